@@ -4,6 +4,7 @@ use crate::e2e::webhooks;
 use crate::support::crm::{self, Expected, RATE_FLAG};
 use crate::support::program::Place;
 use crate::support::recordings::{self, Recording};
+use callbridge_model::Status;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::Server;
 use callbridge_sandbox::token::{Grant, IdSet};
@@ -89,6 +90,12 @@ async fn create_leads(crm: &Server) {
     administer(crm, "lead/merge", json!({"into": 4003, "from": [4013]})).await;
 }
 
+/// Returns the number of leads in the directory, if callbridge has a directory.
+fn count_leads(status: &Status) -> Option<u64> {
+    let directory = status.directory.as_ref();
+    directory.map(|directory| directory.leads)
+}
+
 /// Without webhooks, no event reports a merge. callbridge reads the leads of an ambiguous number
 /// again.
 #[tokio::test]
@@ -100,19 +107,22 @@ async fn ambiguous_number_is_resolved_by_lead_merge_without_webhooks() {
     let call = recordings::one("inbound_no_answer");
     place.append("recorded", b"");
     let mut program = place.run(&crm.url(), &flags(&place, &["--lead-directory"]));
-    let are_read = |status: &callbridge_model::Status| {
-        let directory = status.directory.as_ref();
-        directory.is_some_and(|directory| directory.leads == 2)
-    };
-    program.until("both leads", are_read).await;
+    program
+        .until("both leads", |status| count_leads(status) == Some(2))
+        .await;
     let merge = json!({"into": 4002, "from": [4012]});
     administer(&crm, "lead/merge", merge).await;
     place.append("recorded", &call.ami);
-    let is_ambiguous =
-        |status: &callbridge_model::Status| status.dead_letters.contains_key("ambiguous_lead");
-    program.until("a dead letter", is_ambiguous).await;
-    let is_journaled = |status: &callbridge_model::Status| status.books.journaled == 1;
-    program.until("the lead that is left", is_journaled).await;
+    program
+        .until("a dead letter", |status| {
+            status.dead_letters.contains_key("ambiguous_lead")
+        })
+        .await;
+    program
+        .until("the lead that is left", |status| {
+            status.books.journaled == 1
+        })
+        .await;
     program.terminate().await;
     let mut expected = recordings::expected(&[call]);
     expected[0].lead = Some(4002);
@@ -135,10 +145,10 @@ async fn waiting_calls_are_sent_once_directory_has_their_leads() {
 
     create_leads(&crm).await;
     let mut program = place.run(&crm.url(), &flags(&place, &["--lead-directory"]));
-    let are_settled =
-        |status: &callbridge_model::Status| status.books.journaled == 2 && status.books.dead == 1;
     let status = program
-        .until("two calls with their leads", are_settled)
+        .until("two calls with their leads", |current| {
+            current.books.journaled == 2 && current.books.dead == 1
+        })
         .await;
     assert_eq!(status.books.waiting, 3);
     let directory = status.directory.expect("a directory");
@@ -161,12 +171,14 @@ async fn waiting_calls_are_sent_once_directory_has_their_leads() {
     });
     assert_eq!(check[0]["profile"], profile);
     let list = place.lines(&["lead", "list", "--json"]).await;
-    let is_known = |row: &&Value| row["phone"] == phone(1) && row["profile"] == profile;
-    assert_eq!(list.iter().filter(is_known).count(), 1, "{list:?}");
+    let known = list
+        .iter()
+        .filter(|row| row["phone"] == phone(1) && row["profile"] == profile);
+    assert_eq!(known.count(), 1, "{list:?}");
     let table = place.command(&["lead", "list"]).await.stdout;
     let table = String::from_utf8(table).expect("UTF-8");
-    let has_profile = |line: &str| line.ends_with("  A [VIP], New, employee 501 (Employee 501)");
-    assert!(table.lines().any(has_profile), "{table}");
+    let end = "  A [VIP], New, employee 501 (Employee 501)";
+    assert!(table.lines().any(|line| line.ends_with(end)), "{table}");
     assert!(
         list.iter()
             .any(|row| row["phone"] == phone(3) && row["leads"] == json!([4003])),
@@ -210,14 +222,13 @@ async fn missing_right_to_read_leads_is_logged_and_calls_continue() {
     let source = place.file("recorded", "ami");
     let flags = [&source, trunk, RATE_FLAG, "--lead-directory"];
     let mut program = place.run(&crm.url(), &flags);
-    let is_refused = |status: &callbridge_model::Status| {
-        let backfill = status
-            .directory
-            .as_ref()
-            .and_then(|directory| directory.backfill.as_deref());
-        status.books.journaled == 1 && backfill == Some("no_grant")
-    };
-    program.until("one call, and no right", is_refused).await;
+    program
+        .until("one call, and no right", |status| {
+            let directory = status.directory.as_ref();
+            let backfill = directory.and_then(|directory| directory.backfill.as_deref());
+            status.books.journaled == 1 && backfill == Some("no_grant")
+        })
+        .await;
     let grant = "PERMISSION_OPEN_API_LEAD:READ";
     assert!(program.log().contains(grant), "{}", program.log());
     program.terminate().await;
@@ -244,37 +255,33 @@ async fn lead_webhooks_release_waiting_calls_and_others_get_reasons() {
     }
     administer(&crm, "lead/merge", json!({"into": 4003, "from": [4013]})).await;
     administer(&crm, "lead/delete", json!({"id": 4004})).await;
-    let has_three_leads = |status: &callbridge_model::Status| {
-        status
-            .directory
-            .as_ref()
-            .is_some_and(|directory| directory.leads == 3)
-    };
-    program.until("three leads are left", has_three_leads).await;
+    program
+        .until("three leads are left", |status| {
+            count_leads(status) == Some(3)
+        })
+        .await;
     calls
         .iter()
         .for_each(|call| place.append("recorded", &call.ami));
-    let are_settled = |status: &callbridge_model::Status| {
-        (
-            status.books.journaled,
-            status.books.dead,
-            status.books.waiting,
-        ) == (1, 1, 4)
-    };
     program
-        .until("the call of the merged lead", are_settled)
+        .until("the call of the merged lead", |status| {
+            let books = &status.books;
+            (books.journaled, books.dead, books.waiting) == (1, 1, 4)
+        })
         .await;
     let letters = place.letters().await;
-    let assert_message = |wanted: &str| {
-        let has_message = |letter: &Value| {
-            letter["message"]
-                .as_str()
-                .is_some_and(|text| text.contains(wanted))
-        };
-        assert!(letters.iter().any(has_message), "{wanted}: {letters:?}");
-    };
-    assert_message("the directory has two leads with this number: 4002 and 4012");
-    assert_message("deleted 20");
+    for wanted in [
+        "the directory has two leads with this number: 4002 and 4012",
+        "deleted 20",
+    ] {
+        let mut messages = letters
+            .iter()
+            .filter_map(|letter| letter["message"].as_str());
+        assert!(
+            messages.any(|text| text.contains(wanted)),
+            "{wanted}: {letters:?}"
+        );
+    }
 
     administer(&crm, "lead", lead(4001, &[1])).await;
     program

@@ -48,8 +48,10 @@ pub fn field(crm: &Server, id: i64, field: &str) -> Value {
     match fields {
         Value::Object(map) => map.get(field).cloned().unwrap_or_default(),
         Value::Array(rows) => {
-            let named = |row: &&Value| row["id"].as_i64().map(|id| id.to_string());
-            let row = rows.iter().find(|row| named(row).as_deref() == Some(field));
+            let row = rows.iter().find(|row| {
+                let id = row["id"].as_i64().map(|id| id.to_string());
+                id.as_deref() == Some(field)
+            });
             row.map_or(Value::Null, |row| row["value"].clone())
         }
         other => panic!("{other}"),
@@ -61,6 +63,11 @@ fn time(epoch: i64) -> Value {
     let at = jiff::Timestamp::from_second(epoch).expect("a time");
     let at = at.to_zoned(jiff::tz::TimeZone::get("Asia/Tashkent").expect("a zone"));
     at.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string().into()
+}
+
+/// Returns the start of a recorded call as the CRM shows it.
+fn start_time(call: &Recording) -> Value {
+    time(call.calls[0]["startedAt"].as_i64().expect("an epoch"))
 }
 
 /// Checks that no request violated the CRM's document.
@@ -84,6 +91,16 @@ async fn start(place: &Place, crm: &Server, more: &[&str]) -> Program {
     place.run(&crm.url(), &flags)
 }
 
+/// Waits until field 11 of lead 4001 has this value.
+async fn wait_for_field(crm: &Server, value: &Value) {
+    until("the field", async || field(crm, 4_001, "11") == *value).await;
+}
+
+fn has_shown_all_fields(status: &Status) -> bool {
+    let fields = status.lead_fields.as_ref();
+    fields.is_some_and(|fields| fields.waiting == 0 && fields.state == "ok")
+}
+
 #[tokio::test]
 async fn lead_field_shows_newest_of_unordered_calls_after_restart() {
     let (place, crm) = (
@@ -95,34 +112,28 @@ async fn lead_field_shows_newest_of_unordered_calls_after_restart() {
         "--pbx-timezone=Asia/Tashkent",
     ];
     let [old, newest, between] = [100, 900, 500].map(call_after);
-    let began = |call: &Recording| time(call.calls[0]["startedAt"].as_i64().expect("an epoch"));
     place.append("recorded", &newest.ami);
     place.append("recorded", &old.ami);
     let mut program = start(&place, &crm, &flags).await;
     program.settled(2).await;
-    let wait_for_field = async |value: &Value| {
-        until("the field", async || field(&crm, 4_001, "11") == *value).await;
-    };
-    wait_for_field(&began(&newest)).await;
+    wait_for_field(&crm, &start_time(&newest)).await;
     assert_eq!(field(&crm, 4_001, "12"), json!("501"));
     program.kill().await;
     place.append("recorded", &between.ami);
     let mut program = start(&place, &crm, &flags).await;
     program.settled(3).await;
-    let is_idle = |status: &callbridge_model::Status| {
-        let fields = status.lead_fields.as_ref();
-        fields.is_some_and(|fields| fields.waiting == 0 && fields.state == "ok")
-    };
-    program.until("nothing waits to be shown", is_idle).await;
+    program
+        .until("nothing waits to be shown", has_shown_all_fields)
+        .await;
     assert_eq!(
         field(&crm, 4_001, "11"),
-        began(&newest),
+        start_time(&newest),
         "the newest call, also after a kill"
     );
     let last = call_after(2_000);
     place.append("recorded", &last.ami);
     program.settled(4).await;
-    wait_for_field(&began(&last)).await;
+    wait_for_field(&crm, &start_time(&last)).await;
     // callbridge leaves out field 21, because the field belongs to contacts, and reports it.
     let status = program.status().await.expect("a status");
     let fields = status.lead_fields.expect("fields").fields;
@@ -139,6 +150,21 @@ async fn lead_field_shows_newest_of_unordered_calls_after_restart() {
     assert_no_violation(&crm);
 }
 
+/// Waits until the fields 11, 12, 13, and 15 to 19 of lead 4001 have these values.
+async fn wait_for_values(crm: &Server, wanted: &Value) {
+    until(&wanted.to_string(), async || {
+        let ids = [11, 12, 13, 15, 16, 17, 18, 19];
+        let values = ids.map(|id: i64| field(crm, 4_001, &id.to_string()));
+        json!(values) == *wanted
+    })
+    .await;
+}
+
+/// Returns the day on which a recorded call began, as the CRM shows it.
+fn start_day(call: &Recording) -> String {
+    start_time(call).as_str().expect("a text")[..10].to_owned()
+}
+
 #[tokio::test]
 async fn lead_field_values_match_types_and_callback_clears_missed() {
     let (place, crm) = (
@@ -149,39 +175,39 @@ async fn lead_field_values_match_types_and_callback_clears_missed() {
                  last_employee=19:number,trunk=18,direction=11,answered-by=13,did=12";
     let fields = format!("--lead-field={kinds}");
     let now = callbridge_model::clock::now().wall.floor_seconds().get();
-    let call = |name: &str, ago: i64| recordings::one(name).moved_to(now - ago);
-    let [first, second] = [3_600, 1_800].map(|ago| call("inbound_cancelled", ago));
+    let [first, second] =
+        [3_600, 1_800].map(|ago| recordings::one("inbound_cancelled").moved_to(now - ago));
     place.append("recorded", &first.ami);
     place.append("recorded", &second.ami);
     let zone = "--pbx-timezone=Asia/Tashkent";
     let mut program = start(&place, &crm, &[&fields, zone]).await;
     program.settled(2).await;
-    let wait_for_values = async |wanted: &Value| {
-        let ids = [11, 12, 13, 15, 16, 17, 18, 19];
-        let read_values = || ids.map(|id: i64| field(&crm, 4_001, &id.to_string()));
-        until(&wanted.to_string(), async || {
-            json!(read_values()) == *wanted
-        })
-        .await;
-    };
-    let day = |call: &Recording| {
-        let began = time(call.calls[0]["startedAt"].as_i64().expect("an epoch"));
-        began.as_str().expect("a text")[..10].to_owned()
-    };
     let did = &second.calls[0]["did"];
-    let missed = json!(["INBOUND", did, null, 2, true, day(&second), "city", 501]);
-    wait_for_values(&missed).await;
-    let callback = call("outbound_answered", 600);
+    let second_day = start_day(&second);
+    let missed = json!(["INBOUND", did, null, 2, true, second_day, "city", 501]);
+    wait_for_values(&crm, &missed).await;
+    let callback = recordings::one("outbound_answered").moved_to(now - 600);
     place.append("recorded", &callback.ami);
     program.settled(3).await;
     // The field `did` still has the number that was dialed in the last inbound call.
-    let reached = json!(["OUTBOUND", did, "101", 0, null, day(&callback), "city", 501]);
-    wait_for_values(&reached).await;
+    let callback_day = start_day(&callback);
+    let reached = json!(["OUTBOUND", did, "101", 0, null, callback_day, "city", 501]);
+    wait_for_values(&crm, &reached).await;
     let status = program.status().await.expect("a status");
     let fields = status.lead_fields.expect("fields").fields;
     assert!(fields.iter().all(|field| field.ok), "{fields:?}");
     program.terminate().await;
     assert_no_violation(&crm);
+}
+
+/// Returns the report of `check` with this flag.
+async fn check_report(place: &Place, crm: &Server, flag: &str) -> String {
+    let source = place.file("recorded", "ami");
+    let mut all = place.arguments(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG, flag]);
+    all[0] = "check".to_owned();
+    let arguments: Vec<&str> = all.iter().map(String::as_str).collect();
+    let report = place.command(&arguments).await.stdout;
+    String::from_utf8_lossy(&report).into_owned()
 }
 
 #[tokio::test]
@@ -194,14 +220,11 @@ async fn refused_lead_field_value_is_named_until_field_accepts_one() {
     let flag = "--lead-field=last_call=15,direction=11";
     let mut program = start(&place, &crm, &[flag]).await;
     let item = r#"the CRM did not accept {"id":15,"value":"2026-"#;
-    let is_reported = |status: &Status| {
-        status
-            .problems
-            .iter()
-            .any(|problem| problem.message.contains(item))
-    };
     let status = program
-        .until("the refused value is reported", is_reported)
+        .until("the refused value is reported", |status| {
+            let mut problems = status.problems.iter();
+            problems.any(|problem| problem.message.contains(item))
+        })
         .await;
     let fields = status.lead_fields.expect("fields").fields;
     let ok: Vec<_> = fields.iter().map(|field| (field.id, field.ok)).collect();
@@ -211,21 +234,13 @@ async fn refused_lead_field_value_is_named_until_field_accepts_one() {
         field(&crm, 4_001, "11") == json!("INBOUND")
     })
     .await;
-    let check = async || {
-        let (recorded, url) = (place.file("recorded", "ami"), crm.url());
-        let mut check = place.arguments(&url, &[&recorded, TRUNKS[0], RATE_FLAG, flag]);
-        check[0] = "check".to_owned();
-        let check: Vec<&str> = check.iter().map(String::as_str).collect();
-        let report = place.command(&check).await.stdout;
-        String::from_utf8_lossy(&report).into_owned()
-    };
-    let output = check().await;
+    let output = check_report(&place, &crm, flag).await;
     assert!(
         output.contains(&format!("lead-field last_call=15: {item}")),
         "{output}"
     );
     program.terminate().await;
-    let output = check().await;
+    let output = check_report(&place, &crm, flag).await;
     assert!(
         output.contains(&format!("lead-field last_call=15: {item}")),
         "{output}"
@@ -239,14 +254,26 @@ async fn refused_lead_field_value_is_named_until_field_accepts_one() {
         field(&crm, 4_001, "15") == newer.calls[0]["startedAt"]
     })
     .await;
-    let are_ok = |current: &Status| {
-        let fields = current.lead_fields.iter().flat_map(|fields| &fields.fields);
-        fields.map(|field| field.ok).eq([true, true])
-    };
-    program.until("both fields are ok", are_ok).await;
+    program
+        .until("both fields are ok", |current| {
+            let fields = current.lead_fields.iter().flat_map(|fields| &fields.fields);
+            fields.map(|field| field.ok).eq([true, true])
+        })
+        .await;
     program.terminate().await;
     let violations = crm::conduct(&crm, |kind| kind == ViolationKind::Invalid);
     assert!(violations.is_empty(), "{}", violations.join("\n"));
+}
+
+/// Returns the messages of all dead letters, in alphabetical order.
+async fn sorted_messages(place: &Place) -> Vec<String> {
+    let letters = place.letters().await;
+    let mut messages: Vec<String> = letters
+        .iter()
+        .map(|letter| letter["message"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    messages.sort();
+    messages
 }
 
 #[tokio::test]
@@ -259,21 +286,12 @@ async fn failed_call_dead_letter_names_unknown_lead_or_employee() {
     program
         .until("two dead letters", |status| status.books.dead == 2)
         .await;
-    let read_messages = async || {
-        let letters = place.letters().await;
-        let mut messages: Vec<String> = letters
-            .iter()
-            .map(|letter| letter["message"].as_str().unwrap_or_default().to_owned())
-            .collect();
-        messages.sort();
-        messages
-    };
     until("the lookups", async || {
-        let messages = read_messages().await;
+        let messages = sorted_messages(&place).await;
         messages.iter().all(|text| text.contains("exist"))
     })
     .await;
-    let messages = read_messages().await;
+    let messages = sorted_messages(&place).await;
     let wanted = [
         "lead 4002 does not exist (deleted or another company's)",
         "the lead exists: employee 501 is not known",
@@ -302,13 +320,12 @@ async fn unknown_employee_is_dropped_and_the_call_journaled() {
     assert_eq!(employees, [None, None]);
     // No call became a dead letter, so only `status` names the employee.
     let message = "the CRM does not know employee 501 (extension 101), ";
-    let is_reported = |status: &Status| {
-        status
-            .problems
-            .iter()
-            .any(|problem| problem.message.starts_with(message))
-    };
-    program.until("the employee is reported", is_reported).await;
+    program
+        .until("the employee is reported", |status| {
+            let mut problems = status.problems.iter();
+            problems.any(|problem| problem.message.starts_with(message))
+        })
+        .await;
     program.terminate().await;
     let status = place.lines(&["status", "--json"]).await.remove(0);
     assert_eq!(status["employees"]["unknown"][0]["employeeId"], 501);
@@ -323,11 +340,12 @@ async fn without_the_grant_nothing_is_looked_up_or_shown() {
     program
         .until("a dead letter", |status| status.books.dead == 1)
         .await;
-    let are_off = |status: &callbridge_model::Status| {
-        let fields = status.lead_fields.as_ref();
-        fields.is_some_and(|fields| fields.state == "off")
-    };
-    let status = program.until("fields are off", are_off).await;
+    let status = program
+        .until("fields are off", |status| {
+            let fields = status.lead_fields.as_ref();
+            fields.is_some_and(|fields| fields.state == "off")
+        })
+        .await;
     let reason = status.lead_fields.and_then(|fields| fields.reason);
     assert!(reason.is_some_and(|reason| reason.contains(SAVE)));
     program.terminate().await;
@@ -418,43 +436,46 @@ async fn failed_and_new_calls_of_merged_lead_go_to_surviving_lead() {
     assert_no_violation(&crm);
 }
 
+/// Runs `lead set` with these arguments. Returns the exit code and the errors.
+async fn set_lead(place: &Place, values: &[&str]) -> (i32, String) {
+    let arguments = [&["lead", "set"], values].concat();
+    let output = place.command(&arguments).await;
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().expect("an end"), errors)
+}
+
 #[tokio::test]
 async fn lead_values_set_by_hand_are_checked_written_and_reported() {
     let (place, crm) = (
         Place::new(),
         crm_with("4001", "501-599", &[READ, SAVE]).await,
     );
-    let set = async |values: &[&str]| {
-        let arguments: Vec<&str> = ["lead", "set"]
-            .into_iter()
-            .chain(values.iter().copied())
-            .collect();
-        let output = place.command(&arguments).await;
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code().expect("an end"), errors)
-    };
-    assert_eq!(set(&["4001", "11=VIP"]).await.0, 69, "no daemon");
+    assert_eq!(
+        set_lead(&place, &["4001", "11=VIP"]).await.0,
+        69,
+        "no daemon"
+    );
     place.append("recorded", b"");
     let mut program = start(&place, &crm, &[]).await;
     program
         .until("the token is ok", |status| status.token.state == "ok")
         .await;
     assert_eq!(
-        set(&["4001", "11=VIP", "14=[a, b]"]).await,
+        set_lead(&place, &["4001", "11=VIP", "14=[a, b]"]).await,
         (0, String::new())
     );
     assert_eq!(field(&crm, 4_001, "11"), json!("VIP"));
-    assert_eq!(set(&["4001", "11=null"]).await.0, 0);
+    assert_eq!(set_lead(&place, &["4001", "11=null"]).await.0, 0);
     assert_eq!(field(&crm, 4_001, "11"), Value::Null);
-    let (code, errors) = set(&["4001", "21=x", "99=y"]).await;
+    let (code, errors) = set_lead(&place, &["4001", "21=x", "99=y"]).await;
     assert!(
         errors.contains("CONTACT") && errors.contains("99"),
         "{errors}"
     );
     assert_eq!(code, 65);
-    let (code, errors) = set(&["4444", "11=x"]).await;
+    let (code, errors) = set_lead(&place, &["4444", "11=x"]).await;
     assert!(code == 65 && errors.contains("4444"), "{errors}");
-    let (code, errors) = set(&["x", "11=a", "11=b", "z"]).await;
+    let (code, errors) = set_lead(&place, &["x", "11=a", "11=b", "z"]).await;
     assert!(code == 64 && errors.contains("given twice"), "{errors}");
     let grants = ["PERMISSION_OPEN_API_CALL:SAVE", READ];
     let grants = grants
@@ -462,7 +483,7 @@ async fn lead_values_set_by_hand_are_checked_written_and_reported() {
         .filter_map(|text| Grant::parse(text))
         .collect();
     crm.admin(|core, now| core.set_grants(now, grants));
-    let (code, errors) = set(&["4001", "11=x"]).await;
+    let (code, errors) = set_lead(&place, &["4001", "11=x"]).await;
     assert!(code == 77 && errors.contains(SAVE), "{errors}");
     program.terminate().await;
 }

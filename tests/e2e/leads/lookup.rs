@@ -17,22 +17,22 @@ use std::time::Duration;
 
 const TRUNK: &str = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=directory";
 
+/// Returns the address of lookups that the log names, if any.
+fn find_lookup_address(log: &str) -> Option<SocketAddr> {
+    let mut lines = log.lines();
+    let line = lines.find(|line| line.contains("answering lookups of callers"))?;
+    let (_, port) = line.split_once("127.0.0.1:")?;
+    let port = port.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
+}
+
 /// Returns the address on which `--lookup` with port 0 listens.
 async fn lookup_address(program: &Program) -> SocketAddr {
-    let find = || {
-        let log = program.log();
-        let line = log
-            .lines()
-            .find(|line| line.contains("answering lookups of callers"))?;
-        let (_, port) = line.split_once("127.0.0.1:")?;
-        let port = port.split(|c: char| !c.is_ascii_digit()).next()?;
-        Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
-    };
     until("the address of lookups in the log", async || {
-        find().is_some()
+        find_lookup_address(&program.log()).is_some()
     })
     .await;
-    find().expect("an address")
+    find_lookup_address(&program.log()).expect("an address")
 }
 
 /// Looks up a caller with this query, and returns the JSON of the answer. Repeats the lookup while
@@ -168,12 +168,16 @@ fn leads_of(n: u32) -> [i64; 4] {
     [5_000, 5_100, 5_200, 5_300].map(|from| from + i64::from(n))
 }
 
+/// Returns a phone number that no caller has.
+fn other_phone(n: u32) -> String {
+    Call::without_lead(1_000 + n).phone()
+}
+
 /// Makes a change in the CRM. `leads` is the number of leads that the caller has before. Returns
 /// the lead that the caller has after the change, or `None` if the caller has no lead or two.
 async fn change_leads(crm: &Server, call: &Call, leads: i64, change: LeadChange) -> Option<i64> {
     let [own, second, third, fourth] = leads_of(call.n);
     let mut lead_left = if leads == 1 { Some(own) } else { None };
-    let other_phone = |n: u32| Call::without_lead(1_000 + n).phone();
     match change {
         LeadChange::Nothing => {}
         LeadChange::Renamed => {
@@ -221,6 +225,21 @@ fn sort_by_time<'a>(calls: impl Iterator<Item = &'a str>) -> String {
     events.concat()
 }
 
+/// Returns the query that looks up the caller of this call.
+fn lookup_query(call: &Call) -> String {
+    format!("trunk=city&phone={}", call.phone().replace('+', "%2B"))
+}
+
+/// Returns the fields of the answer for a caller. `lead` is the only lead of the caller, if any.
+/// `leads` is the number of leads that the caller had when the call began.
+fn expected_answer(lead: Option<i64>, leads: i64) -> Value {
+    match (lead, leads) {
+        (Some(lead), _) => json!({"known": "yes", "lead": lead}),
+        (None, 2) => json!({"known": "several", "lead": null, "name": null}),
+        (None, _) => json!({"known": "no", "lead": null, "name": null}),
+    }
+}
+
 #[tokio::test]
 async fn twenty_calls_are_journaled_on_the_very_leads_that_were_shown() {
     let place = Place::new();
@@ -244,12 +263,6 @@ async fn twenty_calls_are_journaled_on_the_very_leads_that_were_shown() {
         })
         .collect();
     assert_eq!(rings.len(), 20);
-    let query = |call: &Call| format!("trunk=city&phone={}", call.phone().replace('+', "%2B"));
-    let answer = |lead: Option<i64>, leads| match (lead, leads) {
-        (Some(lead), _) => json!({"known": "yes", "lead": lead}),
-        (None, 2) => json!({"known": "several", "lead": null, "name": null}),
-        (None, _) => json!({"known": "no", "lead": null, "name": null}),
-    };
     for (call, leads, _) in &rings {
         let [own, second, ..] = leads_of(call.n);
         for id in [own, second]
@@ -259,7 +272,8 @@ async fn twenty_calls_are_journaled_on_the_very_leads_that_were_shown() {
             create_lead(&crm, *id, &call.phone()).await;
         }
         let only_lead = if *leads == 1 { Some(own) } else { None };
-        wait_for_answer(address, &query(call), &answer(only_lead, *leads)).await;
+        let answer = expected_answer(only_lead, *leads);
+        wait_for_answer(address, &lookup_query(call), &answer).await;
     }
 
     let halves: Vec<_> = rings
@@ -278,29 +292,30 @@ async fn twenty_calls_are_journaled_on_the_very_leads_that_were_shown() {
         .iter()
         .map(|(rings, _)| rings.matches("\r\n\r\n").count());
     let events_read: usize = events_read.sum();
-    let are_read = |status: &Status| {
-        let source = &status.sources[0];
-        source.read + source.skipped == events_read as u64
-    };
-    program.until("twenty telephones that ring", are_read).await;
+    program
+        .until("twenty telephones that ring", |status| {
+            let source = &status.sources[0];
+            source.read + source.skipped == events_read as u64
+        })
+        .await;
     let mut shown = Vec::new();
     for (call, leads, change) in &rings {
         let lead_left = change_leads(&crm, call, *leads, *change).await;
-        wait_for_answer(address, &query(call), &answer(lead_left, *leads)).await;
+        let query = lookup_query(call);
+        wait_for_answer(address, &query, &expected_answer(lead_left, *leads)).await;
         if matches!(change, LeadChange::Renamed) {
-            wait_for_answer(
-                address,
-                &query(call),
-                &json!({"lead": lead_left, "employee": 502}),
-            )
-            .await;
+            let renamed = json!({"lead": lead_left, "employee": 502});
+            wait_for_answer(address, &query, &renamed).await;
         }
-        shown.push((call, look_up(address, &query(call)).await));
+        shown.push((call, look_up(address, &query).await));
     }
     let events_of_ends = sort_by_time(halves.iter().map(|(_, ends)| ends.as_str()));
     place.append("recorded", events_of_ends.as_bytes());
-    let are_finished = |status: &Status| status.books.finished == 20 && status.books.settled();
-    let status = program.until("twenty calls", are_finished).await;
+    let status = program
+        .until("twenty calls", |status| {
+            status.books.finished == 20 && status.books.settled()
+        })
+        .await;
     let journal = crm.journal();
     for (call, shown) in &shown {
         let uuid = call.uuid("pbx1");

@@ -4,7 +4,6 @@ use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm;
 use crate::support::program::Place;
 use crate::support::recordings;
-use callbridge_model::Status;
 use callbridge_testbed::calls::{moved_to, now};
 use serde_json::{Value, json};
 
@@ -36,8 +35,11 @@ async fn missed_customer_is_listed_until_reached() {
     let begins = now() - 3_000;
     place.append("calls.ami", &events_of_call("inbound_no_answer", begins));
     let mut program = place.run(&crm.url(), &flags);
-    let is_waiting = |status: &Status| status.trunks[0].missed_customers == 1;
-    let status = program.until("a customer who waits", is_waiting).await;
+    let status = program
+        .until("a customer who waits", |current| {
+            current.trunks[0].missed_customers == 1
+        })
+        .await;
     assert_eq!(
         (status.books.skipped, status.books.finished),
         (1, 0),
@@ -57,18 +59,18 @@ async fn missed_customer_is_listed_until_reached() {
         "calls.ami",
         &events_of_call("inbound_no_answer", begins + 600),
     );
-    let has_called_twice = |current: &Status| current.trunks[0].calls == 2;
-    program.until("the second try", has_called_twice).await;
+    program
+        .until("the second try", |current| current.trunks[0].calls == 2)
+        .await;
     let listed = list_missed(&place).await;
-    let field = |name: &str| listed[0][name].clone();
-    assert_eq!(field("tries"), 2);
+    let customer = &listed[0];
+    assert_eq!(customer["tries"], 2);
     assert_eq!(
-        (field("firstAt"), field("lastAt")),
-        (json!(begins), json!(begins + 600))
+        (&customer["firstAt"], &customer["lastAt"]),
+        (&json!(begins), &json!(begins + 600))
     );
     assert_eq!(
-        field("leadId"),
-        4001,
+        customer["leadId"], 4001,
         "the lead that was assigned to the number"
     );
     let exported = metrics(&program).await;
@@ -99,9 +101,10 @@ async fn missed_customer_is_listed_until_reached() {
         "calls.ami",
         &events_of_call("inbound_answered", begins + 1_200),
     );
-    let is_reached = |current: &Status| current.trunks[0].missed_customers == 0;
     program
-        .until("a call that reached the customer", is_reached)
+        .until("a call that reached the customer", |current| {
+            current.trunks[0].missed_customers == 0
+        })
         .await;
     assert_eq!(list_missed(&place).await, [Value::Null; 0]);
     let output = place.command(&["missed"]).await.stdout;

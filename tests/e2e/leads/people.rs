@@ -42,13 +42,11 @@ async fn waiting_calls_leave_when_the_list_learns_their_number() {
         .await;
 
     let letters = place.letters().await;
-    let field = |name: &str| {
-        letters
-            .iter()
-            .map(|letter| letter[name].clone())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(field("reason"), ["no_lead", "no_lead"]);
+    let reasons: Vec<_> = letters
+        .iter()
+        .map(|letter| letter["reason"].clone())
+        .collect();
+    assert_eq!(reasons, ["no_lead", "no_lead"]);
     let missing = place.command(&["lead", "missing", "--csv"]).await;
     let missing = String::from_utf8(missing.stdout).expect("UTF-8");
     let mut rows: Vec<&str> = missing.lines().skip(1).collect();
@@ -106,9 +104,11 @@ async fn bad_lead_list_row_is_named_and_other_rows_stay_in_force() {
         "leads.csv",
         "phone,leadId\n998901110001,4001\n+998 90 111 00 03 / +998901110004,4003\n",
     );
-    let is_reported =
-        |current: &callbridge_model::Status| problem(current, FindingKind::Lists).is_some();
-    let status = program.until("the bad row is reported", is_reported).await;
+    let status = program
+        .until("the bad row is reported", |current| {
+            problem(current, FindingKind::Lists).is_some()
+        })
+        .await;
     let message = problem(&status, FindingKind::Lists).expect("a problem");
     assert!(
         message.contains("1 row of the list") && message.contains("line 3: `+998 90 111 00 03"),
@@ -125,19 +125,20 @@ async fn bad_lead_list_row_is_named_and_other_rows_stay_in_force() {
     // If callbridge cannot read the file, the last good rows stay in force, and `status` reports
     // the file.
     std::fs::remove_file(place.path("leads.csv")).expect("removed");
-    let is_missing = |current: &callbridge_model::Status| {
-        problem(current, FindingKind::Lists)
-            .is_some_and(|text| text.contains("stay in use (1 row)"))
-    };
     program
-        .until("the missing file is reported", is_missing)
+        .until("the missing file is reported", |current| {
+            problem(current, FindingKind::Lists)
+                .is_some_and(|text| text.contains("stay in use (1 row)"))
+        })
         .await;
     let answer = place.lines(&["lead", "check", "--json", "901110001"]).await;
     assert_eq!(answer[0]["leadId"], 4001);
     place.write("leads.csv", "phone,leadId\n998901110001,4001\n");
-    let is_solved =
-        |current: &callbridge_model::Status| problem(current, FindingKind::Lists).is_none();
-    program.until("no problem found", is_solved).await;
+    program
+        .until("no problem found", |current| {
+            problem(current, FindingKind::Lists).is_none()
+        })
+        .await;
     program.terminate().await;
     judge(&crm, &place, &[call]).await;
 }
@@ -203,14 +204,13 @@ async fn mistyped_employee_extension_is_named_with_suggestion() {
     flags.push("--employees=1O1:501;102:502".to_owned());
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let mut program = place.run(&crm.url(), &flags);
-    let is_reported = |status: &callbridge_model::Status| {
-        let unlisted = status
-            .employees
-            .iter()
-            .flat_map(|employees| &employees.unlisted);
-        unlisted.count() == 1 && problem(status, FindingKind::Employees).is_some()
-    };
-    let status = program.until("the employee is reported", is_reported).await;
+    let status = program
+        .until("the employee is reported", |current| {
+            let employees = current.employees.iter();
+            let unlisted = employees.flat_map(|employees| &employees.unlisted);
+            unlisted.count() == 1 && problem(current, FindingKind::Employees).is_some()
+        })
+        .await;
     let message = problem(&status, FindingKind::Employees).expect("a problem");
     assert!(
         message.contains("extension 1O1") && message.contains("did you mean 101?"),
@@ -264,11 +264,10 @@ async fn calls_that_a_trunk_leaves_out_are_counted_and_not_sent() {
         RATE_FLAG,
     ];
     let mut program = place.run(&crm.url(), &flags);
-    let is_done = |status: &callbridge_model::Status| {
-        status.books.journaled == 1 && status.books.skipped == 2
-    };
     let status = program
-        .until("one call journaled and two left out", is_done)
+        .until("one call journaled and two left out", |current| {
+            current.books.journaled == 1 && current.books.skipped == 2
+        })
         .await;
     assert_eq!(status.books.finished, 1);
     program.terminate().await;
