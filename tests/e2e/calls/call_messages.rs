@@ -140,11 +140,12 @@ async fn wrong_messages_become_dead_letters_that_name_the_field() {
     node.publish(queue, &good).await;
     let mut program = start_daemon(&place, &crm, &queue_url(node, queue, &place));
     let all = u64::try_from(wrong.len()).expect("few");
-    let is_read = |status: &Status| {
-        let books = &status.books;
-        books.unreadable + books.dead + books.waiting == all && books.settled()
-    };
-    let status = program.until("all messages are read", is_read).await;
+    let status = program
+        .until("all messages are read", |status| {
+            let books = &status.books;
+            books.unreadable + books.dead + books.waiting == all && books.settled()
+        })
+        .await;
     assert!(status.books.balance(), "{:?}", status.books);
     assert_eq!(status.books.journaled, 2);
     program.terminate().await;
@@ -209,13 +210,13 @@ async fn curl_of_the_page_publishes_a_call_that_is_journaled() {
     let netrc = format!("machine 127.0.0.1 login {user} password \"{secret}\"\n");
     place.write("rabbit.netrc", netrc);
     // The HTTP plugin begins to listen some time after the broker.
-    let publish = async || {
+    until("curl has published the call", async || {
         let mut shell = tokio::process::Command::new("sh");
         let shell = shell.arg("-c").arg(&script).current_dir(place.at(""));
         let output = shell.output().await.expect("a shell with curl");
         String::from_utf8_lossy(&output.stdout).contains("\"routed\":true")
-    };
-    until("curl has published the call", publish).await;
+    })
+    .await;
     let leads = place.write("leads.csv", "phone,leadId\n+998901110002,4002\n");
     let source = queue_url(node, "calls", &place);
     let mut program = place.start(
@@ -300,9 +301,10 @@ async fn message_of_a_newer_version_waits_for_a_newer_callbridge() {
     publish_as(node, queue, &all[1], CONTENT_TYPE).await;
     let source = queue_url(node, queue, &place);
     let mut program = start_daemon(&place, &crm, &source);
-    let is_read = |status: &Status| status.books.journaled == 1 && status.books.unreadable == 1;
     program
-        .until("the second message is journaled", is_read)
+        .until("the second message is journaled", |status| {
+            status.books.journaled == 1 && status.books.unreadable == 1
+        })
         .await;
     let retry = ["dead", "retry", "--reason", "unreadable", "--json"];
     let stdout = place.command(&retry).await.stdout;

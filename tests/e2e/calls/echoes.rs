@@ -50,8 +50,9 @@ async fn missing_talk_time_in_journal_is_reported_until_field_is_set() {
     let mut program = place.run(&crm.url(), &flags);
     webhooks::send_events_to(&crm, &program).await;
     journal_call(&place, &mut program, 1).await;
-    let is_compared = |status: &Status| count_compared(status) > 0;
-    let status = program.until("the call's event", is_compared).await;
+    let status = program
+        .until("the call's event", |current| count_compared(current) > 0)
+        .await;
     let message =
         "the journal shows no talk time (1 of 1 calls): is --field talk=talkTimeSec right?";
     assert_eq!(
@@ -72,11 +73,12 @@ async fn missing_talk_time_in_journal_is_reported_until_field_is_set() {
     let mut program = place.run(&crm.url(), &flags);
     webhooks::send_events_to(&crm, &program).await;
     journal_call(&place, &mut program, 2).await;
-    let is_named = |status: &Status| {
-        let mut fields = status.journal_fields.iter();
-        fields.any(|field| field.name == "spoken")
-    };
-    let status = program.until("the next call's event", is_named).await;
+    let status = program
+        .until("the next call's event", |current| {
+            let mut fields = current.journal_fields.iter();
+            fields.any(|field| field.name == "spoken")
+        })
+        .await;
     assert_eq!(
         problem_messages(&status, FindingKind::FieldNotShown),
         [""; 0]

@@ -53,12 +53,15 @@ impl Scene {
 
     /// Reads the recordings from one file of this format, and checks the journal.
     async fn read_as(self, format: &str) {
-        let bytes = |recording: &Recording| match format {
-            "ami" => recording.ami.clone(),
-            _ => recording.json.clone(),
-        };
-        let all: Vec<Vec<u8>> = self.group.iter().map(bytes).collect();
-        self.place.write("recorded", all.concat());
+        let mut all = Vec::new();
+        for recording in &self.group {
+            if format == "ami" {
+                all.extend_from_slice(&recording.ami);
+            } else {
+                all.extend_from_slice(&recording.json);
+            }
+        }
+        self.place.write("recorded", all);
         let source = self.place.file("recorded", format);
         let flags = [TRUNKS[0], TRUNKS[1], "--until-idle"];
         self.run(&source, &flags).expect_success().await;
@@ -169,11 +172,14 @@ pub fn calls_in_cel(recording: &Recording) -> Vec<Expected> {
     let unknown = recording.is_placed_by_pbx();
     let calls = recording.calls.iter().map(|call| {
         let mut expected = Expected::of(call);
-        let phone = call["clientPhone"].as_str().filter(|_| !unknown);
-        let row = |line: &&str| phone.is_some_and(|phone| line.starts_with(&phone[1..]));
+        let phone = if unknown {
+            None
+        } else {
+            call["clientPhone"].as_str()
+        };
         let mut leads = LEADS
             .lines()
-            .filter(row)
+            .filter(|line| phone.is_some_and(|phone| line.starts_with(&phone[1..])))
             .filter_map(|line| line.split_once(','));
         let (lead, other) = (leads.next(), leads.next());
         (expected.lead, expected.reason) = match (lead, other) {
@@ -196,9 +202,7 @@ async fn cel_events_from_a_queue_are_journaled_with_leads_from_a_list() {
         let queue = format!("every-recording-{at}");
         broker.declare(&queue).await;
         let secret = scene.place.write("secret", broker::SECRET);
-        let base = broker.url(broker::ADMINISTRATOR);
-        let source =
-            format!("--source={base}?queue={queue}&format=asterisk-cel&secret-file={secret}");
+        let source = queue_source(broker, &queue, "asterisk-cel", &secret);
         let lead = format!("--lead=csv:{}", scene.place.write("leads.csv", LEADS));
         let trunks = ["--trunk=city=PJSIP/city", "--trunk=gsm=PJSIP/gsm"];
         let flags = [&trunks[..], &["--country=UZ", "--strip=9", &lead]].concat();
@@ -220,8 +224,7 @@ async fn every_recording_in_reverse_order_from_wazo_is_journaled() {
         let queue = format!("wazo-{at}");
         broker.declare(&queue).await;
         let secret = scene.place.write("secret", broker::SECRET);
-        let base = broker.url(broker::ADMINISTRATOR);
-        let source = format!("--source={base}?queue={queue}&format=wazo&secret-file={secret}");
+        let source = queue_source(broker, &queue, "wazo", &secret);
         let bodies: Vec<String> = scene.group.iter().flat_map(Recording::wazo).collect();
         broker.publish(&queue, &bodies).await;
         let program = scene.run(&source, &TRUNKS);
@@ -230,6 +233,17 @@ async fn every_recording_in_reverse_order_from_wazo_is_journaled() {
         assert_eq!(broker.depth(&queue).await, 0, "all is acknowledged");
     }))
     .await;
+}
+
+/// Returns the flag of a source that reads a queue. `secret` is the path of the secret file.
+fn queue_source(broker: &Broker, queue: &str, format: &str, secret: &str) -> String {
+    let base = broker.url(broker::ADMINISTRATOR);
+    format!("--source={base}?queue={queue}&format={format}&secret-file={secret}")
+}
+
+/// Returns the flag of a trunk whose leads come from the user field of the CDRs.
+fn trunk(name: &str) -> String {
+    format!(r"--trunk={name}=PJSIP/{name},country=UZ,strip=9,lead=userfield:lead=(\d+)")
 }
 
 /// A CEL queue and a CDR queue of a PBX. Only the user field of the CDRs has the leads.
@@ -257,16 +271,9 @@ impl Queues {
         broker.declare(&cel).await;
         broker.declare(&cdr).await;
         let secret = scene.place.write("secret", broker::SECRET);
-        let base = broker.url(broker::ADMINISTRATOR);
-        let source = |queue: &str, format: &str| {
-            format!("--source={base}?queue={queue}&format={format}&secret-file={secret}")
-        };
-        let trunk = |name: &str| {
-            format!(r"--trunk={name}=PJSIP/{name},country=UZ,strip=9,lead=userfield:lead=(\d+)")
-        };
         let flags = vec![
-            source(&cel, "asterisk-cel"),
-            source(&cdr, "asterisk-cdr"),
+            queue_source(broker, &cel, "asterisk-cel", &secret),
+            queue_source(broker, &cdr, "asterisk-cdr", &secret),
             trunk("city"),
             trunk("gsm"),
             RATE_FLAG.to_owned(),
@@ -286,14 +293,12 @@ impl Queues {
 
     /// Publishes all CEL events or all CDRs to their queue. Returns the number of messages.
     async fn publish(&self, queue: &str) -> u64 {
-        let bodies = |recording: &Recording| {
-            if queue == self.cel {
-                recording.cel()
-            } else {
-                recording.cdrs()
-            }
+        let recordings = self.scene.group.iter();
+        let bodies: Vec<String> = if queue == self.cel {
+            recordings.flat_map(Recording::cel).collect()
+        } else {
+            recordings.flat_map(Recording::cdrs).collect()
         };
-        let bodies: Vec<String> = self.scene.group.iter().flat_map(bodies).collect();
         Broker::shared().publish(queue, &bodies).await;
         u64::try_from(bodies.len()).expect("few")
     }

@@ -24,23 +24,24 @@ pub struct Recording {
     pub calls: Vec<Expected>,
 }
 
+fn read_recording(folder: PathBuf) -> Recording {
+    let expected = std::fs::read(folder.join("expected.json")).expect("what happened");
+    let expected: Value = serde_json::from_slice(&expected).expect("JSON");
+    let calls = expected["calls"].as_array().expect("calls");
+    let name = folder.file_name().expect("a name").to_string_lossy();
+    Recording {
+        calls: calls.iter().map(Expected::of).collect(),
+        name: name.into_owned(),
+        folder,
+    }
+}
+
 /// Returns all recordings, in the order of their times.
 pub fn recordings() -> Vec<Recording> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
     let entries = std::fs::read_dir(root).expect("the recordings");
-    let read = |folder: PathBuf| {
-        let expected = std::fs::read(folder.join("expected.json")).expect("what happened");
-        let expected: Value = serde_json::from_slice(&expected).expect("JSON");
-        let calls = expected["calls"].as_array().expect("calls");
-        let name = folder.file_name().expect("a name").to_string_lossy();
-        Recording {
-            calls: calls.iter().map(Expected::of).collect(),
-            name: name.into_owned(),
-            folder,
-        }
-    };
     let folders = entries.map(|entry| entry.expect("an entry").path());
-    let mut all: Vec<Recording> = folders.map(read).collect();
+    let mut all: Vec<Recording> = folders.map(read_recording).collect();
     all.sort_by_key(|recording| recording.calls.iter().map(|call| call.started_at).min());
     assert!(all.len() >= 25, "only {} recordings", all.len());
     all
@@ -74,11 +75,12 @@ impl Recording {
 
     /// Returns the bodies that `mod_amqp` published.
     pub fn amqp_bodies(&self) -> Vec<String> {
-        let body = |line: &String| {
-            let message: Value = serde_json::from_str(line).expect("JSON");
-            message["body"].as_str().expect("a body").to_owned()
-        };
-        self.lines("amqp.jsonl").iter().map(body).collect()
+        let mut bodies = Vec::new();
+        for line in self.lines("amqp.jsonl") {
+            let message: Value = serde_json::from_str(&line).expect("JSON");
+            bodies.push(message["body"].as_str().expect("a body").to_owned());
+        }
+        bodies
     }
 }
 
@@ -204,8 +206,9 @@ async fn recordings_from_mod_amqp_queue_are_journaled_once_over_kills() {
     for n in 1..=4_u64 {
         let mut program = place.run(&crm.url(), &flags);
         let part = n * count_calls(&all) / 5;
-        let is_finished = |status: &callbridge_model::Status| status.books.finished >= part;
-        program.until("some of the calls", is_finished).await;
+        program
+            .until("some of the calls", |status| status.books.finished >= part)
+            .await;
         program.kill().await;
     }
     let mut program = place.run(&crm.url(), &flags);
@@ -247,6 +250,24 @@ async fn switch_that_was_killed_ends_its_calls_and_invents_nothing() {
     scene.finish(program, &[wanted]).await;
 }
 
+/// Returns a heartbeat that comes this many seconds after the event `last`. If `next_core` is not
+/// empty, another process with this id sends the heartbeat.
+fn heartbeat_after(last: &str, next_core: &str, seconds: i64) -> String {
+    let mut beat: Value = serde_json::from_str(last).expect("JSON");
+    let at = micros(last) + seconds * 1_000_000;
+    beat.as_object_mut().expect("an event").retain(|key, _| {
+        key.starts_with("Core-") || key.starts_with("FreeSWITCH-") || key.starts_with("Event-")
+    });
+    beat["Event-Name"] = "HEARTBEAT".into();
+    beat["Event-Date-Timestamp"] = at.to_string().into();
+    beat["Event-Sequence"] = (1_000 + seconds).to_string().into();
+    if !next_core.is_empty() {
+        beat["Core-UUID"] = next_core.into();
+        beat["Uptime-msec"] = "5000".into();
+    }
+    beat.to_string()
+}
+
 /// Returns the messages of a queue whose FreeSWITCH was killed just after a call was answered. Adds
 /// heartbeats of the killed process (`alive`) and of the next process (`next`), in seconds after
 /// the last message. Also returns the time of the last message, in microseconds.
@@ -265,23 +286,12 @@ fn killed_switch_messages(alive: &[i64], next: &[i64]) -> (Vec<String>, i64) {
         .iter_mut()
         .for_each(|body| *body = move_times(body, by));
     let last = messages.last().expect("a message").clone();
-    let beat = |core: &str, seconds: &i64| {
-        let mut beat: Value = serde_json::from_str(&last).expect("JSON");
-        let at = micros(&last) + seconds * 1_000_000;
-        beat.as_object_mut().expect("an event").retain(|key, _| {
-            key.starts_with("Core-") || key.starts_with("FreeSWITCH-") || key.starts_with("Event-")
-        });
-        beat["Event-Name"] = "HEARTBEAT".into();
-        beat["Event-Date-Timestamp"] = at.to_string().into();
-        beat["Event-Sequence"] = (1_000 + seconds).to_string().into();
-        if !core.is_empty() {
-            beat["Core-UUID"] = core.into();
-            beat["Uptime-msec"] = "5000".into();
-        }
-        beat.to_string()
-    };
-    messages.extend(alive.iter().map(|seconds| beat("", seconds)));
-    messages.extend(next.iter().map(|seconds| beat("the next process", seconds)));
+    for seconds in alive {
+        messages.push(heartbeat_after(&last, "", *seconds));
+    }
+    for seconds in next {
+        messages.push(heartbeat_after(&last, "the next process", *seconds));
+    }
     (messages, micros(&last))
 }
 
@@ -340,13 +350,13 @@ async fn wrong_password_is_named_in_the_status_with_its_cure() {
     let source = format!("--source=esl://{address}?secret-file={secret}");
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let mut program = scene.place.run(&scene.crm.url(), &flags);
-    let is_refused = |status: &callbridge_model::Status| {
-        let reason = status.sources[0].reason.as_deref();
-        reason.is_some_and(|reason| {
-            reason.contains("refused the password; give the password of event_socket")
+    let refusal = "refused the password; give the password of event_socket";
+    program
+        .until("the refusal", |status| {
+            let reason = status.sources[0].reason.as_deref();
+            reason.is_some_and(|reason| reason.contains(refusal))
         })
-    };
-    program.until("the refusal", is_refused).await;
+        .await;
     program.terminate().await;
     assert!(!scene.place.logs().contains("ClueCon"));
 }
@@ -363,27 +373,32 @@ fn second_leg(events: &str, id: &str) -> String {
     last.to_string()
 }
 
+fn read_text(folder: &Path, file: &str) -> String {
+    std::fs::read_to_string(folder.join(file)).expect("recorded")
+}
+
 #[tokio::test]
 async fn call_active_at_start_is_journaled_with_values_from_switch() {
     let scene = Scene::new().await;
     let folder = "tests/recordings/freeswitch-moments/late_listener";
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let read = |file: &str| std::fs::read_to_string(folder.join(file)).expect("recorded");
-    let list = read("show_channels.json");
+    let list = read_text(&folder, "show_channels.json");
     scene.switch.answers("show channels as json", &list);
     let list: Value = serde_json::from_str(&list).expect("JSON");
     let ids: Vec<&str> = [0, 1]
         .map(|row| list["rows"][row]["uuid"].as_str().expect("an id"))
         .into();
-    let second = second_leg(&read("esl.broken_off.jsonl"), ids[1]);
-    for (id, dump) in ids.iter().zip(&[read("uuid_dump.json"), second]) {
+    let first = read_text(&folder, "uuid_dump.json");
+    let second = second_leg(&read_text(&folder, "esl.broken_off.jsonl"), ids[1]);
+    for (id, dump) in ids.iter().zip(&[first, second]) {
         scene.switch.answers(&format!("uuid_dump {id} json"), dump);
     }
     let mut program = scene.run();
     scene.switch.subscribed(1).await;
-    let is_read = |status: &callbridge_model::Status| status.sources[0].read >= 2;
-    program.until("both channels", is_read).await;
-    for event in read("esl.jsonl").lines() {
+    program
+        .until("both channels", |status| status.sources[0].read >= 2)
+        .await;
+    for event in read_text(&folder, "esl.jsonl").lines() {
         scene.switch.event(event).await;
     }
     // The call had only one bridge, so its talk time is complete.

@@ -19,12 +19,10 @@ const SCENARIOS: [&str; 5] = [
 /// Returns the text of each CDR file of a scenario, and the linkedid of the only call.
 pub fn read_cdr_files(scenario: &str) -> (Vec<String>, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
-    let read = |file: &str| {
-        let path = root.join(scenario).join(file);
-        std::fs::read_to_string(path).expect("a recording")
-    };
-    let records = read("json_cdr.jsonl");
-    let expected: Value = serde_json::from_str(&read("expected.json")).expect("JSON");
+    let folder = root.join(scenario);
+    let records = std::fs::read_to_string(folder.join("json_cdr.jsonl")).expect("a recording");
+    let expected = std::fs::read_to_string(folder.join("expected.json")).expect("a recording");
+    let expected: Value = serde_json::from_str(&expected).expect("JSON");
     let linkedid = expected["calls"][0]["linkedid"].as_str().expect("an id");
     (
         records.lines().map(str::to_owned).collect(),

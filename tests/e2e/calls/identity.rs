@@ -109,6 +109,10 @@ async fn changed_pbx_id_is_refused_by_the_state() {
     assert!(log.contains("Use --pbx-id office"), "{log}");
 }
 
+fn process_id(program: &Program) -> i32 {
+    i32::try_from(program.id()).expect("an id")
+}
+
 #[tokio::test]
 async fn second_daemon_on_the_source_is_named_by_both_until_it_ends() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
@@ -124,8 +128,7 @@ async fn second_daemon_on_the_source_is_named_by_both_until_it_ends() {
     let second_flags = [&*source, TRUNKS[0], RATE_FLAG];
     let mut second = start(&place, &crm, "second", "pbx1", &second_flags);
 
-    let process = |program: &Program| Some(i32::try_from(program.id()).expect("an id"));
-    let pid = process(&second);
+    let pid = Some(process_id(&second));
     let status = first.until("the second daemon", |status| {
         !status.sources[0].others.is_empty()
     });
@@ -143,7 +146,10 @@ async fn second_daemon_on_the_source_is_named_by_both_until_it_ends() {
     let status = second.until("the first daemon", |status| {
         !status.sources[0].others.is_empty()
     });
-    assert_eq!(status.await.sources[0].others[0].pid, process(&first));
+    assert_eq!(
+        status.await.sources[0].others[0].pid,
+        Some(process_id(&first))
+    );
     for log in [first.log(), second.log()] {
         assert!(log.contains("another daemon reads this source"), "{log}");
     }
@@ -160,7 +166,10 @@ async fn second_daemon_on_the_source_is_named_by_both_until_it_ends() {
     let status = third.until("the second daemon", |status| {
         !status.sources[0].others.is_empty()
     });
-    assert_eq!(status.await.sources[0].others[0].pid, process(&second));
+    assert_eq!(
+        status.await.sources[0].others[0].pid,
+        Some(process_id(&second))
+    );
     third.terminate().await;
     second
         .until("the third's end", |status| {

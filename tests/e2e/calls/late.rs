@@ -81,23 +81,20 @@ fn freeswitch_script(quarter: usize, t: EventTime) -> Script {
     };
     for (n, recording) in freeswitch::recordings().iter().enumerate() {
         // Each recording is moved separately, so each gets its own FreeSWITCH.
-        let set_core = |body: String| body.replace(CORE, &format!("{n:08}-core"));
+        let core = format!("{n:08}-core");
         let recorded = recording.amqp_bodies().into_iter();
-        let recorded: Vec<String> = recorded.map(set_core).collect();
+        let recorded: Vec<String> = recorded.map(|body| body.replace(CORE, &core)).collect();
         let cut = micros(&recorded[recorded.len() * quarter / 4]);
         let by = t.micros() - cut;
         let bodies = recorded.iter().map(|body| move_times(body, by));
         let timed = bodies.map(|body| (EventTime::from_micros(micros(&body)), body));
         let messages: Vec<Message> = timed.collect();
         for call in &recording.calls {
-            let is_first_event = |(_, body): &&Message| {
+            let event = messages.iter().find(|(_, body)| {
                 body.contains("\"CHANNEL_CREATE\"") && body.contains(&call.linkedid)
-            };
-            let event = messages
-                .iter()
-                .find(is_first_event)
-                .expect("its first channel");
-            let event: Value = serde_json::from_str(&event.1).expect("JSON");
+            });
+            let (_, event) = event.expect("its first channel");
+            let event: Value = serde_json::from_str(event).expect("JSON");
             let created = event["Caller-Channel-Created-Time"].as_str();
             let created: i64 = created.expect("a time").parse().expect("microseconds");
             script.expected.push(Expected {
@@ -115,32 +112,39 @@ fn freeswitch_script(quarter: usize, t: EventTime) -> Script {
 fn asterisk_scripts(format: &'static str, quarter: usize, t: EventTime) -> Vec<Script> {
     let mut all = recordings::all();
     all.retain(|recording| format == "wazo" || recording.is_in_cel());
-    let to_script = |group: Vec<Recording>| {
-        let mut script = Script {
-            format,
-            messages: Vec::new(),
-            expected: Vec::new(),
-        };
-        for (n, recording) in group.into_iter().enumerate() {
-            // Each recording is moved separately, so each gets its own Asterisk. Otherwise, an id
-            // with a later second and a lower counter would prove a restart.
-            let recording = recording.with_system_name(&format!("pbx{n}"));
-            let recorded = recording.timed(format);
-            let cut = recorded[recorded.len() * quarter / 4].0;
-            let by = (t.micros() - cut.micros()).div_euclid(1_000_000);
-            let moved_recording = recording.moved_to(recording.start() + by);
-            script.messages.extend(moved_recording.timed(format));
-            script.expected.extend(match format {
-                "wazo" => recordings::expected(std::slice::from_ref(&moved_recording)),
-                _ => calls_in_cel(&moved_recording),
-            });
-        }
-        script
-    };
     recordings::simultaneous(all)
-        .into_iter()
-        .map(to_script)
+        .iter()
+        .map(|group| asterisk_script(format, quarter, t, group))
         .collect()
+}
+
+/// Returns the script of one group of [`asterisk_scripts`].
+fn asterisk_script(
+    format: &'static str,
+    quarter: usize,
+    t: EventTime,
+    group: &[Recording],
+) -> Script {
+    let mut script = Script {
+        format,
+        messages: Vec::new(),
+        expected: Vec::new(),
+    };
+    for (n, recording) in group.iter().enumerate() {
+        // Each recording is moved separately, so each gets its own Asterisk. Otherwise, an id with
+        // a later second and a lower counter would prove a restart.
+        let recording = recording.with_system_name(&format!("pbx{n}"));
+        let recorded = recording.timed(format);
+        let cut = recorded[recorded.len() * quarter / 4].0;
+        let by = (t.micros() - cut.micros()).div_euclid(1_000_000);
+        let moved_recording = recording.moved_to(recording.start() + by);
+        script.messages.extend(moved_recording.timed(format));
+        script.expected.extend(match format {
+            "wazo" => recordings::expected(std::slice::from_ref(&moved_recording)),
+            _ => calls_in_cel(&moved_recording),
+        });
+    }
+    script
 }
 
 /// A script and the callbridge that reads its messages. From T on, callbridge or the broker is away
@@ -252,10 +256,11 @@ impl Scene {
             .await;
         self.publish(broker, first).await;
         let read = u64::try_from(first.len()).expect("few");
-        let is_read = |status: &callbridge_model::Status| {
-            status.sources[0].read + status.sources[0].skipped >= read
-        };
-        program.until("the first part", is_read).await;
+        program
+            .until("the first part", |status| {
+                status.sources[0].read + status.sources[0].skipped >= read
+            })
+            .await;
         wait_until(self.t).await;
         let back = self.t.plus(Duration::from_secs(self.seconds));
         let (send_late, is_hour) = (self.publish(broker, second), self.seconds == HOUR);
@@ -334,14 +339,16 @@ async fn play_all(broker: Arc<Broker>, scenes: Vec<Scene>) -> Vec<String> {
         }
         gone.wait().await;
         let node = Arc::clone(&broker);
-        let stop = move || node.stop();
-        tokio::task::spawn_blocking(stop).await.expect("stopped");
+        tokio::task::spawn_blocking(move || node.stop())
+            .await
+            .expect("stopped");
         if seconds != HOUR {
             wait_until(t.plus(Duration::from_secs(seconds))).await;
         }
         let node = Arc::clone(&broker);
-        let start = move || node.start_again();
-        tokio::task::spawn_blocking(start).await.expect("there");
+        tokio::task::spawn_blocking(move || node.start_again())
+            .await
+            .expect("there");
         gone.wait().await;
     };
     let runs = scenes.into_iter().map(|scene| scene.play(&broker, &gone));
@@ -379,21 +386,23 @@ async fn check_format(format: &'static str) {
     };
     for &(away, seconds) in aways {
         let seconds = if is_full { seconds } else { &[HOUR] };
-        let each = |quarter| (0..groups).map(move |group| (quarter, group));
-        let cases = quarters.clone().flat_map(each);
-        let cases = cases.flat_map(|case| seconds.iter().map(move |seconds| (case, *seconds)));
-        let cases: Vec<_> = cases.collect();
-        for cases in cases.chunks(AT_ONCE) {
+        let mut cases = Vec::new();
+        for quarter in quarters.clone() {
+            for group in 0..groups {
+                cases.extend(seconds.iter().map(|length| (quarter, group, *length)));
+            }
+        }
+        for chunk in cases.chunks(AT_ONCE) {
             let t = now().plus(lead_in);
             let mut scenes = Vec::new();
-            for &((quarter, group), seconds) in cases {
+            for &(quarter, group, seconds) in chunk {
                 let script = scripts(format, quarter, t).swap_remove(group);
                 let name = format!("{format}-{quarter}-{group}");
                 scenes.push(Scene::new(script, &broker, (away, t, seconds), &name).await);
             }
             let calls: usize = scenes.iter().map(|scene| scene.script.expected.len()).sum();
             let found = play_all(Arc::clone(&broker), scenes).await;
-            let (runs, faults) = (cases.len(), found.len());
+            let (runs, faults) = (chunk.len(), found.len());
             println!("{format} {away:?} {seconds:?} s: {calls} calls, {runs} runs, {faults} wrong");
             wrong.extend(found);
         }
@@ -461,8 +470,9 @@ async fn switch_without_calls_is_ok() {
         broker.publish(queue, &[&event]).await;
         switch.event(&event).await;
         for (place, program) in [&place, &other].into_iter().zip(&mut programs) {
-            let is_read = |status: &callbridge_model::Status| status.sources[0].read > number;
-            program.until("the heartbeat", is_read).await;
+            program
+                .until("the heartbeat", |status| status.sources[0].read > number)
+                .await;
             let output = place.command(&["status", "--exit-code"]).await;
             let text = String::from_utf8_lossy(&output.stdout);
             assert_eq!(output.status.code(), Some(0), "after {number}: {text}");

@@ -4,7 +4,6 @@
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
 use crate::support::recordings::{self, LEADS, Recording};
-use callbridge_model::Status;
 use callbridge_sandbox::Server;
 use callbridge_testbed::expected::Expected;
 use callbridge_testbed::pbx::{self, FakePbx, Release};
@@ -77,10 +76,11 @@ async fn run_with_gap((release, names): Calls) -> (Place, Server, [Recording; 3]
     pbx.say(&first_half).await;
     // callbridge reads a file from the end that the file has when callbridge opens it, so earlier
     // lines would be skipped.
-    let is_read = |status: &Status| {
-        status.sources[0].last_event_at.is_some() && status.sources[1].state.is_up()
-    };
-    program.until("the first call's beginning", is_read).await;
+    program
+        .until("the first call's beginning", |status| {
+            status.sources[0].last_event_at.is_some() && status.sources[1].state.is_up()
+        })
+        .await;
     // Logins fail until the file is read, so these calls are certainly in the gap.
     pbx.answers("Login", &[pbx::NOT_YET]);
     pbx.list_no_channels();
@@ -92,11 +92,12 @@ async fn run_with_gap((release, names): Calls) -> (Place, Server, [Recording; 3]
     let rows = rows.concat();
     place.append("cel.csv", &rows);
     let lines = rows.iter().filter(|byte| **byte == b'\n').count();
-    let is_file_read = |status: &Status| {
-        let file = &status.sources[1];
-        file.read + file.skipped >= u64::try_from(lines).expect("few")
-    };
-    program.until("the CEL file is read", is_file_read).await;
+    program
+        .until("the CEL file is read", |status| {
+            let source = &status.sources[1];
+            source.read + source.skipped >= u64::try_from(lines).expect("few")
+        })
+        .await;
     pbx.answers("Login", &[pbx::COME_IN]);
     program
         .until("a gap", |status| status.sources[0].gaps == 1)

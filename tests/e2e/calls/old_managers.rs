@@ -34,7 +34,9 @@ fn recordings_with_queue_events(name: &str) -> Vec<Recording> {
             // From Asterisk 12 on, a channel stays in its bridge when it dials a feature code. That
             // time counts as talk.
             let by_rule = call.get("talkTimeSecByBridgeRule").cloned();
-            if let Some(by_rule) = by_rule.filter(|_| name == "13") {
+            if name == "13"
+                && let Some(by_rule) = by_rule
+            {
                 call["talkTimeSec"] = by_rule;
             }
             if INCOMPLETE.contains(&(name, &recording.name)) {
@@ -80,6 +82,11 @@ async fn old_ami_filter_rules_lose_no_recorded_call() {
     join_all(releases.map(|(name, release)| play_release(name, release))).await;
 }
 
+fn lacks_filter(status: &Status) -> bool {
+    let mut missing_rights = status.sources[0].missing_rights.iter();
+    missing_rights.any(|right| right.kind == RightKind::Filter)
+}
+
 #[tokio::test]
 async fn ami_filter_that_blocks_all_events_is_reported_and_dropped() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
@@ -98,12 +105,6 @@ async fn ami_filter_that_blocks_all_events_is_reported_and_dropped() {
     );
     let filters = count_actions(&pbx, "Action: Filter");
     assert!(filters > 30, "the first login asked for filters");
-    let lacks_filter = |status: &Status| {
-        let missing_rights = &status.sources[0].missing_rights;
-        missing_rights
-            .iter()
-            .any(|right| right.kind == RightKind::Filter)
-    };
     let status = program
         .until("the missing right to filter", lacks_filter)
         .await;
@@ -113,9 +114,11 @@ async fn ami_filter_that_blocks_all_events_is_reported_and_dropped() {
         "callbridge fixes the filter automatically"
     );
     // Without filters, the manager returns the event that callbridge sent, even without a call.
-    let is_up =
-        |status: &Status| status.sources[0].state == SourceState::Up && lacks_filter(status);
-    program.until("a source that is up", is_up).await;
+    program
+        .until("a source that is up", |current| {
+            current.sources[0].state == SourceState::Up && lacks_filter(current)
+        })
+        .await;
     assert_eq!(
         count_actions(&pbx, "Action: Filter"),
         filters,

@@ -5,7 +5,6 @@
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
 use crate::support::recordings::{self, Recording};
-use callbridge_model::Status;
 use callbridge_sandbox::Server;
 use callbridge_testbed::broker::{self, Broker};
 use callbridge_testbed::wait::until;
@@ -95,11 +94,14 @@ async fn kill_between_two_records_of_one_call_leaves_one_call() {
         // A record that was not acknowledged before the kill is in the queue again.
         while Broker::shared().depth("records-killed").await > 0 {
             let mut program = place.run(&crm.url(), &patient_flags);
-            let is_read = |status: &Status| status.sources[0].read > 0;
-            program.until("a record", is_read).await;
+            program
+                .until("a record", |status| status.sources[0].read > 0)
+                .await;
             program.kill().await;
-            let is_disconnected = async || Broker::shared().consumers("records-killed").await == 0;
-            until("the end of the connection", is_disconnected).await;
+            until("the end of the connection", async || {
+                Broker::shared().consumers("records-killed").await == 0
+            })
+            .await;
         }
     }
     assert!(crm.journal().is_empty());

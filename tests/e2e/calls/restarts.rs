@@ -72,11 +72,11 @@ impl Channels {
             dump["Event-Date-Timestamp"] = self.time.clone();
             switch.answers(&format!("uuid_dump {id} json"), &dump.to_string());
         }
-        let row = |(id, event): (&String, &Value)| {
+        let mut rows = Vec::new();
+        for (id, event) in &self.live {
             let name = &event["Channel-Name"];
-            json!({"uuid": id, "name": name, "direction": event["Call-Direction"]})
-        };
-        let rows: Vec<Value> = self.live.iter().map(row).collect();
+            rows.push(json!({"uuid": id, "name": name, "direction": event["Call-Direction"]}));
+        }
         let list = json!({"row_count": rows.len(), "rows": rows});
         switch.answers("show channels as json", &list.to_string());
     }
@@ -183,10 +183,11 @@ impl Scene {
         let (first, second) = self.events.split_at(self.cut);
         self.send_events(first, &mut channels).await;
         let read = u64::try_from(first.len()).expect("few");
-        let is_read = |status: &callbridge_model::Status| {
-            status.sources[0].read + status.sources[0].skipped >= read
-        };
-        program.until("the first part", is_read).await;
+        program
+            .until("the first part", |status| {
+                status.sources[0].read + status.sources[0].skipped >= read
+            })
+            .await;
         if self.fault == Fault::Frozen {
             self.play_frozen(&program, second, &mut channels).await;
             return self.collect_errors(program, 0.0).await;
@@ -254,18 +255,17 @@ impl Scene {
         let mut wrong = Vec::new();
         if self.fault == Fault::Killed {
             letters.retain(|letter| {
-                let is_incomplete = letter["reason"] == "incomplete";
-                let call = expected
+                if letter["reason"] != "incomplete" {
+                    return true;
+                }
+                let index = expected
                     .iter()
                     .position(|call| letter["linkedid"] == call.linkedid);
-                match call.filter(|_| is_incomplete) {
-                    Some(index) => wrong.extend(contradiction(
-                        &expected.remove(index),
-                        &letter["call"],
-                        away,
-                    )),
-                    None => return true,
-                }
+                let Some(index) = index else {
+                    return true;
+                };
+                let call = expected.remove(index);
+                wrong.extend(contradiction(&call, &letter["call"], away));
                 false
             });
         }
@@ -277,19 +277,20 @@ impl Scene {
     }
 }
 
+/// Returns `true` if the value is no number, or a number that is not greater than `most`.
+fn is_at_most(value: &Value, most: f64) -> bool {
+    value.as_f64().is_none_or(|number| number <= most)
+}
+
 /// Returns an error if a dead letter contradicts the call. The durations of a dead letter can be
 /// lower, because events were missed, or up to `away` seconds higher.
 fn contradiction(wanted: &Expected, call: &Value, away: f64) -> Option<String> {
-    let at_most = |key: &str, most: f64| {
-        let value = call[key].as_f64();
-        value.is_none_or(|value| value <= most + away + ROUNDED)
-    };
     let is_right = call["direction"] == wanted.direction
         && call["startedAt"]
             .as_i64()
             .is_none_or(|start| start >= wanted.started_at)
-        && at_most("durationSec", wanted.duration)
-        && at_most("talkTimeSec", wanted.talk)
+        && is_at_most(&call["durationSec"], wanted.duration + away + ROUNDED)
+        && is_at_most(&call["talkTimeSec"], wanted.talk + away + ROUNDED)
         && (wanted.answered || call["answered"] != true);
     (!is_right).then(|| format!("{wanted:?} is incomplete as {call}"))
 }

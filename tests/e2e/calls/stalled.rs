@@ -156,12 +156,12 @@ impl PlayingPbx {
 
 /// Returns an event as amiws sends it.
 fn as_json(lines: impl Iterator<Item = String>) -> Vec<u8> {
-    let is_read = |line: &String| {
-        let variable = line.strip_prefix("ChanVariable: ");
-        variable.is_none_or(|variable| variable.starts_with("LEAD_ID="))
-    };
     let mut data = serde_json::Map::new();
-    for line in lines.filter(is_read) {
+    for line in lines {
+        let variable = line.strip_prefix("ChanVariable: ");
+        if variable.is_some_and(|variable| !variable.starts_with("LEAD_ID=")) {
+            continue;
+        }
         let (key, value) = line.split_once(':').expect("a pair");
         data.insert(key.to_owned(), value.trim().into());
     }

@@ -3,7 +3,6 @@
 use crate::e2e::calls::freeswitch_cdr::{TRUNK, read_cdr_files};
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
-use callbridge_model::Status;
 use callbridge_testbed::wait::pass;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -21,6 +20,11 @@ fn pad(record: &str) -> String {
     record.to_string()
 }
 
+/// Returns the name of a file that is written in two parts.
+fn split_file(n: usize) -> String {
+    format!("cdr/split-{n}.cdr.json")
+}
+
 #[tokio::test]
 async fn long_split_and_nul_records_are_all_in_the_books() {
     let (place, crm) = (Place::new(), crm::start().await);
@@ -33,9 +37,8 @@ async fn long_split_and_nul_records_are_all_in_the_books() {
 
     let mut wanted = BTreeSet::new();
     let (records, linkedid) = read_cdr_files("ring_group");
-    let file = |n: usize| format!("cdr/split-{n}.cdr.json");
     for (n, record) in records.iter().enumerate() {
-        place.write(&file(n), &record[..record.len() / 2]);
+        place.write(&split_file(n), &record[..record.len() / 2]);
     }
     wanted.insert(linkedid);
     let split = records;
@@ -55,12 +58,13 @@ async fn long_split_and_nul_records_are_all_in_the_books() {
 
     pass(PAUSE).await;
     for (n, record) in split.iter().enumerate() {
-        place.append(&file(n), &record.as_bytes()[record.len() / 2..]);
+        place.append(&split_file(n), &record.as_bytes()[record.len() / 2..]);
     }
     let status = program.settled(2).await;
     assert_eq!((status.books.finished, status.books.journaled), (2, 2));
-    let has_dead_letters = |status: &Status| status.books.unreadable == 2;
-    program.until("the long records", has_dead_letters).await;
+    program
+        .until("the long records", |status| status.books.unreadable == 2)
+        .await;
     let calls = place.lines(&["calls", "--json"]).await;
     let mut found = BTreeSet::new();
     for call in &calls {
