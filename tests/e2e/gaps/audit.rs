@@ -86,8 +86,7 @@ async fn stop_and_open_spool(program: Program, place: &Place) -> Connection {
 fn cel_before_hangup(recording: &Recording) -> Vec<u8> {
     let rows = recording.cel_lines();
     let rows = rows.split_inclusive(|byte| *byte == b'\n');
-    let is_end = |row: &[u8]| row.windows(6).any(|part| part == b"HANGUP");
-    rows.take_while(|row| !is_end(row))
+    rows.take_while(|row| !row.windows(6).any(|part| part == b"HANGUP"))
         .flatten()
         .copied()
         .collect()
@@ -204,10 +203,11 @@ async fn audit_take_in_repairs_deleted_calls_and_missing_trunk() {
         CALLS / 5
     );
     let all = u64::try_from(CALLS).expect("few");
-    let all_sent = move |status: &callbridge_model::Status| {
-        status.books.ready + status.books.sending + status.books.submitted == 0
-    };
-    program.until("all are sent", all_sent).await;
+    program
+        .until("all are sent", |status| {
+            status.books.ready + status.books.sending + status.books.submitted == 0
+        })
+        .await;
     let (last_report, exit_code) = run_audit(&place, &[&second]).await;
     assert_eq!(exit_code, Some(0), "{last_report}");
     assert_eq!(

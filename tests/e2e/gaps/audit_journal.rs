@@ -193,9 +193,8 @@ async fn audit_of_250_calls_with_purged_one_takes_three_requests() {
     assert_eq!(day.page_requests() - requests_before, 3);
     // Delete the record of the purged call, and the record of another call.
     let journal = day.crm.journal();
-    let is_purged = |nth: &usize| journal[*nth].call.uuid.replace('-', "") == uuid;
     let nth = (0..250)
-        .find(is_purged)
+        .find(|nth: &usize| journal[*nth].call.uuid.replace('-', "") == uuid)
         .expect("the record is in the journal");
     day.delete(nth);
     day.delete(100);
@@ -215,8 +214,10 @@ async fn audit_of_250_calls_with_purged_one_takes_three_requests() {
         found_report["unexplained"].as_array().map(Vec::len),
         Some(2)
     );
-    let written = async || day.crm.journal().len() == 250;
-    until("both are written again", written).await;
+    until("both are written again", async || {
+        day.crm.journal().len() == 250
+    })
+    .await;
     let (last_report, exit_code) = run_audit(&day.place, &["--no-journal"]).await;
     assert_eq!(exit_code, Some(0), "{last_report}");
     program.terminate().await;

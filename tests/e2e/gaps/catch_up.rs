@@ -3,7 +3,6 @@
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
 use crate::support::recordings::{self, LEADS, Recording};
-use callbridge_model::Status;
 use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::{self, FakePbx};
 
@@ -38,13 +37,14 @@ fn ami_flags(place: &Place, pbx: &FakePbx) -> [String; 4] {
 
 /// Waits until callbridge has read this many messages of the PBX, and each source is up.
 async fn wait_until_read(program: &mut Program, messages: u64) {
-    let is_read = |status: &Status| {
-        // callbridge reads a file from the end that the file has when callbridge opens it, so
-        // earlier lines would be skipped.
-        let is_up = status.sources.iter().all(|source| source.state.is_up());
-        is_up && status.sources[0].read + status.sources[0].skipped >= messages
-    };
-    program.until("the messages are read", is_read).await;
+    program
+        .until("the messages are read", |status| {
+            // callbridge reads a file from the end that the file has when callbridge opens it, so
+            // earlier lines would be skipped.
+            let is_up = status.sources.iter().all(|source| source.state.is_up());
+            is_up && status.sources[0].read + status.sources[0].skipped >= messages
+        })
+        .await;
 }
 
 /// Waits until the calls are settled, stops the program, and compares the journal and the dead

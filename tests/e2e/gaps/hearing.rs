@@ -75,10 +75,11 @@ fn missing_rights(status: &Status) -> Vec<RightKind> {
 #[tokio::test]
 async fn line_is_connected_until_an_event_proves_that_it_is_up() {
     let mut stage = Stage::start(FakePbx::ami().await).await;
-    let is_connected = |status: &Status| status.sources[0].state == SourceState::Connected;
     let status = stage
         .program
-        .until("a connected source", is_connected)
+        .until("a connected source", |current| {
+            current.sources[0].state == SourceState::Connected
+        })
         .await;
     assert_eq!(
         (status.verdict, problem_kinds(&status)),
@@ -88,10 +89,11 @@ async fn line_is_connected_until_an_event_proves_that_it_is_up() {
     assert!(metric_line(&exported, "callbridge_source_up{").ends_with(" 1"));
     assert!(metric_line(&exported, "callbridge_source_receiving{").ends_with(" 0"));
     stage.send_recording("inbound_answered", &[]).await;
-    let is_up = |status: &Status| status.sources[0].state == SourceState::Up;
     let status = stage
         .program
-        .until("a source that receives events", is_up)
+        .until("a source that receives events", |current| {
+            current.sources[0].state == SourceState::Up
+        })
         .await;
     assert_eq!(missing_rights(&status), []);
     let exported = metrics(&stage.program).await;
@@ -107,10 +109,11 @@ async fn missing_ami_rights_are_logged_once_and_shown_in_status() {
                 Event: CoreShowChannelsComplete\nActionID: {id}\n\n";
     pbx.answers("CoreShowChannels", &[list]);
     let mut stage = Stage::start(pbx).await;
-    let lacks_system = |status: &Status| missing_rights(status) == [RightKind::System];
     let status = stage
         .program
-        .until("the missing right system", lacks_system)
+        .until("the missing right system", |current| {
+            missing_rights(current) == [RightKind::System]
+        })
         .await;
     // Calls can be received without this right, so it is no problem. `check` reports the same.
     assert_eq!(
@@ -124,10 +127,11 @@ async fn missing_ami_rights_are_logged_once_and_shown_in_status() {
     stage.pbx.answers("CoreShowChannels", &[denied]);
     stage.pbx.cut().await;
     stage.pbx.logged_in(2).await;
-    let lacks_list = |status: &Status| missing_rights(status) == [RightKind::List];
     let status = stage
         .program
-        .until("the missing right to list", lacks_list)
+        .until("the missing right to list", |current| {
+            missing_rights(current) == [RightKind::List]
+        })
         .await;
     assert!(
         problem_kinds(&status).contains(&FindingKind::Rights),
@@ -160,8 +164,12 @@ async fn missing_event_time_and_lead_variable_are_reported() {
             .await;
     }
     let expected = [RightKind::Variables, RightKind::Times];
-    let lacks_both = |status: &Status| missing_rights(status) == expected;
-    let status = stage.program.until("both missing values", lacks_both).await;
+    let status = stage
+        .program
+        .until("both missing values", |current| {
+            missing_rights(current) == expected
+        })
+        .await;
     let rights = status
         .problems
         .iter()
@@ -175,10 +183,11 @@ async fn missing_event_time_and_lead_variable_are_reported() {
     stage
         .send_recording("inbound_answered", &["Timestamp:"])
         .await;
-    let lacks_times = |status: &Status| missing_rights(status) == [RightKind::Times];
     stage
         .program
-        .until("the variable is shown", lacks_times)
+        .until("the variable is shown", |current| {
+            missing_rights(current) == [RightKind::Times]
+        })
         .await;
     stage.program.terminate().await;
 }

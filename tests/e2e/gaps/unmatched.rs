@@ -25,8 +25,11 @@ async fn misspelled_trunk_is_counted_and_warned_once_until_fixed() {
     let listen = "--listen=127.0.0.1:0";
     let misspelled_trunk = TRUNKS[0].replace("PJSIP/city", "PJSIP/citty");
     let mut program = place.run(&crm.url(), &[&source, &misspelled_trunk, RATE_FLAG, listen]);
-    let has_three = |status: &Status| status.books.internal == 3;
-    let status = program.until("three calls, all internal", has_three).await;
+    let status = program
+        .until("three calls, all internal", |current| {
+            current.books.internal == 3
+        })
+        .await;
     assert_eq!(unmatched_prefixes(&status), [("PJSIP/city", 2)]);
     let kinds: Vec<FindingKind> = status.problems.iter().map(|problem| problem.kind).collect();
     assert_eq!(
@@ -52,11 +55,12 @@ async fn misspelled_trunk_is_counted_and_warned_once_until_fixed() {
         "{log}"
     );
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
-    let is_fixed = |status: &Status| {
-        let mut sources = status.sources.iter();
-        status.unmatched.is_empty() && sources.all(|source| source.state != SourceState::Down)
-    };
-    let status = program.until("the right trunk", is_fixed).await;
+    let status = program
+        .until("the right trunk", |current| {
+            let mut sources = current.sources.iter();
+            current.unmatched.is_empty() && sources.all(|source| source.state != SourceState::Down)
+        })
+        .await;
     assert_eq!(status.verdict, OverallState::Ok, "{:?}", status.problems);
     program.terminate().await;
 }

@@ -4,7 +4,6 @@ use crate::e2e::operations::monitoring::{get, listen_address};
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
 use crate::support::recordings::{self, Recording, TRUNKS};
-use callbridge_model::Status;
 use callbridge_sandbox::Server;
 use callbridge_testbed::wait::{pass, soon};
 use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _};
@@ -82,10 +81,10 @@ impl UnreadLog {
     async fn journal_call(&mut self, call: &Recording) {
         self.place.append("calls.ami", &call.ami);
         let expected = self.crm.admin(|core, _| core.records().len()) as u64 + 1;
-        let is_journaled =
-            |status: &Status| status.books.journaled == expected && status.books.settled();
         self.program
-            .until("the call is journaled", is_journaled)
+            .until("the call is journaled", |status| {
+                status.books.journaled == expected && status.books.settled()
+            })
             .await;
     }
 
@@ -97,9 +96,10 @@ impl UnreadLog {
             let times = (first_call..first_call + CALLS as i64).map(|nth| begin + nth * 20);
             let calls: Vec<u8> = times.flat_map(|at| call.moved_to(at).ami).collect();
             self.place.append("calls.ami", &calls);
-            let are_waiting = |status: &Status| status.books.waiting == groups * CALLS as u64;
             self.program
-                .until("the calls are waiting", are_waiting)
+                .until("the calls are waiting", |status| {
+                    status.books.waiting == groups * CALLS as u64
+                })
                 .await;
             if self.lost_lines().await > 0 {
                 return;

@@ -34,10 +34,15 @@ async fn start_with_pending_request(place: &Place, crm: &Server, fault: Action) 
     crm.admin(|core, _| core.set_faults(vec![rule]));
     let source = place.file("recorded", "ami");
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], TRUNKS[1], RATE_FLAG]);
-    let is_sending = |status: &Status| status.books.finished == 3 && status.books.sending > 0;
-    program.until("requests under way", is_sending).await;
-    let has_arrived = async || crm.admin(|core, _| core.journal.accepted() > 0);
-    until("the arrival of a request", has_arrived).await;
+    program
+        .until("requests under way", |status| {
+            status.books.finished == 3 && status.books.sending > 0
+        })
+        .await;
+    until("the arrival of a request", async || {
+        crm.admin(|core, _| core.journal.accepted() > 0)
+    })
+    .await;
     program
 }
 
@@ -118,14 +123,13 @@ async fn daemon_stops_in_time_despite_flood_and_hanging_broker() {
     ];
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
-    let are_connected = |status: &Status| {
-        // The PBX and the broker have sent no event yet.
-        status
-            .sources
-            .iter()
-            .all(|source| source.state == SourceState::Connected)
-    };
-    program.until("both connections", are_connected).await;
+    program
+        .until("both connections", |status| {
+            // The PBX and the broker have sent no event yet.
+            let mut sources = status.sources.iter();
+            sources.all(|source| source.state == SourceState::Connected)
+        })
+        .await;
     proxy.freeze();
     // Send only half of a request.
     let metrics = crate::e2e::operations::monitoring::address(&program).await;
@@ -141,8 +145,9 @@ async fn daemon_stops_in_time_despite_flood_and_hanging_broker() {
             pbx.say(&call).await;
         }
     });
-    let is_flooded = |status: &Status| status.sources[0].read > 2_000;
-    program.until("a flood", is_flooded).await;
+    program
+        .until("a flood", |status| status.sources[0].read > 2_000)
+        .await;
     program.terminate().await;
     flood.abort();
     let status = place.lines(&["status", "--json"]).await.remove(0);
@@ -184,12 +189,11 @@ async fn sigterm_during_unanswered_dns_lookup_stops_in_time() {
         .expect("a question");
     // The first request can be another request than the submission of the call. Then the submission
     // can end after the pause began.
-    let is_unreachable = |status: &Status| {
-        let pause = status.pause.as_ref();
-        pause.is_some_and(|pause| pause.reason == "unreachable") && status.books.ready == 1
-    };
     let status = program
-        .until("an unreachable CRM with a call", is_unreachable)
+        .until("an unreachable CRM with a call", |current| {
+            let pause = current.pause.as_ref();
+            pause.is_some_and(|pause| pause.reason == "unreachable") && current.books.ready == 1
+        })
         .await;
     let fix = status.pause.expect("a pause").fix;
     let cause = "crm.example.uz:443 does not answer, or its name cannot be looked up in DNS";

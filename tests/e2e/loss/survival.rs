@@ -137,8 +137,11 @@ async fn sigterm_lets_request_finish_and_accounts_for_every_call() {
     crm.admin(|core, _| core.set_faults(vec![fault]));
 
     let mut program = place.run(&crm.url(), &flags);
-    let is_sending = |status: &Status| status.books.finished == 3 && status.books.sending > 0;
-    program.until("requests under way", is_sending).await;
+    program
+        .until("requests under way", |current| {
+            current.books.finished == 3 && current.books.sending > 0
+        })
+        .await;
     until("the arrival of a request", async || {
         count_accepted(&crm) > 0
     })
@@ -269,19 +272,23 @@ async fn new_token_in_its_file_ends_the_pause_that_a_dead_one_made() {
     crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
 }
 
+fn grants(names: &[&str]) -> Vec<Grant> {
+    names.iter().filter_map(|name| Grant::parse(name)).collect()
+}
+
 #[tokio::test]
 async fn missing_grant_is_named_and_once_it_is_given_calls_go_out() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let grants = |names: &[&str]| -> Vec<Grant> {
-        names.iter().filter_map(|name| Grant::parse(name)).collect()
-    };
     crm.admin(|core, now| core.set_grants(now, grants(&[CALL_READ])));
     let calls = [recordings::one("inbound_answered")];
     place.append("recorded", &calls[0].ami);
     let source = place.file("recorded", "ami");
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
-    let is_paused = |status: &Status| is_paused_by("no_grant")(status) && status.books.ready == 1;
-    let status = program.until("a pause for the grant", is_paused).await;
+    let status = program
+        .until("a pause for the grant", |current| {
+            is_paused_by("no_grant")(current) && current.books.ready == 1
+        })
+        .await;
     assert_eq!(status.token.state, "no_grant");
     let fix = status.pause.expect("a pause").fix;
     assert!(fix.contains("PERMISSION_OPEN_API_CALL:SAVE"), "{fix}");
