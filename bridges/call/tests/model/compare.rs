@@ -53,9 +53,9 @@ fn arrivals(story: &Story) -> Vec<(EventTime, PbxEvent<'static>)> {
         .collect();
     arrivals.sort_by_key(|&(at, _)| at);
     let every = story.arrival.doubled;
-    let again = |i: usize| every > 0 && i.is_multiple_of(every);
     let twice = arrivals.into_iter().enumerate().flat_map(|(i, arrival)| {
-        let second = again(i).then(|| arrival.clone());
+        let is_doubled = every > 0 && i.is_multiple_of(every);
+        let second = is_doubled.then(|| arrival.clone());
         std::iter::once(arrival).chain(second)
     });
     twice.collect()
@@ -111,13 +111,13 @@ pub fn differences(story: &Story) -> Result<usize, String> {
     if open > 0 {
         let _ = writeln!(wrong, "{open} calls left open");
     }
-    let ids = |calls: Vec<String>| calls.join(" ");
     if calls.len() != truth.len() {
-        let found = calls.iter().map(|call| call.linkedid.to_string());
-        let expected = truth
+        let found: Vec<String> = calls.iter().map(|call| call.linkedid.to_string()).collect();
+        let expected: Vec<String> = truth
             .iter()
-            .map(|call| id(&story.deeds, story.manner, call.linkedid).to_string());
-        let (found, expected) = (ids(found.collect()), ids(expected.collect()));
+            .map(|call| id(&story.deeds, story.manner, call.linkedid).to_string())
+            .collect();
+        let (found, expected) = (found.join(" "), expected.join(" "));
         let _ = writeln!(wrong, "calls {found} instead of {expected}");
     }
     for (call, true_call) in calls.iter().zip(&truth) {
@@ -132,45 +132,61 @@ pub fn differences(story: &Story) -> Result<usize, String> {
 
 /// Adds to `wrong` one line for each value of `call` that differs from `true_call`.
 fn compare(story: &Story, call: &FinishedCall, true_call: &TrueCall, wrong: &mut String) {
-    let mut check = |what: &str, found: String, truth: String| {
+    for (value, found, truth) in compared_values(story, call, true_call) {
         if found != truth {
             let _ = writeln!(
                 wrong,
-                "{}: {what} {found} instead of {truth}",
+                "{}: {value} {found} instead of {truth}",
                 call.linkedid
             );
         }
-    };
+    }
+}
+
+/// Returns the values that must be equal: the name of each value, the value in `call`, and the
+/// value in `true_call`. Times that are nearly equal are left out.
+fn compared_values(
+    story: &Story,
+    call: &FinishedCall,
+    true_call: &TrueCall,
+) -> Vec<(&'static str, String, String)> {
     let linkedid = id(&story.deeds, story.manner, true_call.linkedid);
-    check("linkedid", call.linkedid.to_string(), linkedid.to_string());
-    let directions = [call.direction, true_call.direction].map(|d| format!("{d:?}"));
-    let [found, truth] = directions;
-    check("direction", found, truth);
-    check(
-        "incomplete",
-        format!("{:?}", call.incomplete),
-        "None".into(),
-    );
-    let text = |text: Option<&str>| format!("{text:?}");
-    check("trunk", text(call.trunk.as_deref()), text(true_call.trunk));
+    let mut values = vec![
+        ("linkedid", call.linkedid.to_string(), linkedid.to_string()),
+        (
+            "direction",
+            format!("{:?}", call.direction),
+            format!("{:?}", true_call.direction),
+        ),
+        (
+            "incomplete",
+            format!("{:?}", call.incomplete),
+            "None".into(),
+        ),
+        (
+            "trunk",
+            format!("{:?}", call.trunk.as_deref()),
+            format!("{:?}", true_call.trunk),
+        ),
+    ];
     let begun = call.started.micros() - moment(true_call.started).micros();
     if begun.abs() > TOLERANCE {
-        check(
+        values.push((
             "start",
             call.started.to_string(),
             moment(true_call.started).to_string(),
-        );
+        ));
     }
     if true_call.direction == Direction::Internal {
-        return;
+        return values;
     }
     let ended = call.ended.micros() - moment(true_call.ended).micros();
     if ended.abs() > TOLERANCE {
-        check(
+        values.push((
             "end",
             call.ended.to_string(),
             moment(true_call.ended).to_string(),
-        );
+        ));
     }
     // No CEL row has the number of an originated channel.
     if story.manner.voice != Voice::Cel
@@ -178,27 +194,32 @@ fn compare(story: &Story, call: &FinishedCall, true_call: &TrueCall, wrong: &mut
         || true_call.direction == Direction::Inbound
     {
         let number = call.number.as_ref().map(|number| number.text.as_str());
-        check("number", text(number), text(true_call.number.as_deref()));
+        values.push((
+            "number",
+            format!("{number:?}"),
+            format!("{:?}", true_call.number.as_deref()),
+        ));
     }
     if (true_call.talk - ANSWERED_FROM).abs() > TOLERANCE {
         let answered = true_call.talk >= ANSWERED_FROM;
-        check("answered", call.answered.to_string(), answered.to_string());
+        values.push(("answered", call.answered.to_string(), answered.to_string()));
         let talk = if answered { true_call.talk } else { 0 };
         let found = i64::try_from(call.talk.as_micros()).unwrap_or(i64::MAX);
         if (found - talk).abs() > TOLERANCE {
-            check("talk", found.to_string(), talk.to_string());
+            values.push(("talk", found.to_string(), talk.to_string()));
         }
         let employee = call.employee.as_ref().map(|e| e.as_str());
-        check(
+        values.push((
             "employee",
-            text(employee),
-            text(true_call.employee.as_deref()),
-        );
+            format!("{employee:?}"),
+            format!("{:?}", true_call.employee.as_deref()),
+        ));
     }
     let order: Vec<&str> = call.employees_in_order.iter().map(|e| e.as_str()).collect();
-    check(
+    values.push((
         "employees",
         format!("{order:?}"),
         format!("{:?}", true_call.employees_in_order),
-    );
+    ));
+    values
 }

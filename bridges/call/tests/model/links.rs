@@ -7,6 +7,7 @@ use crate::telling::{Manner, id, moment, name, owned};
 use callbridge_call::{
     ChannelEvent, ChannelRef, ChannelState, ChannelTraits, Kind, Origin, PbxEvent,
 };
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the channel in whose call `channel` was created: the channel that dialed `channel`, or
@@ -195,14 +196,17 @@ impl Reporter<'_> {
     /// Returns a channel that has only an id, as the events of other channels refer to the channel.
     fn id_reference(&self, channel: Ch) -> ChannelRef<'static> {
         ChannelRef {
-            uniqueid: owned(id(self.story, self.manner, channel).as_str()),
+            uniqueid: self.owned_id(channel),
             ..ChannelRef::default()
         }
     }
 
+    fn owned_id(&self, channel: Ch) -> Cow<'static, str> {
+        owned(id(self.story, self.manner, channel).as_str())
+    }
+
     fn push_event(&mut self, at: Micros, channel: Ch, kind: Kind<'static>) {
         let story = self.story;
-        let text = |ch: Ch| owned(id(story, self.manner, ch).as_str());
         let (mut caller, mut extension, mut dialed) = Default::default();
         match &story.channels[channel].role {
             Role::CameIn { number, .. } => caller = number.clone().unwrap_or_default(),
@@ -213,7 +217,11 @@ impl Reporter<'_> {
             Role::Local { .. } | Role::Plumbing { .. } => {}
         }
         let ends = matches!(kind, Kind::Hangup { .. } | Kind::Unlinked { .. });
-        let linked = self.linked.get(&channel).filter(|_| ends);
+        let linked = if ends {
+            self.linked.get(&channel)
+        } else {
+            None
+        };
         let traits = ChannelTraits {
             inbound: self.is_inbound(channel),
             extension: owned(extension),
@@ -221,13 +229,13 @@ impl Reporter<'_> {
             fresh: true,
             created: Some(moment(story.channels[channel].born)),
             answered: self.answered.get(&channel).map(|at| moment(*at)),
-            linked: linked.map(|&(at, with)| (moment(at), text(with))),
+            linked: linked.map(|&(at, with)| (moment(at), self.owned_id(with))),
             ..ChannelTraits::default()
         };
         let channel = ChannelRef {
             name: owned(reported_name(story, channel)),
-            uniqueid: text(channel),
-            linkedid: text(parent(story, channel)),
+            uniqueid: self.owned_id(channel),
+            linkedid: self.owned_id(parent(story, channel)),
             caller_number: owned(caller),
             traits: Some(Box::new(traits)),
             ..ChannelRef::default()

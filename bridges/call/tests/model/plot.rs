@@ -335,7 +335,9 @@ impl<'a> Plot<'a> {
         if let Some(line) = answered {
             self.answer_line(line);
             let late = ringing.iter().find(|other| other.party != line.party);
-            if let Some(late) = late.filter(|_| self.dice.one_in(3)) {
+            if let Some(late) = late
+                && self.dice.one_in(3)
+            {
                 self.add_trait("two pick up at once");
                 self.switch.answer(late.party);
             }
@@ -450,9 +452,16 @@ impl<'a> Plot<'a> {
 
     fn originate_local(&mut self, role: Role) -> Line {
         let next = self.switch.done.channels.len();
-        let half = |other, first| Role::Local { other, first };
-        let near = self.switch.make(half(next + 1, true), None, None);
-        let far = self.switch.make(half(next, false), None, Some(near));
+        let first_half = Role::Local {
+            other: next + 1,
+            first: true,
+        };
+        let second_half = Role::Local {
+            other: next,
+            first: false,
+        };
+        let near = self.switch.make(first_half, None, None);
+        let far = self.switch.make(second_half, None, Some(near));
         self.switch.join(near, far);
         Line {
             party: self.switch.dial(Some(far), role),
@@ -520,9 +529,16 @@ impl<'a> Plot<'a> {
     fn dial_into_room(&mut self, room: Br) -> Option<Line> {
         self.add_trait("an agent's room: customers are dialed");
         let next = self.switch.done.channels.len();
-        let half = |other, first| Role::Local { other, first };
-        let one = self.switch.make(half(next + 1, true), None, None);
-        let two = self.switch.make(half(next, false), None, Some(one));
+        let first_half = Role::Local {
+            other: next + 1,
+            first: true,
+        };
+        let second_half = Role::Local {
+            other: next,
+            first: false,
+        };
+        let one = self.switch.make(first_half, None, None);
+        let two = self.switch.make(second_half, None, Some(one));
         self.switch.join(one, two);
         let (dialing_half, room_half) = match self.dice.roll(2) {
             0 => (one, two),

@@ -60,7 +60,7 @@ pub fn stories() -> impl Strategy<Value = Story> {
         late,
         delays_ms,
         doubled,
-        overtakes: overtakes.filter(|_| late),
+        overtakes: if late { overtakes } else { None },
     });
     (plots, manner, arrival)
         .prop_map(|(plots, manner, arrival)| Story::play(&plots, manner, arrival))

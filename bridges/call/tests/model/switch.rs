@@ -185,9 +185,16 @@ impl Switch {
     /// Lets the channel `by` dial a Local channel. Returns the dialed half and the other half.
     pub fn dial_local(&mut self, by: Ch) -> (Ch, Ch) {
         let next = self.done.channels.len();
-        let half = |other, first| Role::Local { other, first };
-        let near = self.make(half(next + 1, true), Some(by), Some(by));
-        let far = self.make(half(next, false), None, Some(by));
+        let first_half = Role::Local {
+            other: next + 1,
+            first: true,
+        };
+        let second_half = Role::Local {
+            other: next,
+            first: false,
+        };
+        let near = self.make(first_half, Some(by), Some(by));
+        let far = self.make(second_half, None, Some(by));
         self.note(near, Act::Joined(far));
         self.note(near, Act::DialBegin { by: Some(by) });
         self.now += 200;
@@ -271,12 +278,14 @@ impl Deeds {
     /// the order of their creation.
     pub fn merge(&mut self, other: Self) {
         let (channels, bridges) = (self.channels.len(), self.bridges.len());
-        let shift = |ch: Ch| ch + channels;
-        let moved = other.channels.into_iter().map(|c| c.renumber(shift));
+        let moved = other
+            .channels
+            .into_iter()
+            .map(|channel| channel.renumber(|ch| ch + channels));
         self.channels.extend(moved);
         self.bridges.extend(other.bridges);
         let moved = other.deeds.into_iter().map(|deed| {
-            let mut deed = deed.renumber(shift);
+            let mut deed = deed.renumber(|ch| ch + channels);
             if let Act::Enter(bridge) | Act::Leave(bridge) = &mut deed.act {
                 *bridge += bridges;
             }
@@ -290,12 +299,13 @@ impl Deeds {
         for (new, &old) in order.iter().enumerate() {
             place[old] = new;
         }
-        let numbered = |ch: Ch| place[ch];
         let old = std::mem::take(&mut self.channels);
         let in_order = order.iter().map(|&ch| old[ch].clone());
-        self.channels = in_order.map(|c| c.renumber(numbered)).collect();
+        self.channels = in_order
+            .map(|channel| channel.renumber(|ch| place[ch]))
+            .collect();
         let deeds = std::mem::take(&mut self.deeds).into_iter();
-        self.deeds = deeds.map(|deed| deed.renumber(numbered)).collect();
+        self.deeds = deeds.map(|deed| deed.renumber(|ch| place[ch])).collect();
     }
 }
 

@@ -61,21 +61,27 @@ pub fn owned(text: impl Into<String>) -> Cow<'static, str> {
 
 /// Returns the name of a channel.
 pub fn name(story: &Deeds, channel: Ch) -> String {
-    let name = |base: &str| match base.split_once('/').map_or(base, |(tech, _)| tech) {
-        "DAHDI" => format!("{base}/{channel}-1"),
-        _ => format!("{base}-{channel:08x}"),
-    };
     match &story.channels[channel].role {
-        Role::CameIn { trunk, .. } | Role::DialedOut { trunk, .. } => name(trunk.endpoint),
-        Role::Phone { extension, .. } if extension.starts_with('2') => {
-            name(&format!("SIP/{extension}"))
+        Role::CameIn { trunk, .. } | Role::DialedOut { trunk, .. } => {
+            add_suffix(trunk.endpoint, channel)
         }
-        Role::Phone { extension, .. } => name(&format!("PJSIP/{extension}")),
+        Role::Phone { extension, .. } if extension.starts_with('2') => {
+            add_suffix(&format!("SIP/{extension}"), channel)
+        }
+        Role::Phone { extension, .. } => add_suffix(&format!("PJSIP/{extension}"), channel),
         Role::Local { other, first } => {
             let number = channel.min(*other);
             format!("Local/in@x-{number:08x};{}", if *first { 1 } else { 2 })
         }
         Role::Plumbing { technology } => format!("{technology}/x-{channel:08x}"),
+    }
+}
+
+/// Returns the name of a channel whose name begins with `base`.
+fn add_suffix(base: &str, channel: Ch) -> String {
+    match base.split_once('/').map_or(base, |(tech, _)| tech) {
+        "DAHDI" => format!("{base}/{channel}-1"),
+        _ => format!("{base}-{channel:08x}"),
     }
 }
 
@@ -119,34 +125,34 @@ pub fn report_events(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
     }
     let mut events: Vec<(Micros, PbxEvent<'static>)> = Vec::new();
     for deed in &story.deeds {
-        let mut say = |origin: Origin, channel: ChannelRef<'static>, kind: Kind<'static>| {
-            let behind = if origin == Origin::Cel {
-                manner.cel_behind
-            } else {
-                0
-            };
-            let at = deed.at + behind;
-            let event = ChannelEvent {
-                at: Some(moment(at)),
-                origin,
-                channel,
-                kind,
-            };
-            events.push((at, PbxEvent::Channel(event)));
-        };
         if manner.voice != Voice::Cel {
             for (channel, kind) in channel_events(story, manner, deed) {
-                say(Origin::Channel, channel, kind);
+                events.push((deed.at, pbx_event(deed.at, Origin::Channel, channel, kind)));
             }
         }
         if manner.voice != Voice::Channel {
+            let at = deed.at + manner.cel_behind;
             for (channel, kind) in cel_events(story, manner, deed) {
-                say(Origin::Cel, channel, kind);
+                events.push((at, pbx_event(at, Origin::Cel, channel, kind)));
             }
         }
     }
     events.sort_by_key(|&(at, _)| at);
     events.into_iter().map(|(_, event)| event).collect()
+}
+
+fn pbx_event(
+    at: Micros,
+    origin: Origin,
+    channel: ChannelRef<'static>,
+    kind: Kind<'static>,
+) -> PbxEvent<'static> {
+    PbxEvent::Channel(ChannelEvent {
+        at: Some(moment(at)),
+        origin,
+        channel,
+        kind,
+    })
 }
 
 /// Returns the channel whose unique id is the linkedid that the event of `deed` shows.
@@ -165,6 +171,11 @@ fn shown_linkedid(story: &Deeds, manner: Manner, deed: &Deed) -> Ch {
 
 type Reports = Vec<(ChannelRef<'static>, Kind<'static>)>;
 
+/// Returns a channel with the linkedid that the channel had at its creation.
+fn describe_at_birth(story: &Deeds, manner: Manner, channel: Ch) -> ChannelRef<'static> {
+    describe(story, manner, channel, story.channels[channel].linkedid)
+}
+
 fn channel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
     let channel = describe(
         story,
@@ -172,18 +183,14 @@ fn channel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
         deed.channel,
         shown_linkedid(story, manner, deed),
     );
-    let side = |ch: Ch| {
-        let linkedid = story.channels[ch].linkedid;
-        Some(Box::new(describe(story, manner, ch, linkedid)))
-    };
     let kinds = match deed.act {
         Act::Born => first_events(story, deed.channel),
         Act::DialBegin { by } => vec![Kind::DialBegin {
-            by: by.and_then(side),
+            by: by.map(|by| Box::new(describe_at_birth(story, manner, by))),
             dial_string: owned(dial_string(story, deed.channel)),
         }],
         Act::DialEnd { by } => vec![Kind::DialEnd {
-            by: by.and_then(side),
+            by: by.map(|by| Box::new(describe_at_birth(story, manner, by))),
             status: owned("ANSWER"),
         }],
         Act::Ringing => vec![Kind::State {
@@ -212,7 +219,6 @@ fn channel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
 /// Returns the first events of a channel, which show whether the channel came in. PJSIP shows this
 /// at the creation of the channel, and `chan_sip` in the first Newstate.
 fn first_events(story: &Deeds, channel: Ch) -> Vec<Kind<'static>> {
-    let (born, state) = (|state| Kind::Born { state }, |state| Kind::State { state });
     let calls = match &story.channels[channel].role {
         Role::CameIn { .. } => true,
         Role::Phone { placed, .. } => *placed,
@@ -220,10 +226,23 @@ fn first_events(story: &Deeds, channel: Ch) -> Vec<Kind<'static>> {
         Role::DialedOut { .. } | Role::Plumbing { .. } => false,
     };
     match name(story, channel).split('/').next() {
-        Some("SIP") if calls => vec![born(ChannelState::Down), state(ChannelState::Ring)],
-        Some("DAHDI") if calls => vec![born(ChannelState::PreRing)],
-        _ if calls => vec![born(ChannelState::Ring)],
-        _ => vec![born(ChannelState::Down)],
+        Some("SIP") if calls => vec![
+            Kind::Born {
+                state: ChannelState::Down,
+            },
+            Kind::State {
+                state: ChannelState::Ring,
+            },
+        ],
+        Some("DAHDI") if calls => vec![Kind::Born {
+            state: ChannelState::PreRing,
+        }],
+        _ if calls => vec![Kind::Born {
+            state: ChannelState::Ring,
+        }],
+        _ => vec![Kind::Born {
+            state: ChannelState::Down,
+        }],
     }
 }
 
@@ -296,7 +315,7 @@ fn dial_row(story: &Deeds, manner: Manner, deed: &Deed, by: Ch) -> Reports {
     let name = name(story, deed.channel);
     let technology = name.split('/').next().unwrap_or_default();
     let data = format!("{technology}/{},20,tT", dial_string(story, deed.channel));
-    let mut channel = describe(story, manner, by, story.channels[by].linkedid);
+    let mut channel = describe_at_birth(story, manner, by);
     channel.application = owned("Dial");
     channel.app_data = owned(data.clone());
     let (name, data) = (owned("Dial"), owned(data));

@@ -236,79 +236,56 @@ fn calls_in_part(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) 
         groups.extend(first.map(|first| (Direction::Internal, vec![first])));
     }
     let firsts: Vec<Ch> = groups.iter().map(|(_, customers)| customers[0]).collect();
-    let true_call = |(i, (direction, customers)): (usize, (Direction, Vec<Ch>))| {
-        // Channels of other customers, whose calls are connected with this call.
-        let others: Vec<Ch> = firsts[1..].to_vec();
-        let is_of_others = |ch: Ch| {
-            let linkedid = story.channels[ch].linkedid;
-            others.contains(&linkedid) || others.contains(&ch)
-        };
-        let own: Vec<Ch> = match i {
-            0 => part
-                .iter()
-                .copied()
-                .filter(|&ch| !is_of_others(ch))
-                .collect(),
-            _ => {
-                // With links, a call has all channels with the same first channel.
-                let has_same_origin = |&ch: &Ch| {
-                    if links {
-                        origin(story, ch) == origin(story, customers[0])
-                    } else {
-                        story.channels[ch].linkedid == customers[0]
-                    }
-                };
-                let is_customer = |ch: &Ch| customers.contains(ch);
-                let all = part.iter().copied();
-                all.filter(|ch| has_same_origin(ch) || is_customer(ch))
-                    .collect()
-            }
-        };
-        let origin = links.then(|| origin(story, customers[0]));
+    // Channels of other customers, whose calls are connected with the first call.
+    let others = firsts.get(1..).unwrap_or_default();
+    let mut calls = Vec::new();
+    for (i, (direction, customers)) in groups.into_iter().enumerate() {
+        let mut own = part.to_vec();
+        if i == 0 {
+            own.retain(|&ch| !is_of_customers(story, ch, others));
+        } else {
+            own.retain(|&ch| is_in_call(story, ch, customers[0], links) || customers.contains(&ch));
+        }
+        let first = links.then(|| origin(story, customers[0]));
         let linkedid = match i {
-            0 => origin.unwrap_or(part[0]),
+            0 => first.unwrap_or(part[0]),
             _ => customers[0],
         };
         let mut call = call(story, instants, direction, &customers, &own, linkedid);
-        if let Some(origin) = origin {
-            call.started = story.channels[origin].born;
+        if let Some(first) = first {
+            call.started = story.channels[first].born;
         }
-        call
-    };
-    groups.into_iter().enumerate().map(true_call).collect()
+        calls.push(call);
+    }
+    calls
+}
+
+/// Returns `true` if the channel or the channel of its linkedid is one of the customers.
+fn is_of_customers(story: &Deeds, ch: Ch, customers: &[Ch]) -> bool {
+    let linkedid = story.channels[ch].linkedid;
+    customers.contains(&linkedid) || customers.contains(&ch)
+}
+
+/// Returns `true` if the channel is in the call that began with the customer. With links, a call
+/// has all channels with the same first channel.
+fn is_in_call(story: &Deeds, ch: Ch, customer: Ch, links: bool) -> bool {
+    if links {
+        origin(story, ch) == origin(story, customer)
+    } else {
+        story.channels[ch].linkedid == customer
+    }
 }
 
 /// Groups dialed lines by call. Lines belong to one call if one call dialed the lines, or if the
 /// lines were dialed to one number at the same time.
 fn group_by_call(story: &Deeds, went: &[Ch], links: bool) -> Vec<Vec<Ch>> {
-    let root = |ch: Ch| {
-        if links {
-            origin(story, ch)
-        } else {
-            story.channels[ch].linkedid
-        }
-    };
-    let ended = |ch: Ch| {
-        let mut hangups = story.deeds.iter().filter(|deed| deed.act == Act::Hangup);
-        let hangup = hangups.find(|deed| deed.channel == ch);
-        hangup.map_or(Micros::MAX, |deed| deed.at)
-    };
-    let number = |ch: Ch| match &story.channels[ch].role {
-        Role::DialedOut { number, .. } => Some(number),
-        Role::CameIn { .. } | Role::Phone { .. } | Role::Local { .. } | Role::Plumbing { .. } => {
-            None
-        }
-    };
-    let is_one_call = |a: Ch, b: Ch| {
-        let born = |ch: Ch| story.channels[ch].born;
-        let at_once = born(a) <= ended(b) && born(b) <= ended(a);
-        root(a) == root(b) || (at_once && number(a) == number(b))
-    };
     let mut calls: Vec<Vec<Ch>> = Vec::new();
     for &line in went {
-        let (own, others): (Vec<_>, Vec<_>) = calls
-            .into_iter()
-            .partition(|lines| lines.iter().any(|&other| is_one_call(line, other)));
+        let (own, others): (Vec<_>, Vec<_>) = calls.into_iter().partition(|lines| {
+            lines
+                .iter()
+                .any(|&other| is_one_call(story, line, other, links))
+        });
         calls = others;
         let mut own: Vec<Ch> = own.into_iter().flatten().chain([line]).collect();
         own.sort_unstable();
@@ -316,6 +293,38 @@ fn group_by_call(story: &Deeds, went: &[Ch], links: bool) -> Vec<Vec<Ch>> {
     }
     calls.sort();
     calls
+}
+
+/// Returns `true` if one call dialed both lines, or if both were dialed to one number at the same
+/// time.
+fn is_one_call(story: &Deeds, a: Ch, b: Ch, links: bool) -> bool {
+    let [born_a, born_b] = [a, b].map(|ch| story.channels[ch].born);
+    let at_once = born_a <= hangup_time(story, b) && born_b <= hangup_time(story, a);
+    first_channel(story, a, links) == first_channel(story, b, links)
+        || (at_once && dialed_number(story, a) == dialed_number(story, b))
+}
+
+fn first_channel(story: &Deeds, ch: Ch, links: bool) -> Ch {
+    if links {
+        origin(story, ch)
+    } else {
+        story.channels[ch].linkedid
+    }
+}
+
+fn hangup_time(story: &Deeds, ch: Ch) -> Micros {
+    let mut hangups = story.deeds.iter().filter(|deed| deed.act == Act::Hangup);
+    let hangup = hangups.find(|deed| deed.channel == ch);
+    hangup.map_or(Micros::MAX, |deed| deed.at)
+}
+
+fn dialed_number(story: &Deeds, ch: Ch) -> Option<&str> {
+    match &story.channels[ch].role {
+        Role::DialedOut { number, .. } => Some(number),
+        Role::CameIn { .. } | Role::Phone { .. } | Role::Local { .. } | Role::Plumbing { .. } => {
+            None
+        }
+    }
 }
 
 /// Groups the dialed lines of a call by number. Returns one group if fewer than two numbers talked.
@@ -330,12 +339,11 @@ fn split_by_number(story: &Deeds, instants: &[Instant], went: &[Ch]) -> Vec<Vec<
             None => groups.push((number, vec![ch])),
         }
     }
-    let talked = |group: &&(&str, Vec<Ch>)| talk(story, instants, &group.1).total >= ANSWERED_FROM;
-    let talked: Vec<&(&str, Vec<Ch>)> = groups.iter().filter(talked).collect();
-    if talked.len() < 2 {
+    groups.retain(|(_, lines)| talk(story, instants, lines).total >= ANSWERED_FROM);
+    if groups.len() < 2 {
         return vec![went.to_vec()];
     }
-    talked.into_iter().map(|(_, group)| group.clone()).collect()
+    groups.into_iter().map(|(_, lines)| lines).collect()
 }
 
 fn call(
@@ -413,9 +421,8 @@ fn employee_without_talk(story: &Deeds, direction: Direction, own: &[Ch]) -> Opt
 
 /// Returns the customer's line that talked longest. If no line talked, returns the last line.
 fn main_line(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Ch {
-    let longest = |&&ch: &&Ch| (talk(story, instants, &[ch]).total, ch);
     *customers
         .iter()
-        .max_by_key(longest)
+        .max_by_key(|&&ch| (talk(story, instants, &[ch]).total, ch))
         .expect("a call has a customer")
 }
