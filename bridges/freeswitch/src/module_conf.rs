@@ -195,17 +195,18 @@ mod tests {
         }
     }
 
+    fn judge_log_b_leg(value: &str) -> Vec<SwitchFinding> {
+        let param = format!("<param name=\"log-b-leg\" value=\"{value}\"/>");
+        judge_json_cdr(&format!("<settings>{param}</settings>"))
+    }
+
     #[test]
     fn switch_that_leaves_out_the_legs_it_dials_is_named() {
-        let json_cdr = |value: &str| {
-            let param = format!("<param name=\"log-b-leg\" value=\"{value}\"/>");
-            judge_json_cdr(&format!("<settings>{param}</settings>"))
-        };
         for off in ["false", "0", "no", ""] {
-            assert!(json_cdr(off)[0].fix.contains("log-b-leg"), "{off}");
+            assert!(judge_log_b_leg(off)[0].fix.contains("log-b-leg"), "{off}");
         }
         for on in ["true", "1", "YES", "enabled"] {
-            assert_eq!(json_cdr(on), [], "{on}");
+            assert_eq!(judge_log_b_leg(on), [], "{on}");
         }
         assert_eq!(
             judge_json_cdr("<!-- <param name=\"log-b-leg\" value=\"false\"/> -->"),

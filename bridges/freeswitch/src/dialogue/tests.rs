@@ -11,7 +11,6 @@ struct Line {
 }
 
 fn meaning_text(meaning: &FrameMeaning<'_>) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match meaning {
         FrameMeaning::Nothing => String::new(),
         FrameMeaning::Message {
@@ -21,7 +20,7 @@ fn meaning_text(meaning: &FrameMeaning<'_>) -> String {
         } => {
             let begin = if *restarted { "restarted" } else { "message" };
             let end = if *last_of_list { " ends the list" } else { "" };
-            format!("{begin} {}{end}", text(bytes))
+            format!("{begin} {}{end}", String::from_utf8_lossy(bytes))
         }
         other => format!("{other:?}"),
     }

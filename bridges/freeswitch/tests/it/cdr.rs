@@ -1,8 +1,6 @@
 //! Tests with only the files of `mod_json_cdr`. Calls of such files are marked as estimates.
 
-use crate::expected::{
-    ExpectedCall, Recording, faults, folded_calls, recordings, special_recording,
-};
+use crate::expected::{faults, folded_calls, recordings, special_recording};
 use crate::switch::line;
 use callbridge_call::{Decoded, Direction, Unreadable};
 use callbridge_freeswitch::Decoder;
@@ -20,7 +18,7 @@ fn files(lines: &[u8]) -> Vec<&[u8]> {
 /// Checks the calls of all recordings. `change` changes the CDR files of a recording first.
 fn check_recordings(change: impl Fn(&mut Vec<&[u8]>)) {
     let mut wrong = Vec::new();
-    let compare = |recording: &Recording, wrong: &mut Vec<String>| {
+    for recording in recordings() {
         let lines = recording.read("json_cdr.jsonl");
         let mut files = files(&lines);
         change(&mut files);
@@ -29,9 +27,6 @@ fn check_recordings(change: impl Fn(&mut Vec<&[u8]>)) {
         let faults = faults(&calls, &recording.expected(), SLACK);
         let name = &recording.name;
         wrong.extend(faults.into_iter().map(|fault| format!("{name}: {fault}")));
-    };
-    for recording in recordings() {
-        compare(&recording, &mut wrong);
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
@@ -61,26 +56,28 @@ fn cdr_values_without_an_encoding_are_read() {
         "in city 998901110001 [101] 101 talk 2.0 of 3.1, whole",
         "out city 998901110003 [101] 101 talk 3.0 of 5.0, whole",
     ];
-    let without_id = |text: &String| text.split_once(' ').map_or("", |(_, rest)| rest).to_owned();
-    assert_eq!(calls.iter().map(without_id).collect::<Vec<_>>(), wanted);
+    let without_ids: Vec<&str> = calls
+        .iter()
+        .map(|text| text.split_once(' ').map_or("", |(_, rest)| rest))
+        .collect();
+    assert_eq!(without_ids, wanted);
+}
+
+fn is_inbound_leg(file: &[u8]) -> bool {
+    let leg: Value = serde_json::from_slice(file).expect("a leg");
+    leg["variables"]["direction"] == "inbound"
 }
 
 #[test]
 fn customer_leg_cdr_suffices_for_talk_and_other_party() {
-    let of_customer = |files: &mut Vec<&[u8]>| {
-        files.retain(|file| String::from_utf8_lossy(file).contains("sofia/external/"));
-        files.retain(|file| {
-            let file: serde_json::Value = serde_json::from_slice(file).expect("a file");
-            file["variables"]["direction"] == "inbound"
-        });
-    };
     let recordings = recordings();
     for name in ["inbound_answered", "blind_transfer", "queue_second_agent"] {
         let recording = recordings.iter().find(|recording| recording.name == name);
         let recording = recording.expect("a recording");
         let lines = recording.read("json_cdr.jsonl");
         let mut files = files(&lines);
-        of_customer(&mut files);
+        files.retain(|file| String::from_utf8_lossy(file).contains("sofia/external/"));
+        files.retain(|file| is_inbound_leg(file));
         assert_eq!(files.len(), 1, "{name}");
         let calls = folded_calls(files.into_iter());
         let faults = faults(&calls, &recording.expected(), SLACK);
@@ -114,17 +111,17 @@ fn outbound_call_is_recognized_without_b_leg_cdr() {
     let mut checked = 0;
     for recording in recordings() {
         let mut expected = recording.expected();
-        let outbound = |call: &ExpectedCall| call.direction == Direction::Outbound;
-        if !expected.calls.iter().all(outbound) {
+        let mut directions = expected.calls.iter().map(|call| call.direction);
+        if directions.any(|direction| direction != Direction::Outbound) {
             continue;
         }
         let lines = recording.read("json_cdr.jsonl");
-        let is_own = |file: &&[u8]| {
-            let file: serde_json::Value = serde_json::from_slice(file).expect("a leg");
-            file["variables"]["direction"] == "inbound"
-        };
-        let own: Vec<&[u8]> = files(&lines).into_iter().filter(is_own).collect();
-        let Some(call) = expected.calls.first_mut().filter(|_| !own.is_empty()) else {
+        let mut own = files(&lines);
+        own.retain(|file| is_inbound_leg(file));
+        if own.is_empty() {
+            continue;
+        }
+        let Some(call) = expected.calls.first_mut() else {
             continue;
         };
         let calls = folded_calls(own.into_iter());

@@ -12,9 +12,10 @@ use std::path::Path;
 fn header(event: &[u8], name: &str) -> String {
     let text = format!("\n{}", String::from_utf8_lossy(event));
     let [plain, json] = [format!("\n{name}: "), format!("\"{name}\":\"")];
-    let found = match text.trim_start().starts_with('{') {
-        true => text.split_once(&json).map(|(_, rest)| (rest, '"')),
-        false => text.split_once(&plain).map(|(_, rest)| (rest, '\n')),
+    let found = if text.trim_start().starts_with('{') {
+        text.split_once(&json).map(|(_, rest)| (rest, '"'))
+    } else {
+        text.split_once(&plain).map(|(_, rest)| (rest, '\n'))
     };
     let value = found.and_then(|(rest, end)| rest.split(end).next());
     value.unwrap_or_default().replace("%3A", ":")
@@ -26,14 +27,15 @@ fn filter_messages(
     names: &BTreeSet<String>,
     subclass: Option<&str>,
 ) -> Vec<Vec<u8>> {
-    let wanted = |message: &&Vec<u8>| match header(message, "Event-Name").as_str() {
+    let mut kept = messages.to_vec();
+    kept.retain(|message| match header(message, "Event-Name").as_str() {
         "CUSTOM" => {
             let all = names.contains("CUSTOM");
             all || subclass == Some(header(message, "Event-Subclass").as_str())
         }
         name => names.contains(name),
-    };
-    messages.iter().filter(wanted).cloned().collect()
+    });
+    kept
 }
 
 /// Checks the calls of all recordings. `messages` returns the messages that are received.

@@ -58,8 +58,11 @@ fn listener_starting_late_gets_correct_or_incomplete_calls() {
                     incomplete += 1;
                     continue;
                 }
-                let is_expected = |other: &&_| call.linkedid.as_str() == linkedid(other);
-                let wanted = expected.calls.iter().filter(is_expected).cloned();
+                let wanted = expected
+                    .calls
+                    .iter()
+                    .filter(|other| call.linkedid.as_str() == linkedid(other))
+                    .cloned();
                 // The dialed number is only reported when the channel is created.
                 let creation_received = creations[call.linkedid.as_str()] >= from;
                 let wanted = wanted.map(|call| ExpectedCall {

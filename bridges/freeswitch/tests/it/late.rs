@@ -1,7 +1,7 @@
 //! Tests of messages that arrive late, because callbridge was stopped or the broker was down. The
 //! delay changes no call.
 
-use crate::expected::{Recording, bodies, faults, recordings, settings};
+use crate::expected::{bodies, faults, recordings, settings};
 use crate::recordings::slack;
 use callbridge_call::{
     Assembler, ClockDifference, Decoded, Direction, EventTime, FinishedCall, PbxEvent, Timing,
@@ -95,16 +95,15 @@ pub fn latest_reports(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
 /// messages from the number of messages.
 fn check_recordings(away: Away, cuts: impl Fn(usize) -> Vec<usize>) {
     let mut wrong = Vec::new();
-    let messages_of = |recording: &Recording| bodies(&recording.read("amqp.jsonl"));
     for recording in recordings() {
-        let messages = messages_of(&recording);
+        let messages = bodies(&recording.read("amqp.jsonl"));
         for cut in cuts(messages.len()) {
             for seconds in [7, 60, 3600] {
                 let calls = finish_late_calls(&messages, cut, Duration::from_secs(seconds), away);
-                let faults = faults(&calls, &recording.expected(), slack(&recording));
                 let name = &recording.name;
-                let message = |fault| format!("{name}, {seconds} s after message {cut}: {fault}");
-                wrong.extend(faults.into_iter().map(message));
+                for fault in faults(&calls, &recording.expected(), slack(&recording)) {
+                    wrong.push(format!("{name}, {seconds} s after message {cut}: {fault}"));
+                }
             }
         }
     }
@@ -162,6 +161,12 @@ fn calls_without_start(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
     calls
 }
 
+fn is_customer_hangup(message: &[u8]) -> bool {
+    let event: serde_json::Value = serde_json::from_slice(message).expect("an event");
+    let name = event["Channel-Name"].as_str().unwrap_or_default();
+    event["Event-Name"] == "CHANNEL_HANGUP" && name.starts_with("sofia/external/")
+}
+
 /// A broker's stream does not show when the connection began, so callbridge cannot know that
 /// messages were lost.
 #[test]
@@ -174,16 +179,15 @@ fn unanswered_call_with_lost_start_is_still_reported() {
             continue;
         }
         let (name, wanted) = (&recording.name, &expected.calls[0]);
-        let is_end = |message: &Vec<u8>| {
-            let event: serde_json::Value = serde_json::from_slice(message).expect("an event");
-            let name = event["Channel-Name"].as_str().unwrap_or_default();
-            event["Event-Name"] == "CHANNEL_HANGUP" && name.starts_with("sofia/external/")
-        };
-        let end = messages.iter().position(is_end).expect("an end");
+        let end = messages
+            .iter()
+            .position(|message| is_customer_hangup(message));
+        let end = end.expect("an end");
         for from in 1..=end {
             let calls = calls_without_start(&messages[from..]);
-            let same = |call: &&FinishedCall| call.linkedid.as_str() == wanted.linkedid;
-            let found = calls.iter().find(same);
+            let found = calls
+                .iter()
+                .find(|call| call.linkedid.as_str() == wanted.linkedid);
             let found = found.unwrap_or_else(|| panic!("{name} from {from} on: no trace"));
             assert!(!found.answered, "{name} from {from} on");
             assert_eq!(found.direction, wanted.direction, "{name} from {from} on");

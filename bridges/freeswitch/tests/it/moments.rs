@@ -24,9 +24,9 @@ fn heartbeat(core: &str, micros: u64) -> Vec<u8> {
 /// Returns the process that sent the message, and the time of the message in microseconds.
 fn sender(message: &[u8]) -> (String, u64) {
     let event: serde_json::Value = serde_json::from_slice(message).expect("an event");
-    let text = |key: &str| event[key].as_str().expect("text").to_owned();
-    let at = text("Event-Date-Timestamp").parse().expect("microseconds");
-    (text("Core-UUID"), at)
+    let core = event["Core-UUID"].as_str().expect("text");
+    let time = event["Event-Date-Timestamp"].as_str().expect("text");
+    (core.to_owned(), time.parse().expect("microseconds"))
 }
 
 #[test]
@@ -136,15 +136,12 @@ fn another_switch_in_the_same_queue_ends_no_calls_of_this_one() {
     let whole = lines(&messages);
     let (core, at) = sender(&messages[0]);
     let middle = messages.len() / 2;
-    let beats = |n: u64| {
-        let at = at + n * 20_000_000;
-        [
-            heartbeat(&core, at),
-            heartbeat(&format!("other-{n}"), at + 9_000_000),
-        ]
-    };
     let rest = messages.split_off(middle);
-    messages.extend((1..=5).flat_map(beats));
+    for n in 1..=5 {
+        let at = at + n * 20_000_000;
+        messages.push(heartbeat(&core, at));
+        messages.push(heartbeat(&format!("other-{n}"), at + 9_000_000));
+    }
     messages.extend(rest);
     assert_eq!(lines(&messages), whole);
     assert!(whole[0].ends_with("whole"), "{whole:?}");

@@ -69,12 +69,10 @@ fn agent_staying_in_a_queue_delays_no_call() {
         .iter()
         .map(line)
         .collect();
-    let served = |cust| format!("{cust} in city {CUSTOMER} [101] 101 talk 3.0 of 4.0, whole");
+    let [one, two, three] = ["one", "two", "three"]
+        .map(|cust| format!("{cust} in city {CUSTOMER} [101] 101 talk 3.0 of 4.0, whole"));
     let unserved = format!("other in city {OTHER} [] - talk 0.0 of 0.0, whole");
-    assert_eq!(
-        calls,
-        [served("one"), served("two"), served("three"), unserved]
-    );
+    assert_eq!(calls, [one, two, three, unserved]);
     // The agent hangs up, which is not a call.
     switch.at(300_000).hang_up("agent");
     assert_eq!(

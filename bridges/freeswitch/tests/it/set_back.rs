@@ -1,7 +1,7 @@
 //! Tests of a switch whose clock is set back while calls are open. Such calls are marked as
 //! incomplete. Late and repeated messages do not count as a clock that was set back.
 
-use crate::expected::{Expected, bodies, faults, recordings, settings};
+use crate::expected::{Expected, ExpectedCall, bodies, faults, recordings, settings};
 use crate::late::latest_reports;
 use crate::metamorphic::Chance;
 use crate::recordings::slack;
@@ -21,13 +21,16 @@ fn micros(event: &Value, key: &str) -> Option<u64> {
     event[key].as_str()?.parse().ok()
 }
 
+fn event_time(event: &Value) -> u64 {
+    micros(event, "Event-Date-Timestamp").expect("a time")
+}
+
 /// Makes the heartbeats of a switch during the events, one each `every` microseconds.
 fn heartbeats(events: &[Value], every: u64) -> Vec<Value> {
-    let time = |event: &Value| micros(event, "Event-Date-Timestamp").expect("a time");
-    let (first, last) = (events.first(), events.last());
-    let (from, until) = (time(first.expect("one")), time(last.expect("one")));
-    let moments = (from - every..until + every).step_by(usize::try_from(every).expect("few"));
-    let beat = |at: u64| {
+    let from = event_time(events.first().expect("one"));
+    let until = event_time(events.last().expect("one"));
+    let mut beats = Vec::new();
+    for at in (from - every..until + every).step_by(usize::try_from(every).expect("few")) {
         let mut beat = Value::Object(serde_json::Map::new());
         for key in ["Core-UUID", "FreeSWITCH-Switchname"] {
             beat[key] = events[0][key].clone();
@@ -35,23 +38,23 @@ fn heartbeats(events: &[Value], every: u64) -> Vec<Value> {
         beat["Event-Name"] = "HEARTBEAT".into();
         beat["Event-Date-Timestamp"] = at.to_string().into();
         beat["Uptime-msec"] = (3_600_000 + (at + every - from) / 1000).to_string().into();
-        beat
-    };
-    moments.map(beat).collect()
+        beats.push(beat);
+    }
+    beats
 }
 
 /// Returns the events in the order in which the switch sent them, with new sequence numbers and
 /// with a heartbeat each `every` microseconds.
 fn switch_events(messages: &[Vec<u8>], every: u64) -> Vec<Value> {
-    let read = |message: &Vec<u8>| serde_json::from_slice(message).expect("an event");
-    let mut events: Vec<Value> = messages.iter().map(read).collect();
+    let mut events: Vec<Value> = messages
+        .iter()
+        .map(|message| serde_json::from_slice(message).expect("an event"))
+        .collect();
     events.retain(|event| event["Event-Name"] != "HEARTBEAT");
-    let number = |event: &Value| micros(event, "Event-Sequence").unwrap_or(0);
-    events.sort_by_key(number);
+    events.sort_by_key(|event| micros(event, "Event-Sequence").unwrap_or(0));
     let beats = heartbeats(&events, every);
     events.extend(beats);
-    let time = |event: &Value| micros(event, "Event-Date-Timestamp");
-    events.sort_by_key(time);
+    events.sort_by_key(|event| micros(event, "Event-Date-Timestamp"));
     for (number, event) in (1000_u64..).zip(&mut events) {
         event["Event-Sequence"] = number.to_string().into();
     }
@@ -110,13 +113,15 @@ fn finish_calls(arrivals: &[Arrival], kept: bool) -> Vec<FinishedCall> {
 /// and some arrive twice. The second half is delayed by `late`. The text of an event is in
 /// `changed`.
 fn arrivals(events: &[Value], changed: &[Value], late: u64, chance: &mut Chance) -> Vec<Arrival> {
-    let time = |event: &Value| micros(event, "Event-Date-Timestamp").expect("a time");
     let mut all = Vec::new();
     for (at, (event, changed)) in events.iter().zip(changed).enumerate() {
         let body = changed.to_string().into_bytes();
         let late = if at < events.len() / 2 { 0 } else { late };
         for _ in 0..=u64::from(chance.next(4) == 0) {
-            all.push((time(event) + late + chance.next(400_000), body.clone()));
+            all.push((
+                event_time(event) + late + chance.next(400_000),
+                body.clone(),
+            ));
         }
     }
     all.sort_by_key(|&(arrived, _)| arrived);
@@ -128,31 +133,44 @@ fn arrivals(events: &[Value], changed: &[Value], late: u64, chance: &mut Chance)
 fn differences(calls: &[FinishedCall], wanted: &Expected, slack: f64, by: u64) -> Vec<String> {
     let mut wrong = Vec::new();
     for call in &wanted.calls {
-        let same = |other: &&FinishedCall| other.linkedid.as_str() == call.linkedid;
-        let reported: Vec<FinishedCall> = calls.iter().filter(same).cloned().collect();
-        let cut = |other: &FinishedCall| other.incomplete.as_deref() == Some(WHY);
-        if !reported.is_empty() && reported.iter().all(cut) {
+        let reported: Vec<FinishedCall> = calls
+            .iter()
+            .filter(|other| other.linkedid.as_str() == call.linkedid)
+            .cloned()
+            .collect();
+        let is_cut = reported
+            .iter()
+            .all(|other| other.incomplete.as_deref() == Some(WHY));
+        if !reported.is_empty() && is_cut {
             continue;
         }
-        let faults_from = |started_at: i64| {
-            let mut call = call.clone();
-            call.started_at = started_at;
-            faults(&reported, &Expected { calls: vec![call] }, slack)
-        };
         let moved = call.started_at - (by / SECOND).cast_signed();
-        if !faults_from(moved).is_empty() {
-            wrong.extend(faults_from(call.started_at));
+        if !faults_if_started_at(moved, call, &reported, slack).is_empty() {
+            wrong.extend(faults_if_started_at(
+                call.started_at,
+                call,
+                &reported,
+                slack,
+            ));
         }
     }
     wrong
 }
 
+fn faults_if_started_at(
+    started_at: i64,
+    call: &ExpectedCall,
+    reported: &[FinishedCall],
+    slack: f64,
+) -> Vec<String> {
+    let mut call = call.clone();
+    call.started_at = started_at;
+    faults(reported, &Expected { calls: vec![call] }, slack)
+}
+
 fn span(events: &[Value]) -> Range<u64> {
-    let time = |event: Option<&Value>| {
-        let event = event.expect("an event");
-        micros(event, "Event-Date-Timestamp").expect("a time")
-    };
-    time(events.first())..time(events.last())
+    let (first, last) = (events.first(), events.last());
+    event_time(first.expect("an event"))..event_time(last.expect("an event"))
 }
 
 #[test]

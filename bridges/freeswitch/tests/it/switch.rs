@@ -271,22 +271,25 @@ impl Switch {
         self.sequence += 1;
         let channel = self.channels.get(id).expect("a channel");
         let mut headers: Map<String, Value> = Map::new();
-        let mut put = |name: &str, value: String| headers.insert(name.to_owned(), json!(value));
-        put("Event-Name", event.to_owned());
-        put("Core-UUID", "core".to_owned());
-        put("Event-Date-Timestamp", self.now.to_string());
-        put("Event-Sequence", self.sequence.to_string());
-        put("Caller-Channel-Created-Time", channel.created.to_string());
-        put("Caller-Channel-Answered-Time", channel.answered.to_string());
-        put("Caller-Channel-Bridged-Time", channel.bridged.to_string());
+        for (name, value) in [
+            ("Event-Name", event.to_owned()),
+            ("Core-UUID", "core".to_owned()),
+            ("Event-Date-Timestamp", self.now.to_string()),
+            ("Event-Sequence", self.sequence.to_string()),
+            ("Caller-Channel-Created-Time", channel.created.to_string()),
+            ("Caller-Channel-Answered-Time", channel.answered.to_string()),
+            ("Caller-Channel-Bridged-Time", channel.bridged.to_string()),
+        ] {
+            headers.insert(name.to_owned(), json!(value));
+        }
         let variables = event != "DTMF";
         for (name, value) in &channel.headers {
             if variables || !name.starts_with("variable_") {
-                put(name, value.clone());
+                headers.insert(name.clone(), json!(value));
             }
         }
         for (name, value) in more {
-            put(name, (*value).to_owned());
+            headers.insert((*name).to_owned(), json!(value));
         }
         self.messages
             .push(serde_json::to_vec(&headers).expect("JSON"));
