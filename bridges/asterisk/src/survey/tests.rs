@@ -15,12 +15,13 @@ fn frame(lines: &str) -> Vec<u8> {
 
 /// Returns the requested actions, in order.
 fn actions(asked: &[Outgoing]) -> Vec<String> {
-    let first = |outgoing: &Outgoing| {
-        let text = String::from_utf8_lossy(outgoing.bytes()).into_owned();
-        let line = text.lines().next().unwrap_or_default().to_owned();
-        line.replace("Action: ", "")
-    };
-    asked.iter().map(first).collect()
+    asked.iter().map(action).collect()
+}
+
+fn action(outgoing: &Outgoing) -> String {
+    let text = String::from_utf8_lossy(outgoing.bytes()).into_owned();
+    let line = text.lines().next().unwrap_or_default();
+    line.replace("Action: ", "")
 }
 
 /// Returns a survey that has received the list of commands `commands`, its login, and the names of
@@ -168,12 +169,15 @@ fn event_with_a_time_proves_that_the_pbx_sends_times() {
     let row = "Event: Status\nPrivilege: Call\nActionID: another-1\nUniqueid: 17.1\n";
     survey.on_frame(&frame(row));
     assert_eq!(survey.account.timed, None, "a row of a list");
-    let event = |time: &str| frame(&format!("Event: PeerStatus\nPrivilege: system,all\n{time}"));
-    survey.on_frame(&event(""));
+    survey.on_frame(&peer_status(""));
     assert_eq!(survey.account.timed, Some(false));
-    survey.on_frame(&event("Timestamp: 1795226443.5\n"));
-    survey.on_frame(&event(""));
+    survey.on_frame(&peer_status("Timestamp: 1795226443.5\n"));
+    survey.on_frame(&peer_status(""));
     assert_eq!(survey.account.timed, Some(true));
+}
+
+fn peer_status(time: &str) -> Vec<u8> {
+    frame(&format!("Event: PeerStatus\nPrivilege: system,all\n{time}"))
 }
 
 #[test]
@@ -205,21 +209,22 @@ fn release_and_before_12_the_queues_are_asked_for() {
     assert_eq!(account.queues, Some(2));
 }
 
+fn endpoint_row(name: &str, more: &str) -> String {
+    format!("Event: EndpointList\nActionID: callbridge-2\nObjectName: {name}\n{more}\n")
+}
+
 #[test]
 fn endpoint_facts_distinguish_trunks_from_phones() {
     let may = "PJSIPShowEndpoints: x\nPJSIPShowRegistrationsOutbound: x\n\
         ExtensionStateList: x\nCoreShowChannels: x\n";
     let (mut survey, _, _) = survey_with_commands(may);
-    let row = |name: &str, of: &str| {
-        format!("Event: EndpointList\nActionID: callbridge-2\nObjectName: {name}\n{of}\n")
-    };
     let there = "Auths: \nOutboundAuths: a\nContacts: x7/sip:sip.provider.uz:5060\n";
     let here = "Auths: auth101\nOutboundAuths: \nContacts: 101/sip:101@10.0.0.7:5060;ob\n";
     for lines in [
         "Response: Success\nActionID: callbridge-2\nEventList: start\n",
-        &row("x7", there),
-        &row("trunk-9", here),
-        &row("gate", "Auths: \nOutboundAuths: \nContacts: \n"),
+        &endpoint_row("x7", there),
+        &endpoint_row("trunk-9", here),
+        &endpoint_row("gate", "Auths: \nOutboundAuths: \nContacts: \n"),
         "Event: EndpointListComplete\nActionID: callbridge-2\n",
         "Response: Success\nActionID: callbridge-3\nEventList: start\n",
         "Event: ExtensionStatus\nActionID: callbridge-3\nExten: 109\nContext: hints\n\
@@ -235,28 +240,35 @@ fn endpoint_facts_distinguish_trunks_from_phones() {
     }
     assert!(survey.is_answered());
     let facts = survey.account().endpoints.facts;
-    let of = |name: &str| facts[name].iter().cloned().collect::<Vec<_>>();
     let number = "+998901110001".to_owned();
-    assert_eq!(of("PJSIP/x7"), [EndpointFact::LogsInThere]);
-    assert_eq!(
-        of("PJSIP/trunk-9"),
-        [
-            EndpointFact::Hint("109".to_owned()),
-            EndpointFact::LogsInHere,
-            EndpointFact::CalledAs("101".to_owned())
-        ]
-    );
-    assert_eq!(
-        of("PJSIP/gate"),
-        [EndpointFact::NoLogin, EndpointFact::Outside(number)]
-    );
+    for (name, expected) in [
+        ("PJSIP/x7", vec![EndpointFact::LogsInThere]),
+        (
+            "PJSIP/trunk-9",
+            vec![
+                EndpointFact::Hint("109".to_owned()),
+                EndpointFact::LogsInHere,
+                EndpointFact::CalledAs("101".to_owned()),
+            ],
+        ),
+        (
+            "PJSIP/gate",
+            vec![EndpointFact::NoLogin, EndpointFact::Outside(number)],
+        ),
+    ] {
+        let found: Vec<EndpointFact> = facts[name].iter().cloned().collect();
+        assert_eq!(found, expected);
+    }
 }
 
 #[test]
 fn contact_yields_an_extension_only_for_a_phone() {
-    let found = |contact: &str| extension_of(contact);
-    assert_eq!(found("101/sip:101@127.0.0.1:6101,").as_deref(), Some("101"));
-    assert_eq!(found("sips:9@[2001:db8::1];ob").as_deref(), Some("9"));
+    let phone = extension_of("101/sip:101@127.0.0.1:6101,");
+    assert_eq!(phone.as_deref(), Some("101"));
+    assert_eq!(
+        extension_of("sips:9@[2001:db8::1];ob").as_deref(),
+        Some("9")
+    );
     for line in [
         "city/sip:127.0.0.1:6000,",
         "x/sip:998712000000@provider.uz",
@@ -264,7 +276,7 @@ fn contact_yields_an_extension_only_for_a_phone() {
         "x/sip:@10.0.0.1",
         "",
     ] {
-        assert_eq!(found(line), None, "{line}");
+        assert_eq!(extension_of(line), None, "{line}");
     }
 }
 

@@ -229,22 +229,23 @@ fn cel_event_names_map_to_their_kinds() {
     }
 }
 
+fn check_hangup(event: &ChannelEvent<'_>) {
+    assert_eq!(event.kind, Kind::Hangup { cause: None });
+    assert_eq!(event.channel.linkedid, "5.0");
+    assert_eq!(event.channel.userfield, "a \"b\",\nc");
+}
+
 #[test]
 fn columns_come_from_a_header_or_from_the_settings() {
     let header = "eventtype,eventtime,channame,uniqueid,linkedid,userfield\n";
     let row = "\"HANGUP\",\"1795151317.5\",\"PJSIP/1-1\",\"5.1\",\"5.0\",\"a \"\"b\"\",\nc\"\n";
-    let check = |event: &ChannelEvent<'_>| {
-        assert_eq!(event.kind, Kind::Hangup { cause: None });
-        assert_eq!(event.channel.linkedid, "5.0");
-        assert_eq!(event.channel.userfield, "a \"b\",\nc");
-    };
     let mut rows = 0;
     for_each_event(
         Format::CelCsv,
         format!("{header}{row}{row}").as_bytes(),
         |event| {
             rows += 1;
-            check(event);
+            check_hangup(event);
         },
     );
     assert_eq!(rows, 2);
@@ -260,7 +261,7 @@ fn columns_come_from_a_header_or_from_the_settings() {
     let PbxEvent::Channel(event) = &received.event else {
         panic!()
     };
-    check(event);
+    check_hangup(event);
     let missing: Result<callbridge_asterisk::CsvColumns, MissingColumn> = "eventtype,exten".parse();
     assert_eq!(
         missing.unwrap_err().to_string(),
@@ -298,20 +299,21 @@ fn torn_row_is_unreadable_alone() {
     assert_eq!(verdicts, [None, short, None, None, None, None]);
 }
 
+fn row_with_peer(event: &str, peer: &str) -> String {
+    format!(
+        "{event},1795151320.5,,998901110001,,,,7001,from-city,SIP/city-00000001,Dial,\
+         \"SIP/101,20\",3,,17.1,17.1,{peer},\n"
+    )
+}
+
 #[test]
 fn bridge_before_asterisk_12_is_derived_from_the_peer() {
-    let row = |event: &str, peer: &str| {
-        format!(
-            "{event},1795151320.5,,998901110001,,,,7001,from-city,SIP/city-00000001,Dial,\
-             \"SIP/101,20\",3,,17.1,17.1,{peer},\n"
-        )
-    };
     for (event, begins) in [
         ("BRIDGE_START", true),
         ("BRIDGE_UPDATE", true),
         ("BRIDGE_END", false),
     ] {
-        let rows = row(event, "SIP/101-00000002");
+        let rows = row_with_peer(event, "SIP/101-00000002");
         for_each_event(Format::CelCsv, rows.as_bytes(), |event| {
             let (Kind::Linked { with } | Kind::Unlinked { with }) = &event.kind else {
                 panic!("{event:?}");
@@ -321,7 +323,7 @@ fn bridge_before_asterisk_12_is_derived_from_the_peer() {
         });
     }
     // The channel that picks up continues under the unique id of the phone that rang.
-    let pickup = row("PICKUP", "SIP/102-00000003");
+    let pickup = row_with_peer("PICKUP", "SIP/102-00000003");
     for_each_event(Format::CelCsv, pickup.as_bytes(), |event| {
         let (to, holder) = ("SIP/102-00000003".into(), "".into());
         assert_eq!(event.kind, Kind::Renamed { to, holder });
@@ -329,7 +331,7 @@ fn bridge_before_asterisk_12_is_derived_from_the_peer() {
     for event in ["ATTENDEDTRANSFER", "BLINDTRANSFER"] {
         for_each_event(
             Format::CelCsv,
-            row(event, "SIP/102-00000003").as_bytes(),
+            row_with_peer(event, "SIP/102-00000003").as_bytes(),
             |event| {
                 let with = vec!["SIP/102-00000003".into()];
                 assert_eq!(event.kind, Kind::Joined { with });
@@ -337,50 +339,51 @@ fn bridge_before_asterisk_12_is_derived_from_the_peer() {
         );
     }
 }
+
+const ENTERING_CHANNEL: &str = "PJSIP/city-0000004f";
+const ENTERING_ID: &str = "1795151317.146";
+
+/// Returns the row in which the channel enters a bridge, with these columns.
+fn row_of_columns(columns: &str, extra: &str) -> String {
+    let fields = columns.split(',').map(|column| match column {
+        "eventtype" => "BRIDGE_ENTER",
+        "eventtime" => "2026-11-20 10:08:38",
+        "cid_num" => "998901110001",
+        "exten" => "7001",
+        "channame" => ENTERING_CHANNEL,
+        "uniqueid" | "linkedid" => ENTERING_ID,
+        "extra" | "eventextra" => extra,
+        "id" => "4711",
+        "call_log_id" => "NULL",
+        _ => "",
+    });
+    fields.collect::<Vec<_>>().join(",")
+}
+
 /// A channel enters a bridge. The row is in the layouts of several writers: FreePBX's
 /// `asteriskcdrdb.cel`, the tables of Wazo and cel_odbc, and Asterisk's sample.
 #[test]
 fn cel_layouts_are_recognized_with_and_without_header() {
-    let (time, channel, ids) = (
-        "2026-11-20 10:08:38",
-        "PJSIP/city-0000004f",
-        "1795151317.146",
-    );
     let extra = r#""{""bridge_id"":""b-1"",""bridge_technology"":""simple_bridge""}""#;
     let mysql = r#""{\"bridge_id\":\"b-1\",\"bridge_technology\":\"simple_bridge\"}""#;
     let freepbx = "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,\
                    channame,src,dst,channel,dstchannel,appname,appdata,amaflags,accountcode,\
                    uniqueid,linkedid,peer,userdeftype,extra,userfield";
-    let row = |columns: &str, extra: &str| {
-        let fields = columns.split(',').map(|column| match column {
-            "eventtype" => "BRIDGE_ENTER",
-            "eventtime" => time,
-            "cid_num" => "998901110001",
-            "exten" => "7001",
-            "channame" => channel,
-            "uniqueid" | "linkedid" => ids,
-            "extra" | "eventextra" => extra,
-            "id" => "4711",
-            "call_log_id" => "NULL",
-            _ => "",
-        });
-        fields.collect::<Vec<_>>().join(",")
-    };
     let wazo = "id,eventtype,eventtime,userdeftype,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,\
                 exten,context,channame,appname,appdata,amaflags,accountcode,peeraccount,uniqueid,\
                 linkedid,userfield,peer,call_log_id,extra";
     let odd = "linkedid,uniqueid,extra,channame,exten,cid_num,eventtime,eventtype";
     let semicolons = format!("{}\n{}", odd.replace(',', ";"), {
-        let row = row(odd, "@").replace(',', ";");
+        let row = row_of_columns(odd, "@").replace(',', ";");
         row.replace('@', extra)
     });
     for file in [
-        row(freepbx, extra),
-        row(freepbx, mysql),
-        row(&format!("id,{freepbx}"), extra),
-        format!("{freepbx}\n{}", row(freepbx, extra)),
-        format!("\u{feff}{odd}\r\n{}\r\n", row(odd, extra)),
-        row(wazo, extra),
+        row_of_columns(freepbx, extra),
+        row_of_columns(freepbx, mysql),
+        row_of_columns(&format!("id,{freepbx}"), extra),
+        format!("{freepbx}\n{}", row_of_columns(freepbx, extra)),
+        format!("\u{feff}{odd}\r\n{}\r\n", row_of_columns(odd, extra)),
+        row_of_columns(wazo, extra),
         semicolons,
     ] {
         let mut rows = 0;
@@ -392,10 +395,10 @@ fn cel_layouts_are_recognized_with_and_without_header() {
                 Kind::BridgeEnter { bridge, technology },
                 "{file}"
             );
-            assert_eq!(event.channel.name, channel);
+            assert_eq!(event.channel.name, ENTERING_CHANNEL);
             assert_eq!(
                 (&*event.channel.uniqueid, &*event.channel.linkedid),
-                (ids, ids)
+                (ENTERING_ID, ENTERING_ID)
             );
             assert_eq!(event.channel.caller_number, "998901110001");
             assert_eq!(event.channel.exten, "7001");
@@ -452,18 +455,19 @@ fn header_decides_the_delimiter_of_a_cel_file() {
     assert_eq!(why, Decoded::Unreadable(Unreadable::OtherColumns));
 }
 
+fn custom_row(event: &str, channel: &str, id: &str) -> String {
+    let what = format!("{event},1795251588.226360,,,,,,s,default");
+    format!("{what},{channel},Stasis,live,3,,{id},{id},,,,")
+}
+
 /// The rows are those of Asterisk 16 with callbridge's `cel_custom.conf`. An earlier decoder could
 /// not read rows of the channel `recorder`, which ARI had created.
 #[test]
 fn cel_row_with_custom_channel_id_is_read_like_other_rows() {
-    let row = |event: &str, channel: &str, id: &str| {
-        let what = format!("{event},1795251588.226360,,,,,,s,default");
-        format!("{what},{channel},Stasis,live,3,,{id},{id},,,,")
-    };
     let rows = [
-        row("CHAN_START", "Snoop/1795251588.1797-00000000", "recorder"),
-        row("CHAN_START", "SIP/city-00000084", "1795251588.1797"),
-        row("ANSWER", "SIP/101-00000085", "crm-call-17"),
+        custom_row("CHAN_START", "Snoop/1795251588.1797-00000000", "recorder"),
+        custom_row("CHAN_START", "SIP/city-00000084", "1795251588.1797"),
+        custom_row("ANSWER", "SIP/101-00000085", "crm-call-17"),
     ];
     let mut channels = Vec::new();
     for_each_event(Format::CelCsv, rows.join("\n").as_bytes(), |event| {

@@ -84,13 +84,12 @@ fn replayed_messages_change_no_call() {
 fn rows_of_cel_out_of_order_change_no_call() {
     check_unchanged("cel.csv", |messages| {
         let mut chance = 7_u64;
-        let mut late = |at: EventTime| {
+        messages.sort_by_cached_key(|(at, _)| {
             chance = chance
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
             at.plus(Duration::from_micros((chance >> 33) % LATE_MICROS))
-        };
-        messages.sort_by_cached_key(|(at, _)| late(*at));
+        });
     });
 }
 
@@ -138,17 +137,10 @@ fn late_masquerade_of_refer_transfer_changes_no_talk() {
         .expect("the recording");
     let calls = recording.calls(&recording.messages);
     let (transferred, answered) = ("1795212897.85", "1795212899.8586");
-    let is_late = |row: &str| {
-        let of_masquerade = ["HANGUP", "CHAN_END", "APP_END"];
-        row.contains(transferred)
-            && of_masquerade
-                .iter()
-                .any(|event| row[1..].starts_with(event))
-    };
     let mut late = 0;
     let moved = recording.messages.iter().map(|(at, message)| {
         let row = std::str::from_utf8(message).expect("text");
-        if !is_late(row) {
+        if !row.contains(transferred) || !is_of_masquerade(row) {
             return (*at, message.clone());
         }
         late += 1;
@@ -160,16 +152,24 @@ fn late_masquerade_of_refer_transfer_changes_no_talk() {
     moved.sort_by_key(|(at, _)| *at);
     assert_eq!(late, 5);
     let late_calls = recording.calls(&moved);
-    let talk = |calls: &[FinishedCall]| -> Vec<u128> {
-        calls.iter().map(|call| call.talk.as_millis()).collect()
-    };
-    let near: Vec<bool> = talk(&calls)
+    let (talk, late_talk) = (talk_millis(&calls), talk_millis(&late_calls));
+    let near: Vec<bool> = talk
         .iter()
-        .zip(talk(&late_calls))
-        .map(|(a, b)| a.abs_diff(b) < 10)
+        .zip(&late_talk)
+        .map(|(a, b)| a.abs_diff(*b) < 10)
         .collect();
-    assert_eq!(near, [true], "{:?} {:?}", talk(&calls), talk(&late_calls));
+    assert_eq!(near, [true], "{talk:?} {late_talk:?}");
     assert_eq!(late_calls[0].incomplete, None);
+}
+
+/// Returns `true` if a masquerade causes the event of the row.
+fn is_of_masquerade(row: &str) -> bool {
+    let mut events = ["HANGUP", "CHAN_END", "APP_END"].iter();
+    events.any(|event| row[1..].starts_with(event))
+}
+
+fn talk_millis(calls: &[FinishedCall]) -> Vec<u128> {
+    calls.iter().map(|call| call.talk.as_millis()).collect()
 }
 
 /// Returns a row of CEL without its peer, as with a mapping without `${BRIDGEPEER}`.
@@ -182,27 +182,34 @@ fn remove_peer((at, message): &Message) -> Message {
     (*at, cells.join("\",\"").into_bytes())
 }
 
+/// Returns the talk time, the length, the direction, and the employees of a call.
+fn describe(call: &FinishedCall) -> String {
+    let (talk, whole) = (call.talk, call.ended.since(call.started));
+    let seconds = [talk, whole].map(|time| format!("{:.1}", time.as_secs_f64()));
+    format!(
+        "{seconds:?} {:?} {:?}",
+        call.direction, call.employees_in_order
+    )
+}
+
+/// Returns `true` if the recording of this name is CEL of Asterisk 1.8 or 11.
+fn has_old_cel(recording: &str) -> bool {
+    let is_old = recording.starts_with("1.8") || recording.starts_with("11 ");
+    is_old && recording.ends_with("cel.csv")
+}
+
 #[test]
 fn old_cel_without_peers_yields_same_or_incomplete_calls() {
-    let words = |call: &FinishedCall| {
-        let (talk, whole) = (call.talk, call.ended.since(call.started));
-        let seconds = [talk, whole].map(|time| format!("{:.1}", time.as_secs_f64()));
-        format!(
-            "{seconds:?} {:?} {:?}",
-            call.direction, call.employees_in_order
-        )
-    };
     let (mut wrong, mut whole) = (String::new(), 0);
-    let old = |name: &str| name.starts_with("1.8") || name.starts_with("11 ");
     let all = recording::all().into_iter();
-    for recording in all.filter(|other| old(&other.name) && other.name.ends_with("cel.csv")) {
+    for recording in all.filter(|recording| has_old_cel(&recording.name)) {
         let calls = recording.calls(&recording.messages);
         let messages: Vec<Message> = recording.messages.iter().map(remove_peer).collect();
         for call in recording.calls(&messages) {
             let mut same = calls.iter().filter(|other| other.linkedid == call.linkedid);
-            let right = same.next().map(words);
-            if call.incomplete.is_none() && right.as_ref() != Some(&words(&call)) {
-                wrong += &format!("{}: {} not {right:?}\n", recording.name, words(&call));
+            let right = same.next().map(describe);
+            if call.incomplete.is_none() && right.as_ref() != Some(&describe(&call)) {
+                wrong += &format!("{}: {} not {right:?}\n", recording.name, describe(&call));
             }
             whole += usize::from(call.incomplete.is_none());
         }

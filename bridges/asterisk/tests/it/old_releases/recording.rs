@@ -172,26 +172,33 @@ impl Recording {
     /// the source does not report all talk, or if dialing a feature code counts as talk.
     pub fn talks(&self) -> Option<Vec<(EventTime, EventTime)>> {
         let calls = self.expected_calls();
-        let by_rule = |call: &Value| call.get("talkTimeSecByBridgeRule").is_some();
-        let untold = |(release, scene, file): &(&str, &str, &str)| {
-            let mut words = self.name.split(' ');
-            [release, scene, file].iter().all(|part| {
-                let word = words.next().unwrap_or_default();
-                word.contains(**part)
-            })
-        };
-        if calls.iter().any(by_rule) || WITHOUT_TALK.iter().any(untold) {
+        let counts_feature_codes = calls
+            .iter()
+            .any(|call| call.get("talkTimeSecByBridgeRule").is_some());
+        if counts_feature_codes || self.is_without_talk() {
             return None;
         }
         let talks = calls.iter().flat_map(|call| {
             let started = call["startedAtExact"].as_f64().expect("a start");
             let talks = call["talks"].as_array().expect("talks").clone();
             talks.into_iter().map(move |talk| {
-                let at = |i: usize| started + talk[i].as_f64().expect("a moment");
-                (moment(at(1)), moment(at(2)))
+                let from = talk[1].as_f64().expect("a moment");
+                let to = talk[2].as_f64().expect("a moment");
+                (moment(started + from), moment(started + to))
             })
         });
         Some(talks.collect())
+    }
+
+    /// Returns `true` if [`WITHOUT_TALK`] has the recording.
+    fn is_without_talk(&self) -> bool {
+        WITHOUT_TALK.iter().any(|(release, scene, file)| {
+            let parts = [release, scene, file];
+            let mut words = self.name.split(' ');
+            parts
+                .iter()
+                .all(|part| words.next().unwrap_or_default().contains(**part))
+        })
     }
 }
 
