@@ -169,10 +169,12 @@ mod tests {
     use super::*;
 
     fn pairs(message: &str) -> Vec<(String, String)> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Pairs::new(message.as_bytes())
-            .map(|(k, v)| (text(k), text(v)))
-            .collect()
+        let mut pairs = Vec::new();
+        for (key, value) in Pairs::new(message.as_bytes()) {
+            let key = String::from_utf8_lossy(key).into_owned();
+            pairs.push((key, String::from_utf8_lossy(value).into_owned()));
+        }
+        pairs
     }
 
     fn expected(pairs: &[(&str, &str)]) -> Vec<(String, String)> {

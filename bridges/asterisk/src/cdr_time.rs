@@ -271,8 +271,14 @@ mod tests {
             ..Cdr::default()
         };
         clock.place(&mut cdr, None);
-        let sec = |at: Option<EventTime>| at.map_or(0, |at| at.floor_seconds().get());
-        (sec(cdr.started_at), sec(cdr.ended_at))
+        (
+            seconds(cdr.started_at).unwrap_or(0),
+            seconds(cdr.ended_at).unwrap_or(0),
+        )
+    }
+
+    fn seconds(at: Option<EventTime>) -> Option<i64> {
+        at.map(|at| at.floor_seconds().get())
     }
 
     #[test]
@@ -338,25 +344,24 @@ mod tests {
     #[test]
     fn pbxs_on_one_stream_have_separate_zones() {
         let mut clock = CdrClock::default();
-        let mut at = |server, id: &'static str, start: &'static str| {
+        let first = 1_536_293_101;
+        for (server, id, start, epoch) in [
+            ("a", "1536293101.1", "2018-09-07 11:05:01", first),
+            ("b", "b-1536293101.1", "2018-09-07 06:05:01", first),
+            // Later records of their channels.
+            ("a", "1536293101.1", "2018-09-07 11:21:41", first + 1_000),
+            ("b", "b-1536293101.1", "2018-09-07 06:21:41", first + 1_000),
+            // A quarter of an hour after the channel was created is not another zone.
+            ("a", "1536293101.1", "2018-09-07 11:20:01", first + 900),
+        ] {
             let mut cdr = Cdr {
                 uniqueid: id.into(),
                 start: start.into(),
                 ..Cdr::default()
             };
             clock.place(&mut cdr, Some(server));
-            cdr.started_at.map(|at| at.floor_seconds().get())
-        };
-        let first = Some(1_536_293_101);
-        assert_eq!(at("a", "1536293101.1", "2018-09-07 11:05:01"), first);
-        assert_eq!(at("b", "b-1536293101.1", "2018-09-07 06:05:01"), first);
-        // Later records of their channels.
-        let later = Some(1_536_293_101 + 1_000);
-        assert_eq!(at("a", "1536293101.1", "2018-09-07 11:21:41"), later);
-        assert_eq!(at("b", "b-1536293101.1", "2018-09-07 06:21:41"), later);
-        // A quarter of an hour after the channel was created is not another zone.
-        let quarter = Some(1_536_293_101 + 900);
-        assert_eq!(at("a", "1536293101.1", "2018-09-07 11:20:01"), quarter);
+            assert_eq!(seconds(cdr.started_at), Some(epoch), "{start}");
+        }
     }
 
     #[test]

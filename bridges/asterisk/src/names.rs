@@ -136,19 +136,17 @@ mod tests {
     #[test]
     fn channel_with_only_cut_events_keeps_one_id_until_hangup() {
         let mut names = Names::default();
-        let hear = |names: &mut Names, kind, at| {
+        for (kind, second, id) in [
+            (BORN, 7, "PJSIP/city-1@7"),
+            (Kind::Seen, 8, "PJSIP/city-1@7"),
+            (Kind::Hangup { cause: None }, 9, "PJSIP/city-1@7"),
+            (BORN, 99, "PJSIP/city-1@99"),
+        ] {
             let mut cut = event(kind, "");
-            cut.at = Some(EventTime::from_seconds(at));
+            cut.at = Some(EventTime::from_seconds(second));
             names.note(None, &mut cut, true);
-            cut.channel.uniqueid.into_owned()
-        };
-        assert_eq!(hear(&mut names, BORN, 7), "PJSIP/city-1@7");
-        assert_eq!(hear(&mut names, Kind::Seen, 8), "PJSIP/city-1@7");
-        assert_eq!(
-            hear(&mut names, Kind::Hangup { cause: None }, 9),
-            "PJSIP/city-1@7"
-        );
-        assert_eq!(hear(&mut names, BORN, 99), "PJSIP/city-1@99");
+            assert_eq!(cut.channel.uniqueid, id);
+        }
     }
 
     #[test]

@@ -321,33 +321,34 @@ mod tests {
         assert_eq!(probe.ask(&mut login), (None, None));
     }
 
+    /// Returns a probe that has sent callbridge's own event, and has received this answer.
+    fn probe_with_answer(answer: &str) -> SubscriptionProbe {
+        let (mut probe, mut login) = line(BANNER, true);
+        let _ = probe.event(&mut login);
+        let response = format!("Response: {answer}\r\nActionID: callbridge-2\r\n");
+        assert!(probe.on_frame(response.as_bytes()).ours);
+        probe
+    }
+
     #[test]
     fn own_event_without_echo_is_missed_unless_refused() {
-        let sent =
-            |n: u32, message: &str| format!("Response: {message}\r\nActionID: callbridge-{n}\r\n");
         let echo = b"Event: UserEvent\r\nUserEvent: CallbridgeHears\r\nActionID: callbridge-2\r\n";
-        let asked = |answer: &str| {
-            let (mut probe, mut login) = line(BANNER, true);
-            let _ = probe.event(&mut login);
-            assert!(probe.on_frame(sent(2, answer).as_bytes()).ours);
-            probe
-        };
-        let mut missing = asked("Success\r\nMessage: Event Sent");
+        let mut missing = probe_with_answer("Success\r\nMessage: Event Sent");
         assert!(!missing.misses_own_event(), "it may be on its way");
         assert!(missing.misses_own_event());
-        let mut back = asked("Success\r\nMessage: Event Sent");
+        let mut back = probe_with_answer("Success\r\nMessage: Event Sent");
         assert!(back.on_frame(echo).ours);
         for message in [
             "Error\r\nMessage: Permission denied",
             "Success\r\nMessage: done",
         ] {
-            let mut refused = asked(message);
+            let mut refused = probe_with_answer(message);
             for probe in [&mut refused, &mut back] {
                 assert!(!probe.misses_own_event() && !probe.misses_own_event());
             }
         }
         // An event of a channel proves that all events of calls are received.
-        let mut finding = asked("Success\r\nMessage: Event Sent");
+        let mut finding = probe_with_answer("Success\r\nMessage: Event Sent");
         finding.on_frame(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
         assert!(!finding.misses_own_event() && !finding.misses_own_event());
     }
@@ -370,20 +371,21 @@ mod tests {
         assert!(!probe.on_frame(echo).events_flow);
     }
 
+    fn list_error(message: &str) -> String {
+        format!("Response: Error\r\nActionID: callbridge-1\r\nMessage: {message}\r\n")
+    }
+
     #[test]
     fn refused_or_missing_events_are_reported_as_missing() {
-        let denied = |words: &str| {
-            format!("Response: Error\r\nActionID: callbridge-1\r\nMessage: {words}\r\n")
-        };
         let (mut probe, mut login) = line(BANNER, true);
         let missing = probe
-            .on_frame(denied("Permission denied").as_bytes())
+            .on_frame(list_error("Permission denied").as_bytes())
             .missing;
         assert_eq!(missing, Some(MissingRight::List));
         assert_eq!(probe.ask(&mut login), (None, None), "it may not");
         let (mut probe, _) = line(BANNER, true);
         let missing = probe
-            .on_frame(denied("Invalid/unknown command").as_bytes())
+            .on_frame(list_error("Invalid/unknown command").as_bytes())
             .missing;
         assert_eq!(missing, None);
         let (mut probe, _) = line(BANNER, false);

@@ -172,9 +172,12 @@ pub(crate) fn add_variable<'a>(variables: &mut Vec<(Text<'a>, Text<'a>)>, pair: 
 mod tests {
     use super::*;
 
+    fn micros(text: &str) -> Option<i64> {
+        epoch(text.as_bytes()).map(EventTime::micros)
+    }
+
     #[test]
     fn timestamp_keeps_every_microsecond() {
-        let micros = |text: &str| epoch(text.as_bytes()).map(EventTime::micros);
         assert_eq!(micros("1795151317.831530"), Some(1_795_151_317_831_530));
         assert_eq!(micros("1795151317.000001"), Some(1_795_151_317_000_001));
         assert_eq!(micros("1795151317"), Some(1_795_151_317_000_000));

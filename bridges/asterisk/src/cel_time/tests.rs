@@ -7,14 +7,15 @@ fn seconds(at: Option<EventTime>) -> Option<i64> {
 #[test]
 fn absolute_forms_are_taken_as_they_are() {
     let mut clock = CelClock::default();
-    let mut micros = |text: &str| clock.read_time(text, "", false).map(EventTime::micros);
-    assert_eq!(micros("1524597350.146287"), Some(1_524_597_350_146_287));
-    assert_eq!(
-        micros("2018-04-25T00:15:50.146+05:00"),
-        Some(1_524_597_350_146_000)
-    );
-    assert_eq!(micros(""), None);
-    assert_eq!(micros("yesterday"), None);
+    for (text, micros) in [
+        ("1524597350.146287", Some(1_524_597_350_146_287)),
+        ("2018-04-25T00:15:50.146+05:00", Some(1_524_597_350_146_000)),
+        ("", None),
+        ("yesterday", None),
+    ] {
+        let at = clock.read_time(text, "", false);
+        assert_eq!(at.map(EventTime::micros), micros);
+    }
 }
 
 #[test]
@@ -95,11 +96,11 @@ fn repeated_hour_is_resolved_by_the_unique_id() {
     let mut clock = CelClock::new(Some(zone), false);
     // 2026-10-25 02:30 in Berlin is 00:30 UTC and again 01:30 UTC.
     let (first, second) = (1_792_888_200, 1_792_891_800);
-    let mut at = |epoch: i64| {
-        seconds(clock.read_time("2026-10-25 02:30:00", &format!("{}.1", epoch - 5), false))
-    };
-    assert_eq!(at(first), Some(first));
-    assert_eq!(at(second), Some(second));
+    for epoch in [first, second] {
+        let id = format!("{}.1", epoch - 5);
+        let at = clock.read_time("2026-10-25 02:30:00", &id, false);
+        assert_eq!(seconds(at), Some(epoch));
+    }
 }
 
 #[test]
@@ -109,13 +110,18 @@ fn call_through_repeated_hour_gets_increasing_times() {
         let given = zone.is_some();
         let mut clock = CelClock::new(zone, false);
         let id = "1792889400.1"; // 00:50 UTC, 02:50 for the first time
-        let mut at = |text: &str, starts| seconds(clock.read_time(text, id, starts));
-        assert_eq!(at("2026-10-25 02:50:00", true), Some(1_792_889_400));
-        assert_eq!(at("2026-10-25 02:58:00", false), Some(1_792_889_880));
-        assert_eq!(at("2026-10-25 02:05:00", false), Some(1_792_890_300));
+        for (text, starts, epoch) in [
+            ("2026-10-25 02:50:00", true, 1_792_889_400),
+            ("2026-10-25 02:58:00", false, 1_792_889_880),
+            ("2026-10-25 02:05:00", false, 1_792_890_300),
+        ] {
+            let at = clock.read_time(text, id, starts);
+            assert_eq!(seconds(at), Some(epoch));
+        }
         if given {
             // By local time, it is later than the channel's creation, but it comes after 02:05.
-            assert_eq!(at("2026-10-25 02:55:00", false), Some(1_792_893_300));
+            let at = clock.read_time("2026-10-25 02:55:00", id, false);
+            assert_eq!(seconds(at), Some(1_792_893_300));
         }
     }
 }

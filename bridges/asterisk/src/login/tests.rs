@@ -124,8 +124,9 @@ fn login_sends_one_filter_per_event_then_subscribes() {
         "{results:?}"
     );
     assert!(login.is_filtered() && login.filters.denied == 0);
-    let id = |n: usize| format!("Action: Ping\r\nActionID: callbridge-{n}\r\n\r\n");
-    assert_eq!(login.ping().1.bytes(), id(actions.len() + 3).as_bytes());
+    let number = actions.len() + 3;
+    let ping = format!("Action: Ping\r\nActionID: callbridge-{number}\r\n\r\n");
+    assert_eq!(login.ping().1.bytes(), ping.as_bytes());
     let pong = b"Response: Success\r\nActionID: callbridge-99\r\nPing: Pong\r\n";
     assert_eq!(login.on_frame(pong), Action::Pass);
 }

@@ -4,6 +4,7 @@
 
 use callbridge_call::{Cdr, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Unreadable};
+use std::borrow::Cow;
 
 const SIXTEEN: &str = concat!(
     r#""acct","998901110001","100","did","""Ann, ""the"" B"" <998901110001>","#,
@@ -34,20 +35,19 @@ fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
 
 /// Returns a copy with the fields that tests check.
 fn copy_cdr(cdr: &Cdr<'_>) -> Cdr<'static> {
-    let text = |text: &str| text.to_owned().into();
     Cdr {
-        uniqueid: text(&cdr.uniqueid),
-        linkedid: text(&cdr.linkedid),
-        channel: text(&cdr.channel),
-        dest_channel: text(&cdr.dest_channel),
-        source: text(&cdr.source),
-        destination: text(&cdr.destination),
-        did: text(&cdr.did),
-        caller_id: text(&cdr.caller_id),
-        last_app: text(&cdr.last_app),
-        last_data: text(&cdr.last_data),
-        disposition: text(&cdr.disposition),
-        userfield: text(&cdr.userfield),
+        uniqueid: owned(&cdr.uniqueid),
+        linkedid: owned(&cdr.linkedid),
+        channel: owned(&cdr.channel),
+        dest_channel: owned(&cdr.dest_channel),
+        source: owned(&cdr.source),
+        destination: owned(&cdr.destination),
+        did: owned(&cdr.did),
+        caller_id: owned(&cdr.caller_id),
+        last_app: owned(&cdr.last_app),
+        last_data: owned(&cdr.last_data),
+        disposition: owned(&cdr.disposition),
+        userfield: owned(&cdr.userfield),
         duration_micros: cdr.duration_micros,
         billed_micros: cdr.billed_micros,
         started_at: cdr.started_at,
@@ -57,21 +57,28 @@ fn copy_cdr(cdr: &Cdr<'_>) -> Cdr<'static> {
     }
 }
 
+fn owned(text: &str) -> Cow<'static, str> {
+    Cow::Owned(text.to_owned())
+}
+
 fn single_row(text: &str) -> Cdr<'static> {
     let mut rows = rows(text);
     assert_eq!(rows.len(), 1, "{rows:?}");
     rows.remove(0).expect("a record")
 }
 
+/// Returns the unique id, the linkedid, and the user field of a row that begins with
+/// [`SIXTEEN`].
+fn ids(more: &str) -> [String; 3] {
+    let cdr = single_row(&format!("{SIXTEEN}{more}\n"));
+    assert_eq!(cdr.channel, "PJSIP/city-0000000a", "{more}");
+    assert_eq!(cdr.caller_id, r#""Ann, "the" B" <998901110001>"#, "{more}");
+    let ids = [cdr.uniqueid, cdr.linkedid, cdr.userfield];
+    ids.map(|id| id.into_owned())
+}
+
 #[test]
 fn cdr_row_of_16_to_22_columns_yields_ids_and_userfield() {
-    let ids = |more: &str| {
-        let cdr = single_row(&format!("{SIXTEEN}{more}\n"));
-        assert_eq!(cdr.channel, "PJSIP/city-0000000a", "{more}");
-        assert_eq!(cdr.caller_id, r#""Ann, "the" B" <998901110001>"#, "{more}");
-        let ids = [cdr.uniqueid, cdr.linkedid, cdr.userfield];
-        ids.map(|id| id.into_owned())
-    };
     let (id, user, new) = (r#","pbx-1.2""#, r#","lead=7""#, r#","p","1.1",9"#);
     assert_eq!(ids(""), ["", "", ""]);
     assert_eq!(ids(id), ["pbx-1.2", "", ""]);

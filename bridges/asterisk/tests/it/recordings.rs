@@ -1,8 +1,8 @@
 //! Tests with the recorded calls of `tests/recordings`, as text and as JSON.
 
-use callbridge_call::{ChannelEvent, Origin, PbxEvent};
+use callbridge_call::{ChannelEvent, EventTime, Origin, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Returns the folder of each recording.
 fn recordings() -> Vec<PathBuf> {
@@ -18,7 +18,7 @@ fn recordings() -> Vec<PathBuf> {
 }
 
 /// Returns `true` for the recordings in which amiws cut off frames.
-fn is_cut(folder: &std::path::Path) -> bool {
+fn is_cut(folder: &Path) -> bool {
     ["hostile_name_cp1251", "hostile_name_cut_utf8"]
         .iter()
         .any(|name| folder.ends_with(name))
@@ -45,59 +45,62 @@ fn decode(format: Format, bytes: &[u8], mut on_event: impl FnMut(&PbxEvent<'_>))
     repairs
 }
 
+/// Returns the events of a recording as text, without marks. amiws was already logged in when the
+/// recording began, but AMI logs in for each recording.
+fn events_of_file(format: Format, file: &Path) -> Vec<String> {
+    let bytes = std::fs::read(file).expect("a recording");
+    let mut all = Vec::new();
+    decode(format, &bytes, |event| match event {
+        PbxEvent::Mark(_) => {}
+        PbxEvent::Channel(_) | PbxEvent::Cdr(_) => all.push(format!("{event:?}")),
+    });
+    all
+}
+
 #[test]
 fn text_and_json_of_one_recording_decode_alike() {
     for folder in recordings().iter().filter(|folder| !is_cut(folder)) {
-        let decoded = |format, name: &str| {
-            let bytes = std::fs::read(folder.join(name)).expect("a recording");
-            let mut all = Vec::new();
-            // amiws was already logged in when the recording began, but AMI logs in for each
-            // recording.
-            decode(format, &bytes, |event| match event {
-                PbxEvent::Mark(_) => {}
-                PbxEvent::Channel(_) | PbxEvent::Cdr(_) => all.push(format!("{event:?}")),
-            });
-            all
-        };
-        let json = decoded(Format::AmiJson, "amiws.jsonl");
+        let json = events_of_file(Format::AmiJson, &folder.join("amiws.jsonl"));
         assert!(json.len() > 5, "{}", folder.display());
-        assert_eq!(
-            decoded(Format::Ami, "ami.raw"),
-            json,
-            "{}",
-            folder.display()
-        );
+        let text = events_of_file(Format::Ami, &folder.join("ami.raw"));
+        assert_eq!(text, json, "{}", folder.display());
     }
+}
+
+/// The time of an event, the name and the id of its channel, the linkedid, and the kind.
+type DescribedEvent = (Option<EventTime>, (String, String), String, String);
+
+/// Returns the channel events of a recording that a cut frame also shows, and the number of
+/// repaired messages.
+fn channels_of_file(format: Format, file: &Path) -> (Vec<DescribedEvent>, usize) {
+    let bytes = std::fs::read(file).expect("a recording");
+    let mut all = Vec::new();
+    let repairs = decode(format, &bytes, |event| match event {
+        PbxEvent::Channel(ChannelEvent {
+            at,
+            origin: Origin::Channel,
+            channel,
+            kind,
+        }) => {
+            // A dial event is cut before the dialed channel.
+            let kind = format!("{kind:?}");
+            if kind.starts_with("Dial") || kind == "Seen" {
+                return;
+            }
+            let kind = kind.replace("Some(16)", "None");
+            let ids = (channel.name.to_string(), channel.uniqueid.to_string());
+            all.push((*at, ids, channel.linkedid.to_string(), kind));
+        }
+        PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_) => {}
+    });
+    (all, repairs)
 }
 
 #[test]
 fn frames_cut_after_a_name_keep_the_same_channels() {
     for folder in recordings().iter().filter(|folder| is_cut(folder)) {
-        let decoded = |format, name: &str| {
-            let bytes = std::fs::read(folder.join(name)).expect("a recording");
-            let mut all = Vec::new();
-            let repairs = decode(format, &bytes, |event| match event {
-                PbxEvent::Channel(ChannelEvent {
-                    at,
-                    origin: Origin::Channel,
-                    channel,
-                    kind,
-                }) => {
-                    // A dial event is cut before the dialed channel.
-                    let kind = format!("{kind:?}");
-                    if kind.starts_with("Dial") || kind == "Seen" {
-                        return;
-                    }
-                    let kind = kind.replace("Some(16)", "None");
-                    let ids = (channel.name.to_string(), channel.uniqueid.to_string());
-                    all.push((*at, ids, channel.linkedid.to_string(), kind));
-                }
-                PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_) => {}
-            });
-            (all, repairs)
-        };
-        let (text, _) = decoded(Format::Ami, "ami.raw");
-        let (json, repairs) = decoded(Format::AmiJson, "amiws.jsonl");
+        let (text, _) = channels_of_file(Format::Ami, &folder.join("ami.raw"));
+        let (json, repairs) = channels_of_file(Format::AmiJson, &folder.join("amiws.jsonl"));
         assert!(repairs > 5, "{}", folder.display());
         assert_eq!(text, json, "{}", folder.display());
     }
