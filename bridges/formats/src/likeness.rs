@@ -322,17 +322,26 @@ mod tests {
 
     #[test]
     fn ami_without_a_banner_is_known_by_its_events() {
-        let event = |event: &str| {
+        for (event, release) in [
+            (
+                "Event: Newchannel\r\nLinkedid: 17.1",
+                Some("AMI of Asterisk 12 or later"),
+            ),
+            (
+                "Event: Newchannel\r\nChannelStateDesc: Down",
+                Some("AMI 1.x of Asterisk 1.8 to 11"),
+            ),
+            (
+                "Event: Dial\r\nSource: SIP/101-1\r\nSrcUniqueID: 17.1",
+                Some("AMI 1.0 of Asterisk 1.4"),
+            ),
+            ("Event: Hello", None),
+        ] {
             let message = format!("{event}\r\nChannel: SIP/101-1\r\nUniqueid: 17.1\r\n\r\n");
-            Likeness::recognize(message.as_bytes()).map(|likeness| likeness.to_string())
-        };
-        let new = event("Event: Newchannel\r\nLinkedid: 17.1");
-        assert_eq!(new.as_deref(), Some("AMI of Asterisk 12 or later"));
-        let old = event("Event: Newchannel\r\nChannelStateDesc: Down");
-        assert_eq!(old.as_deref(), Some("AMI 1.x of Asterisk 1.8 to 11"));
-        let oldest = event("Event: Dial\r\nSource: SIP/101-1\r\nSrcUniqueID: 17.1");
-        assert_eq!(oldest.as_deref(), Some("AMI 1.0 of Asterisk 1.4"));
-        assert_eq!(event("Event: Hello"), None);
+            let likeness = Likeness::recognize(message.as_bytes());
+            let found = likeness.map(|likeness| likeness.to_string());
+            assert_eq!(found.as_deref(), release, "{event}");
+        }
     }
 
     fn recognize_format(bytes: &[u8]) -> Option<(Option<Format>, String)> {
@@ -384,23 +393,25 @@ mod tests {
         FormatFit::check(format, DecoderSettings::default(), bytes)
     }
 
+    /// Returns `true` if the CEL of this folder is read as unbridged.
+    fn is_unbridged(folder: &str) -> bool {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/recordings");
+        let file = format!("{root}/asterisk-old/{folder}/cel.csv");
+        match fit(Format::CelCsv, &std::fs::read(file).expect("rows")) {
+            FormatFit::Reads { unbridged, .. } => unbridged,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn cel_with_answers_but_no_bridges_is_reported_as_unbridged() {
-        let read = |folder: &str| {
-            let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/recordings");
-            let file = format!("{root}/asterisk-old/{folder}/cel.csv");
-            match fit(Format::CelCsv, &std::fs::read(file).expect("rows")) {
-                FormatFit::Reads { unbridged, .. } => unbridged,
-                other => panic!("{other:?}"),
-            }
-        };
-        assert!(read("11-shipped-cel-conf/inbound_answered"));
+        assert!(is_unbridged("11-shipped-cel-conf/inbound_answered"));
         for event in [
             "11/inbound_answered",
             "16/inbound_answered",
             "11/inbound_busy",
         ] {
-            assert!(!read(event), "{event}");
+            assert!(!is_unbridged(event), "{event}");
         }
     }
 

@@ -99,16 +99,14 @@ mod tests {
     fn secret_is_the_first_line_without_bom_or_line_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
-        let read = |text: &str| {
+        for (text, secret) in [
+            ("\u{feff}secret\r\nmore\r\n", Some("secret")),
+            ("secret", Some("secret")),
+            ("\u{feff}\r\n", None),
+        ] {
             std::fs::write(&file, text).expect("written");
-            let secret = Secret::File(file.clone()).read("X");
-            secret.map(|secret| secret.expose_secret().to_owned()).ok()
-        };
-        assert_eq!(
-            read("\u{feff}secret\r\nmore\r\n").as_deref(),
-            Some("secret")
-        );
-        assert_eq!(read("secret").as_deref(), Some("secret"));
-        assert_eq!(read("\u{feff}\r\n"), None);
+            let read = Secret::File(file.clone()).read("X").ok();
+            assert_eq!(read.as_ref().map(|read| read.expose_secret()), secret);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Tests that an error in a message names the field and its allowed values.
 
+use callbridge_call::ReportedCall;
 use callbridge_formats::message::read;
 use serde_json::{Value, json};
 
@@ -250,6 +251,12 @@ fn error_messages_contain_no_customer_data() {
     }
 }
 
+/// Reads the correct message with this content type. Returns the message of an error.
+fn read_with_content_type(content_type: &str) -> Result<ReportedCall, String> {
+    let message = correct_message().to_string();
+    read(message.as_bytes(), Some(content_type)).map_err(|wrong| wrong.message)
+}
+
 #[test]
 fn newer_versions_are_refused_by_name() {
     let words = error_with_field("version", json!(2));
@@ -258,10 +265,6 @@ fn newer_versions_are_refused_by_name() {
         "version: it is 2, and this callbridge reads version 1; install a newer \
          callbridge, or publish version 1"
     );
-    let typed = |content_type| {
-        read(correct_message().to_string().as_bytes(), Some(content_type))
-            .map_err(|wrong| wrong.message)
-    };
     for good in [
         "application/vnd.callbridge.call+json; version=1",
         "application/vnd.callbridge.call+json;version=\"1\"; charset=utf-8",
@@ -270,15 +273,16 @@ fn newer_versions_are_refused_by_name() {
         "text/plain; version=9",
         "",
     ] {
-        typed(good).expect(good);
+        read_with_content_type(good).expect(good);
     }
     for newer in [
         "application/vnd.callbridge.call+json; version=2",
         "Application/vnd.callbridge.CALL+json ;charset=utf-8; Version = 2",
     ] {
-        let words = typed(newer).expect_err(newer);
+        let words = read_with_content_type(newer).expect_err(newer);
         assert!(words.starts_with("version: it is 2, and"), "{words}");
     }
-    let words = typed("application/vnd.callbridge.call+json; version=new").expect_err("none");
+    let none = "application/vnd.callbridge.call+json; version=new";
+    let words = read_with_content_type(none).expect_err("none");
     assert!(words.starts_with("version: "), "{words}");
 }

@@ -95,24 +95,22 @@ fn file_created_within_one_disk_clock_tick_is_seen() {
     assert_eq!(poll_records(&mut folder).0, ["{\"n\":2}"]);
 }
 
+fn make_folder(parent: &Path, name: &str) -> PathBuf {
+    let folder = parent.join(name);
+    std::fs::create_dir(&folder).expect("a folder");
+    folder
+}
+
 #[test]
 fn folders_of_rotate_are_read_also_those_that_come_later() {
     let dir = tempfile::tempdir().expect("a folder");
-    let folder_of = |name: &str| {
-        let folder = dir.path().join(name);
-        std::fs::create_dir(&folder).expect("a folder");
-        folder
-    };
-    put(
-        &folder_of("2026-11-20-10-00-00"),
-        "a.json",
-        "{\"n\":1}",
-        1_000,
-    );
-    put(&folder_of("backup"), "no.json", "{\"n\":9}", 1_000);
+    let first = make_folder(dir.path(), "2026-11-20-10-00-00");
+    put(&first, "a.json", "{\"n\":1}", 1_000);
+    let backup = make_folder(dir.path(), "backup");
+    put(&backup, "no.json", "{\"n\":9}", 1_000);
     let mut folder = open_folder(dir.path(), From::Start, None);
     assert_eq!(poll_records(&mut folder).0, ["{\"n\":1}"]);
-    let later = folder_of("2026-11-21-00-00-00");
+    let later = make_folder(dir.path(), "2026-11-21-00-00-00");
     put(&later, "b.json", "{\"n\":2}", 2_000);
     assert_eq!(poll_records(&mut folder).0, ["{\"n\":2}"]);
     put(&later, "a.json", "{\"n\":3}", 2_001);
@@ -129,8 +127,7 @@ fn unreadable_file_blocks_no_other_and_is_read_when_fixed() {
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
     put(dir.path(), "b.json", "{\"n\":2}", 1_001);
     let path = dir.path().join("a.json");
-    let may_be_read = |mode| std::fs::set_permissions(&path, Permissions::from_mode(mode));
-    may_be_read(0).expect("changed");
+    std::fs::set_permissions(&path, Permissions::from_mode(0)).expect("changed");
     // Root can read every file, so this thread gives up the rights of root.
     let mut rights = rustix::thread::capabilities(None).expect("rights");
     let of_root = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
@@ -142,7 +139,7 @@ fn unreadable_file_blocks_no_other_and_is_read_when_fixed() {
     let why = "a.json cannot be read: Permission denied (os error 13); let the user of";
     assert!(texts[1].contains(why), "{texts:?}");
     assert_eq!(poll_records(&mut folder).0, [""; 0], "once");
-    may_be_read(0o600).expect("changed");
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("changed");
     assert_eq!(poll_records(&mut folder).0, ["{\"n\":1}"]);
 }
 
@@ -151,14 +148,12 @@ fn file_rewritten_while_waiting_is_read_once_and_complete() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut folder = open_folder(dir.path(), From::Start, None);
     assert_eq!(poll_records(&mut folder).0, [""; 0]);
-    let noticed = |folder: &mut RecordFolder, name: &str, text: &str| {
+    for (name, text) in [("whole.json", "{\"n\":1}"), ("half.json", "{\"n\":")] {
         for second in [1_000, 1_001] {
             put(dir.path(), name, text, second);
             folder.notice(name.into());
         }
-    };
-    noticed(&mut folder, "whole.json", "{\"n\":1}");
-    noticed(&mut folder, "half.json", "{\"n\":");
+    }
     let sights = folder.poll(Instant::now());
     let [Sight::Frames(frames)] = &sights[..] else {
         panic!("{sights:?}")
@@ -240,28 +235,50 @@ fn restart_continues_and_reads_the_last_files_again() {
     assert_eq!(poll_records(&mut again).0, ["{\"n\":1}", "{\"n\":2}"]);
 }
 
+fn seconds_after(begun: Instant, seconds: u64) -> Instant {
+    begun + Duration::from_secs(seconds)
+}
+
 #[test]
 fn half_written_file_waits_a_minute_without_change() {
     let dir = tempfile::tempdir().expect("a folder");
     let begun = Instant::now();
-    let after = |seconds: u64| begun + Duration::from_secs(seconds);
     let mut folder = open_folder(dir.path(), From::Start, None);
     put(dir.path(), "a.json", "{\"n\":", 1_000);
     assert_eq!(poll_records_at(&mut folder, begun).0, [""; 0]);
-    assert_eq!(poll_records_at(&mut folder, after(59)).0, [""; 0]);
+    assert_eq!(
+        poll_records_at(&mut folder, seconds_after(begun, 59)).0,
+        [""; 0]
+    );
     put(dir.path(), "a.json", "{\"n\": [1,", 1_030);
     assert_eq!(
-        poll_records_at(&mut folder, after(59)).0,
+        poll_records_at(&mut folder, seconds_after(begun, 59)).0,
         [""; 0],
         "it changed"
     );
-    assert_eq!(poll_records_at(&mut folder, after(118)).0, [""; 0]);
+    assert_eq!(
+        poll_records_at(&mut folder, seconds_after(begun, 118)).0,
+        [""; 0]
+    );
     put(dir.path(), "b.json", "{\"n\":2}", 1_031);
-    assert_eq!(poll_records_at(&mut folder, after(118)).0, ["{\"n\":2}"]);
-    assert_eq!(poll_records_at(&mut folder, after(120)).0, ["{\"n\": [1,"]);
-    assert_eq!(poll_records_at(&mut folder, after(500)).0, [""; 0], "once");
+    assert_eq!(
+        poll_records_at(&mut folder, seconds_after(begun, 118)).0,
+        ["{\"n\":2}"]
+    );
+    assert_eq!(
+        poll_records_at(&mut folder, seconds_after(begun, 120)).0,
+        ["{\"n\": [1,"]
+    );
+    assert_eq!(
+        poll_records_at(&mut folder, seconds_after(begun, 500)).0,
+        [""; 0],
+        "once"
+    );
     put(dir.path(), "a.json", "{\"n\": [1]}", 1_032);
-    assert_eq!(poll_records_at(&mut folder, after(500)).0, ["{\"n\": [1]}"]);
+    assert_eq!(
+        poll_records_at(&mut folder, seconds_after(begun, 500)).0,
+        ["{\"n\": [1]}"]
+    );
 }
 
 #[test]

@@ -159,13 +159,14 @@ fn renamed_file_is_read_to_its_end_then_the_new_one() {
     assert!(desk.gaps.is_empty());
 }
 
+fn rotate(desk: &Desk) {
+    fs::rename(desk.path(), desk.sibling("cel.csv.1")).expect("renames");
+    desk.write(&lines(10..11));
+}
+
 #[test]
 fn second_rotation_after_rename_back_is_waited_for() {
     let mut desk = Desk::new(From::Start);
-    let rotate = |desk: &Desk| {
-        fs::rename(desk.path(), desk.sibling("cel.csv.1")).expect("renames");
-        desk.write(&lines(10..11));
-    };
     desk.write(&lines(1..3));
     assert_eq!(desk.read(), line_texts(1..3));
     rotate(&desk);

@@ -143,15 +143,10 @@ async fn answer_to_a_ping_is_reported_with_its_time() {
             break asked;
         }
     };
-    let answer = |time: &str| {
-        let id = action_id_line(&ping);
-        format!("Response: Success\r\n{id}\r\nPing: Pong\r\n{time}\r\n")
-    };
-    send(
-        &mut line,
-        answer("Timestamp: 1795151300.250000\r\n").as_bytes(),
-    )
-    .await;
+    let id = action_id_line(&ping);
+    let time = "Timestamp: 1795151300.250000\r\n";
+    let answer = format!("Response: Success\r\n{id}\r\nPing: Pong\r\n{time}\r\n");
+    send(&mut line, answer.as_bytes()).await;
     let pong = Item::Pong {
         at: EventTime::from_micros(1_795_151_300_250_000),
         asked: EventTime::from_seconds(1_795_151_317),

@@ -114,8 +114,10 @@ async fn wrong_password_names_fix_and_recovers_after_correction() {
     assert!(!why.contains("ClueCon"), "{why}");
     let url = SourceUrl::parse(&text).expect("a source");
     let secret = Secret::File(file.clone());
-    let clock = || callbridge_source::EventTime::from_seconds(0);
-    let source = Source::new(SourceId(0), url, secret, None, Settings::default(), clock);
+    let defaults = Settings::default();
+    let source = Source::new(SourceId(0), url, secret, None, defaults, || {
+        callbridge_source::EventTime::from_seconds(0)
+    });
     let error = source.probe().await.expect_err("a wrong password");
     assert_eq!(error.fix(), Fix::Secret);
     std::fs::write(&file, PASSWORD).expect("written");
@@ -162,6 +164,10 @@ async fn half_open_line_is_found_and_opened_again_with_its_gap() {
     assert_eq!(next_mark(&mut stage).await, Mark::LoggedIn);
 }
 
+fn heartbeat(core: &str) -> String {
+    format!(r#"{{"Event-Name":"HEARTBEAT","Core-UUID":"{core}"}}"#)
+}
+
 #[tokio::test]
 async fn switch_restart_is_reported_before_its_first_event() {
     let switch = FakeSwitch::start().await;
@@ -170,23 +176,22 @@ async fn switch_restart_is_reported_before_its_first_event() {
     let mut stage = Stage::start(&url(switch.addr().port()), settings());
     stage.expect_up().await;
     assert_eq!(next_mark(&mut stage).await, Mark::LoggedIn);
-    let of = |core: &str| format!(r#"{{"Event-Name":"HEARTBEAT","Core-UUID":"{core}"}}"#);
     switch.subscribed(1).await;
-    switch.event(&of("one")).await;
+    switch.event(&heartbeat("one")).await;
     assert_eq!(stage.next().await, Item::EventsFlow);
-    assert_eq!(stage.text().await, of("one"));
+    assert_eq!(stage.text().await, heartbeat("one"));
     switch.cut().await;
     assert!(stage.next_outage_reason().await.contains("closed"));
     stage.expect_up().await;
     stage.next_gap_reason().await;
     assert_eq!(next_mark(&mut stage).await, Mark::LoggedIn);
     switch.subscribed(2).await;
-    switch.event(&of("two")).await;
+    switch.event(&heartbeat("two")).await;
     assert!(matches!(
         next_mark(&mut stage).await,
         Mark::Restarted { began: None }
     ));
-    assert_eq!(stage.text().await, of("two"));
+    assert_eq!(stage.text().await, heartbeat("two"));
 }
 
 #[tokio::test]
@@ -235,12 +240,16 @@ async fn two_session_count_mismatches_list_channels_with_a_gap() {
     assert_eq!(next_mark(&mut stage).await, Mark::ListEnd);
 }
 
+/// Returns the faults of a URL, one per line.
+fn faults(text: &str) -> String {
+    match SourceUrl::parse(text) {
+        Ok(_) => String::new(),
+        Err(faults) => faults.iter().map(|fault| format!("{fault}\n")).collect(),
+    }
+}
+
 #[test]
 fn esl_password_over_network_requires_clear_yes() {
-    let faults = |text: &str| match SourceUrl::parse(text) {
-        Ok(_) => String::new(),
-        Err(faults) => faults.iter().map(|it| format!("{it}\n")).collect(),
-    };
     for well in [
         "esl://127.0.0.1",
         "esl://localhost:8022?pbx=hq",

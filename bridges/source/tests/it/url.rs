@@ -126,18 +126,23 @@ fn virtual_host_is_decoded_and_defaults_to_a_slash() {
     }
 }
 
-#[test]
-fn file_is_read_from_its_end_by_default() {
-    let from = |text: &str| match source(text).transport {
+/// Returns where the reading of the file begins.
+fn from_of_file(url: &str) -> From {
+    match source(url).transport {
         Transport::File { from, .. } => from,
         other => panic!("{other:?}"),
-    };
-    assert_eq!(from("file:///a?format=ami"), From::End);
-    assert_eq!(from("file:///a?format=cel-csv&from=start"), From::Start);
-    let absolute = from("file:///a?format=ami&from=2026-11-20T08:00:00%2B05:00");
+    }
+}
+
+#[test]
+fn file_is_read_from_its_end_by_default() {
+    assert_eq!(from_of_file("file:///a?format=ami"), From::End);
+    let start = from_of_file("file:///a?format=cel-csv&from=start");
+    assert_eq!(start, From::Start);
+    let absolute = from_of_file("file:///a?format=ami&from=2026-11-20T08:00:00%2B05:00");
     let expected = EventTime::from_seconds(1_795_143_600);
     assert_eq!(absolute, From::Since(UrlDate::Absolute(expected)));
-    let From::Since(local) = from("file:///a?format=ami-json&from=2026-11-20") else {
+    let From::Since(local) = from_of_file("file:///a?format=ami-json&from=2026-11-20") else {
         panic!("a date");
     };
     assert_eq!(
@@ -206,13 +211,14 @@ fn public_url_omits_the_secret_file() {
     }
 }
 
+fn is_clear(url: &str) -> bool {
+    source(url)
+        .endpoint()
+        .is_some_and(|endpoint| endpoint.is_clear())
+}
+
 #[test]
 fn loopback_tls_and_file_urls_are_not_clear_text() {
-    let clear = |text: &str| {
-        source(text)
-            .endpoint()
-            .is_some_and(|endpoint| endpoint.is_clear())
-    };
     for here in [
         "ami://a@127.0.0.1",
         "ami://a@127.8.8.8",
@@ -223,13 +229,13 @@ fn loopback_tls_and_file_urls_are_not_clear_text() {
         "amis://a@pbx.example",
         "file:///x?format=ami",
     ] {
-        assert!(!clear(here), "{here}");
+        assert!(!is_clear(here), "{here}");
     }
     for there in [
         "ami://a@10.0.0.1",
         "ws://localhost.example/",
         "ami://a@[fe80::1]",
     ] {
-        assert!(clear(there), "{there}");
+        assert!(is_clear(there), "{there}");
     }
 }
