@@ -39,8 +39,11 @@ mod tests {
     /// Returns the ids from the oldest to the youngest. `seen` has the ids and the times at which
     /// each was first seen.
     fn sort_by_age<'a>(seen: &[(&'a str, i64)]) -> Vec<&'a str> {
-        let made = |id: &str| UniqueId::new(id).and_then(|id| id.epoch_and_counter());
-        let items: Vec<_> = seen.iter().map(|&(id, at)| (made(id), at)).collect();
+        let mut items = Vec::new();
+        for &(id, at) in seen {
+            let made = UniqueId::new(id).and_then(|id| id.epoch_and_counter());
+            items.push((made, at));
+        }
         by_age(&items).into_iter().map(|i| seen[i].0).collect()
     }
 

@@ -426,14 +426,15 @@ mod tests {
             TrunkEndpoint::new("rest", "Dongle/*"),
         ])
         .expect("no conflict");
-        let trunk = |name: &str| endpoints.find(name).map(|e| e.trunk.clone());
-        assert_eq!(
-            trunk("Dongle/MTS-SUP-0100000151").as_deref(),
-            Some("support")
-        );
-        assert_eq!(trunk("Dongle/MTS-0100000151").as_deref(), Some("mts"));
-        assert_eq!(trunk("Dongle/LIFE-0100000151").as_deref(), Some("rest"));
-        assert_eq!(trunk("PJSIP/101-00000050"), None);
+        for (name, trunk) in [
+            ("Dongle/MTS-SUP-0100000151", Some("support")),
+            ("Dongle/MTS-0100000151", Some("mts")),
+            ("Dongle/LIFE-0100000151", Some("rest")),
+            ("PJSIP/101-00000050", None),
+        ] {
+            let found = endpoints.find(name);
+            assert_eq!(found.map(|found| found.trunk.as_str()), trunk, "{name}");
+        }
     }
 
     #[test]
@@ -442,46 +443,69 @@ mod tests {
         let b = TrunkEndpoint::new("b", "PJSIP/*-b");
         for both in [[a.clone(), b.clone()], [b, a]] {
             let endpoints = Endpoints::new(both.to_vec()).expect("no conflict");
-            let trunk_of = |name| endpoints.find(name).map(|found| found.trunk.as_str());
-            assert_eq!(trunk_of("PJSIP/x-a/y-b-00000001"), Some("b"));
-            assert_eq!(trunk_of("PJSIP/y-b/x-a-00000001"), Some("a"));
-            assert_eq!(trunk_of("PJSIP/x-a-00000001"), Some("a"));
+            for (name, trunk) in [
+                ("PJSIP/x-a/y-b-00000001", "b"),
+                ("PJSIP/y-b/x-a-00000001", "a"),
+                ("PJSIP/x-a-00000001", "a"),
+            ] {
+                let found = endpoints.find(name).expect("a trunk");
+                assert_eq!(found.trunk, trunk, "{name}");
+            }
         }
+    }
+
+    fn is_conflict(a: &str, b: &str) -> bool {
+        Endpoints::new(vec![TrunkEndpoint::new("a", a), TrunkEndpoint::new("b", b)]).is_err()
     }
 
     #[test]
     fn overlapping_endpoints_of_equal_length_are_refused() {
-        let pair = |a: &str, b: &str| {
-            Endpoints::new(vec![TrunkEndpoint::new("a", a), TrunkEndpoint::new("b", b)]).is_err()
-        };
-        assert!(pair("PJSIP/city", "PJSIP/city"));
-        assert!(pair("PJSIP/ci*y", "PJSIP/cit*"));
-        assert!(pair("PJSIP/*out", "PJSIP/out*"));
-        assert!(!pair("PJSIP/*out", "PJSIP/in*t2"));
-        assert!(!pair("PJSIP/city", "PJSIP/gsm1"));
-        assert!(!pair("PJSIP/a*c", "PJSIP/b*c"));
+        assert!(is_conflict("PJSIP/city", "PJSIP/city"));
+        assert!(is_conflict("PJSIP/ci*y", "PJSIP/cit*"));
+        assert!(is_conflict("PJSIP/*out", "PJSIP/out*"));
+        assert!(!is_conflict("PJSIP/*out", "PJSIP/in*t2"));
+        assert!(!is_conflict("PJSIP/city", "PJSIP/gsm1"));
+        assert!(!is_conflict("PJSIP/a*c", "PJSIP/b*c"));
+    }
+
+    fn extension_text(name: &str) -> Option<String> {
+        extension(name).map(|extension| extension.as_str().to_owned())
     }
 
     #[test]
     fn extension_is_the_part_after_the_slash_without_suffix() {
-        let name = |name: &str| extension(name).map(|e| e.as_str().to_owned());
-        assert_eq!(name("PJSIP/101-00000050").as_deref(), Some("101"));
-        assert_eq!(name("PJSIP/101-00000050<ZOMBIE>").as_deref(), Some("101"));
-        assert_eq!(name("SIP/150010001-00000018").as_deref(), Some("150010001"));
+        assert_eq!(extension_text("PJSIP/101-00000050").as_deref(), Some("101"));
         assert_eq!(
-            name("PJSIP/anna-maria-0000004f").as_deref(),
+            extension_text("PJSIP/101-00000050<ZOMBIE>").as_deref(),
+            Some("101")
+        );
+        assert_eq!(
+            extension_text("SIP/150010001-00000018").as_deref(),
+            Some("150010001")
+        );
+        assert_eq!(
+            extension_text("PJSIP/anna-maria-0000004f").as_deref(),
             Some("anna-maria")
         );
-        assert_eq!(name("SCCP/101-00000006").as_deref(), Some("101"));
-        assert_eq!(name("DAHDI/33-1").as_deref(), Some("33"));
-        assert_eq!(name("IAX2/204-4711").as_deref(), Some("204"));
-        assert_eq!(name("Console/dsp").as_deref(), Some("dsp"));
-        assert_eq!(name("Skinny/101@front-3").as_deref(), Some("101"));
-        assert_eq!(name("USTM/101@front-0x7f12").as_deref(), Some("101"));
-        assert_eq!(name("mISDN/2-u7").as_deref(), Some("2"));
-        assert_eq!(name("Agent/1001").as_deref(), Some("1001"));
-        assert_eq!(name("PJSIP/101-WS-0000001a").as_deref(), Some("101"));
-        assert_eq!(name("PJSIP/front-WS-0000001a").as_deref(), Some("front-WS"));
+        assert_eq!(extension_text("SCCP/101-00000006").as_deref(), Some("101"));
+        assert_eq!(extension_text("DAHDI/33-1").as_deref(), Some("33"));
+        assert_eq!(extension_text("IAX2/204-4711").as_deref(), Some("204"));
+        assert_eq!(extension_text("Console/dsp").as_deref(), Some("dsp"));
+        assert_eq!(extension_text("Skinny/101@front-3").as_deref(), Some("101"));
+        assert_eq!(
+            extension_text("USTM/101@front-0x7f12").as_deref(),
+            Some("101")
+        );
+        assert_eq!(extension_text("mISDN/2-u7").as_deref(), Some("2"));
+        assert_eq!(extension_text("Agent/1001").as_deref(), Some("1001"));
+        assert_eq!(
+            extension_text("PJSIP/101-WS-0000001a").as_deref(),
+            Some("101")
+        );
+        assert_eq!(
+            extension_text("PJSIP/front-WS-0000001a").as_deref(),
+            Some("front-WS")
+        );
         for plumbing in [
             "Local/101@internal-0000000c;1",
             "AsyncGoto/PJSIP/101-00000050",
@@ -494,7 +518,7 @@ mod tests {
             "nonsense",
             "",
         ] {
-            assert_eq!(name(plumbing), None, "{plumbing}");
+            assert_eq!(extension_text(plumbing), None, "{plumbing}");
         }
     }
 

@@ -245,9 +245,9 @@ mod tests {
 
     #[test]
     fn unique_ids_are_compared_as_two_integers() {
-        let id = |text: &str| UniqueId::new(text).expect("not empty");
-        let (a, b) = (id("pbx1-1795151317.99"), id("pbx1-1795151317.146"));
+        let [a, b, torn] = ["pbx1-1795151317.99", "pbx1-1795151317.146", "torn"]
+            .map(|text| UniqueId::new(text).expect("not empty"));
         assert!(a.age() < b.age());
-        assert!(b.age() < id("torn").age());
+        assert!(b.age() < torn.age());
     }
 }

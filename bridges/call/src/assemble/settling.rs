@@ -226,12 +226,15 @@ mod tests {
         EventTime::from_seconds(seconds)
     }
 
+    fn times() -> impl Strategy<Value = EventTime> {
+        (0..20_i64).prop_map(time_at)
+    }
+
     fn deadlines() -> impl Strategy<Value = Deadline> {
-        let time = || (0..20_i64).prop_map(time_at);
         let quiet = (0..3_u64).prop_map(Duration::from_secs);
-        let backlog = (time(), time(), quiet, option::of(time()));
+        let backlog = (times(), times(), quiet, option::of(times()));
         prop_oneof![
-            (time(), option::of(time())).prop_map(|(at, stream)| Deadline {
+            (times(), option::of(times())).prop_map(|(at, stream)| Deadline {
                 clock: Some((at, None)),
                 stream,
                 arrived: None,
@@ -241,7 +244,7 @@ mod tests {
                 stream: Some(stream),
                 arrived,
             }),
-            time().prop_map(|stream| Deadline {
+            times().prop_map(|stream| Deadline {
                 clock: None,
                 stream: Some(stream),
                 arrived: None,
@@ -251,13 +254,25 @@ mod tests {
 
     /// Returns `true` if a call with this deadline is due. A simple reference implementation.
     fn is_due(deadline: Deadline, now: EventTime, stream: Option<EventTime>) -> bool {
-        let come = |at: EventTime| stream.is_some_and(|stream| stream >= at);
+        let has_come = deadline
+            .stream
+            .is_some_and(|due| stream.is_some_and(|stream| stream >= due));
         match (deadline.stream, deadline.clock) {
-            (stream, Some((at, None))) => now >= at || stream.is_some_and(come),
-            (Some(stream), _) => come(stream) && deadline.arrived.is_none_or(|at| now >= at),
+            (_, Some((at, None))) => now >= at || has_come,
+            (Some(_), _) => has_come && deadline.arrived.is_none_or(|at| now >= at),
             (None, Some((at, Some(_)))) => now >= at,
             (None, None) => false,
         }
+    }
+
+    fn keys_where(
+        deadlines: &BTreeMap<u64, Deadline>,
+        is_wanted: impl Fn(Deadline) -> bool,
+    ) -> Vec<u64> {
+        let keys = deadlines
+            .iter()
+            .filter(|(_, deadline)| is_wanted(**deadline));
+        keys.map(|(&key, _)| key).collect()
     }
 
     /// Returns when the deadline passes by the clock. A simple reference implementation.
@@ -288,19 +303,16 @@ mod tests {
                         plain.remove(&key);
                     }
                 }
-                let which = |due: &dyn Fn(Deadline) -> bool| -> Vec<u64> {
-                    let due = plain.iter().filter(|(_, deadline)| due(**deadline));
-                    due.map(|(&key, _)| key).collect()
-                };
-                let by_stream = which(&|it| is_due(it, now, stream));
+                let by_stream = keys_where(&plain, |call| is_due(call, now, stream));
                 prop_assert_eq!(settling.due_by_stream(now, stream), by_stream);
-                let by_clock =
-                    which(&|call| clock_deadline(call, stream).is_some_and(|at| now >= at));
+                let by_clock = keys_where(&plain, |call| {
+                    clock_deadline(call, stream).is_some_and(|at| now >= at)
+                });
                 prop_assert_eq!(settling.due_by_clock(now, stream), by_clock);
                 let next = plain.values().filter_map(|call| clock_deadline(*call, stream)).min();
                 prop_assert_eq!(settling.next(stream), next);
                 prop_assert_eq!(&settling.deadlines, &plain);
-                let scraps = plain.values().filter(|it| it.is_scraps()).count();
+                let scraps = plain.values().filter(|call| call.is_scraps()).count();
                 prop_assert_eq!(settling.scraps, scraps);
             }
         }

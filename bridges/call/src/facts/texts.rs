@@ -55,6 +55,12 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    fn texts(added: &[String]) -> Texts {
+        let mut all = Texts::default();
+        added.iter().for_each(|text| all.insert(text.into()));
+        all
+    }
+
     proptest! {
         #[test]
         fn they_are_a_set_in_order(
@@ -62,11 +68,6 @@ mod tests {
             gone in vec("[a-e]{1,2}", 0..6),
             more in vec("[a-e]{1,2}", 0..6),
         ) {
-            let texts = |added: &[String]| -> Texts {
-                let mut all = Texts::default();
-                added.iter().for_each(|text| all.insert(text.into()));
-                all
-            };
             let mut plain: BTreeSet<String> = added.iter().cloned().collect();
             let mut all = texts(&added);
             for text in &gone {

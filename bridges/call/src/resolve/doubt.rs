@@ -223,29 +223,36 @@ mod tests {
     #[test]
     fn gap_under_a_second_is_shown_without_a_length() {
         let opened = EventTime::from_seconds(1_000);
-        let text = |from: u64, length: Option<u64>| {
+        let ended = "the connection was interrupted at second 846 of the call";
+        for (from, length, message) in [
+            (846_300, Some(0), ended),
+            (846_300, Some(999), ended),
+            (
+                300,
+                Some(0),
+                "the connection was interrupted at the beginning of the call",
+            ),
+            (
+                846_300,
+                Some(45_200),
+                "none arrived for 45 s from second 846 of the call on",
+            ),
+            (
+                300,
+                Some(1_000),
+                "none arrived for 1 s from the beginning of the call on",
+            ),
+            (
+                300,
+                None,
+                "none has arrived since the beginning of the call",
+            ),
+        ] {
             let from = opened.plus(Duration::from_millis(from));
             let until = length.map(|length| from.plus(Duration::from_millis(length)));
             let text = gap_text(opened, &UnobservedTime { from, until });
             let text = text.strip_prefix("events may be missing: ");
-            text.expect("the beginning").to_owned()
-        };
-        let ended = "the connection was interrupted at second 846 of the call";
-        assert_eq!(text(846_300, Some(0)), ended);
-        assert_eq!(text(846_300, Some(999)), ended);
-        assert_eq!(
-            text(300, Some(0)),
-            "the connection was interrupted at the beginning of the call"
-        );
-        let long = "none arrived for 45 s from second 846 of the call on";
-        assert_eq!(text(846_300, Some(45_200)), long);
-        assert_eq!(
-            text(300, Some(1_000)),
-            "none arrived for 1 s from the beginning of the call on"
-        );
-        assert_eq!(
-            text(300, None),
-            "none has arrived since the beginning of the call"
-        );
+            assert_eq!(text.expect("the beginning"), message);
+        }
     }
 }

@@ -379,19 +379,20 @@ mod tests {
 
     #[test]
     fn span_minus_overlapping_spans_leaves_the_rest() {
-        let at = EventTime::from_seconds;
-        let left = |away: &[(i64, i64)]| {
-            let away = away.iter().map(|&(from, to)| (at(from), at(to)));
-            let left = cut_spans(Some((at(10), at(20))), away.collect());
-            let seconds = |at: EventTime| at.floor_seconds().get();
-            left.into_iter()
-                .map(|(from, to)| (seconds(from), seconds(to)))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(left(&[]), [(10, 20)]);
-        assert_eq!(left(&[(12, 14), (13, 15)]), [(10, 12), (15, 20)]);
-        assert_eq!(left(&[(8, 12), (18, 30)]), [(12, 18)]);
-        assert_eq!(left(&[(21, 30)]), [(10, 20)]);
-        assert_eq!(left(&[(5, 25)]), []);
+        for (away, left) in [
+            (vec![], vec![(10, 20)]),
+            (vec![(12, 14), (13, 15)], vec![(10, 12), (15, 20)]),
+            (vec![(8, 12), (18, 30)], vec![(12, 18)]),
+            (vec![(21, 30)], vec![(10, 20)]),
+            (vec![(5, 25)], vec![]),
+        ] {
+            let found = cut_spans(Some(span((10, 20))), away.into_iter().map(span).collect());
+            let left: Vec<Span> = left.into_iter().map(span).collect();
+            assert_eq!(found, left);
+        }
+    }
+
+    fn span((from, to): (i64, i64)) -> Span {
+        (EventTime::from_seconds(from), EventTime::from_seconds(to))
     }
 }

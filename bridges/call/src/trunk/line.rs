@@ -183,7 +183,7 @@ mod tests {
     fn trunk<'e>(endpoints: &'e Endpoints, line: &LineTraits) -> Option<&'e str> {
         let name = "sofia/external/998901110001@203.0.113.5";
         let found = endpoints.find_for_line(name, Some(line));
-        found.map(|it| it.trunk.as_str())
+        found.map(|found| found.trunk.as_str())
     }
 
     #[test]
@@ -211,18 +211,21 @@ mod tests {
         assert_eq!(trunk(&endpoints(&[("other", "sofia/ext")]), &line()), None);
     }
 
-    #[test]
-    fn address_without_a_port_has_the_sip_port() {
-        let with = |address: &str| LineTraits {
+    fn line_from(address: &str) -> LineTraits {
+        LineTraits {
             address: address.into(),
             ..line()
-        };
+        }
+    }
+
+    #[test]
+    fn address_without_a_port_has_the_sip_port() {
         let plain = endpoints(&[("city", "address/203.0.113.5:5060")]);
-        assert_eq!(trunk(&plain, &with("203.0.113.5")), Some("city"));
-        assert_eq!(trunk(&plain, &with("203.0.113.5:5061")), None);
+        assert_eq!(trunk(&plain, &line_from("203.0.113.5")), Some("city"));
+        assert_eq!(trunk(&plain, &line_from("203.0.113.5:5061")), None);
         let six = endpoints(&[("six", "address/2001:db8::5")]);
-        assert_eq!(trunk(&six, &with("[2001:db8::5]:5060")), Some("six"));
-        assert_eq!(trunk(&six, &with("2001:db8::6")), None);
+        assert_eq!(trunk(&six, &line_from("[2001:db8::5]:5060")), Some("six"));
+        assert_eq!(trunk(&six, &line_from("2001:db8::6")), None);
     }
 
     #[test]
