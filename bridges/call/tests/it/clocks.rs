@@ -89,12 +89,9 @@ fn stalled_line_changes_no_value_of_a_call() {
     for stall in [3, 8, 20, 45] {
         for from in [0.0, 0.5, 1.0, 3.0, 5.0] {
             let (from, until) = (moment(from), moment(from).plus(Duration::from_secs(stall)));
-            let stalls = |_, at: EventTime| if at >= from { at.max(until) } else { at };
-            assert_eq!(
-                call_from_live_events(&story, stalls),
-                usual,
-                "{stall} s at {from}"
-            );
+            let call =
+                call_from_live_events(&story, |_, at| if at >= from { at.max(until) } else { at });
+            assert_eq!(call, usual, "{stall} s at {from}");
         }
     }
 }
@@ -219,14 +216,13 @@ fn stalled_line_changes_nothing_where_events_are_numbered() {
             event.channel.stamp = Some(EventStamp { number, at: *at });
         }
     }
-    let stalls = |i, at: EventTime| {
+    let call = call_from_live_events(&story, |i, at| {
         if i + 2 < events {
             at
         } else {
             at.plus(Duration::from_secs(7))
         }
-    };
-    let call = call_from_live_events(&story, stalls);
+    });
     assert_eq!(
         (seconds(&call), call.live, call.incomplete),
         ((4.0, 5.0), true, None)

@@ -179,10 +179,6 @@ fn call_of_an_unknown_zone_is_incomplete() {
 
 #[test]
 fn record_without_id_gets_channel_start_and_destination_id() {
-    let bare = |row: Row| Cdr {
-        uniqueid: "".into(),
-        ..cdr(&row)
-    };
     let mut folder = folder();
     for row in [
         Row(CITY, ANNA, "Queue", 0, 15, None, (0, 1)),
@@ -190,7 +186,11 @@ fn record_without_id_gets_channel_start_and_destination_id() {
         // Another run of the PBX uses the channel name again.
         Row(CITY, ANNA, "Dial", 9_000, 9_010, Some(5), (0, 1)),
     ] {
-        folder.on_cdr(&bare(row), moment(40));
+        let bare = Cdr {
+            uniqueid: "".into(),
+            ..cdr(&row)
+        };
+        folder.on_cdr(&bare, moment(40));
     }
     folder.finish_all(moment(10_000));
     let calls = folder.take_finished();
@@ -205,39 +205,41 @@ fn record_without_id_gets_channel_start_and_destination_id() {
     assert_eq!(calls[0].employee.as_ref().expect("Boris").as_str(), "102");
 }
 
+/// Returns the CDRs of a queued call that Boris answers. Anna does not answer.
+fn queued_call() -> Vec<Row> {
+    vec![
+        Row(CITY, "Local/1@q-00000001;1", "Queue", 0, 5, None, (0, 1)),
+        Row("Local/1@q-00000001;2", ANNA, "Dial", 0, 5, None, (0, 3)),
+        Row(
+            CITY,
+            "Local/2@q-00000002;1",
+            "Queue",
+            5,
+            30,
+            Some(25),
+            (0, 1),
+        ),
+        Row(
+            "Local/2@q-00000002;2",
+            BORIS,
+            "Dial",
+            5,
+            30,
+            Some(20),
+            (5, 5),
+        ),
+    ]
+}
+
 #[test]
 fn reordered_or_duplicate_records_give_the_same_call() {
-    let rows = || {
-        vec![
-            Row(CITY, "Local/1@q-00000001;1", "Queue", 0, 5, None, (0, 1)),
-            Row("Local/1@q-00000001;2", ANNA, "Dial", 0, 5, None, (0, 3)),
-            Row(
-                CITY,
-                "Local/2@q-00000002;1",
-                "Queue",
-                5,
-                30,
-                Some(25),
-                (0, 1),
-            ),
-            Row(
-                "Local/2@q-00000002;2",
-                BORIS,
-                "Dial",
-                5,
-                30,
-                Some(20),
-                (5, 5),
-            ),
-        ]
-    };
-    let wanted = single_call(&rows());
+    let wanted = single_call(&queued_call());
     assert_eq!(wanted.talk, Duration::from_secs(20));
     assert_eq!(wanted.employee.as_ref().expect("Boris").as_str(), "102");
     for turn in 0..4 {
-        let mut turned = rows();
+        let mut turned = queued_call();
         turned.rotate_left(turn);
-        turned.extend(rows());
+        turned.extend(queued_call());
         let call = single_call(&turned);
         assert_eq!(
             (call.talk, call.started, call.employee),
@@ -293,26 +295,21 @@ fn live_call_is_folded_when_no_record_came_for_the_wait() {
     assert!(!folder.on_cdr(&late, moment(90)));
 }
 
+/// Returns the CDR of a call that ends at `end`. `n` makes the names and the id unique.
+fn other_call(n: u32, end: i64) -> Cdr<'static> {
+    let id = (end - 20, n);
+    let mut row = cdr(&Row(CITY, ANNA, "Dial", end - 20, end, Some(15), id));
+    row.channel = format!("PJSIP/gsm-{n:08x}").into();
+    row.dest_channel = format!("PJSIP/101-1{n:07x}").into();
+    row
+}
+
 #[test]
 fn records_of_batching_pbx_wait_for_next_batch() {
     let mut folder = folder();
-    let other = |n: u32, end: i64| {
-        let mut row = cdr(&Row(
-            CITY,
-            ANNA,
-            "Dial",
-            end - 20,
-            end,
-            Some(15),
-            (end - 20, n),
-        ));
-        row.channel = format!("PJSIP/gsm-{n:08x}").into();
-        row.dest_channel = format!("PJSIP/101-1{n:07x}").into();
-        row
-    };
     // The first batch could be a backlog. After the second batch, a third is expected.
     for (n, batch) in [(20, 300), (21, 600)] {
-        folder.on_cdr(&other(n, batch - 100), moment(batch));
+        folder.on_cdr(&other_call(n, batch - 100), moment(batch));
         folder.tick(moment(batch + 10));
         assert_eq!(folder.take_finished().len(), 1);
     }
@@ -325,7 +322,7 @@ fn records_of_batching_pbx_wait_for_next_batch() {
     );
     let rest = Row(CITY, BORIS, "Dial", 895, 899, Some(3), (880, 1));
     folder.on_cdr(&cdr(&rest), moment(1_200));
-    folder.on_cdr(&other(22, 1_000), moment(1_200));
+    folder.on_cdr(&other_call(22, 1_000), moment(1_200));
     folder.tick(moment(1_210));
     let calls = folder.take_finished();
     assert_eq!(calls.len(), 1);
@@ -381,26 +378,24 @@ fn record_sent_before_its_end_lasts_its_stated_duration() {
     );
 }
 
+/// Returns the CDR of a row, with the linkedid of the first channel.
+fn linked_cdr(row: &Row) -> Cdr<'static> {
+    Cdr {
+        linkedid: format!("{BASE}.1").into(),
+        ..cdr(row)
+    }
+}
+
 #[test]
 fn call_whose_first_channel_has_not_ended_waits_for_it() {
-    let linked = |row: Row| Cdr {
-        linkedid: format!("{BASE}.1").into(),
-        ..cdr(&row)
-    };
     let mut folder = folder();
-    let half = linked(Row(
-        "Local/1@q-00000001;2",
-        ANNA,
-        "Dial",
-        0,
-        5,
-        None,
-        (0, 3),
-    ));
+    let half = Row("Local/1@q-00000001;2", ANNA, "Dial", 0, 5, None, (0, 3));
+    let half = linked_cdr(&half);
     folder.on_cdr(&half, moment(5));
     folder.tick(moment(3_000));
     assert_eq!(folder.open_calls(), 1);
-    let root = linked(Row(CITY, BORIS, "Queue", 0, 3_600, Some(3_590), (0, 1)));
+    let root = Row(CITY, BORIS, "Queue", 0, 3_600, Some(3_590), (0, 1));
+    let root = linked_cdr(&root);
     folder.on_cdr(&root, moment(3_600));
     folder.tick(moment(3_610));
     let call = folder.take_finished().remove(0);

@@ -25,6 +25,17 @@ const APPS: [&str; 6] = [
     "ConfBridge",
 ];
 
+fn moment(second: i64) -> EventTime {
+    EventTime::from_seconds(1_700_000_000 + second)
+}
+
+fn id_of(n: i64) -> String {
+    match n {
+        0 => String::new(),
+        n => format!("{}.{n}", 1_700_000_000 + n * 40),
+    }
+}
+
 prop_compose! {
     fn record()(
         channel in 0..NAMES.len(),
@@ -38,11 +49,6 @@ prop_compose! {
         answered: bool,
         ended: bool,
     ) -> Cdr<'static> {
-        let at = |second: i64| EventTime::from_seconds(1_700_000_000 + second);
-        let id_of = |n: i64| match n {
-            0 => String::new(),
-            n => format!("{}.{n}", 1_700_000_000 + n * 40),
-        };
         Cdr {
             uniqueid: id_of(id).into(),
             linkedid: id_of(linked).into(),
@@ -52,8 +58,8 @@ prop_compose! {
             destination: "100".into(),
             last_app: APPS[app].into(),
             disposition: if answered { "ANSWERED" } else { "NO ANSWER" }.into(),
-            started_at: Some(at(start)),
-            ended_at: ended.then(|| at(start + i64::from(lasted))),
+            started_at: Some(moment(start)),
+            ended_at: ended.then(|| moment(start + i64::from(lasted))),
             duration_micros: Some(i64::from(lasted) * 1_000_000),
             // The billed time can be longer than the call, because the decoder does not limit it.
             billed_micros: Some(i64::from(billed.min(lasted + 1)) * 1_000_000),

@@ -284,23 +284,31 @@ fn call_hung_up_after_gap_waits_full_time_for_cdr() {
     }
 }
 
+/// Returns the time by callbridge's clock if the PBX's clock is `ahead` seconds ahead.
+fn local_time(at: EventTime, ahead: i64) -> EventTime {
+    at.by_clock(ClockDifference::from_micros(-ahead * 1_000_000))
+}
+
+fn timing_of_connection(connection: u64) -> Timing {
+    let line = Line {
+        source: 0,
+        connection,
+    };
+    Timing {
+        line: Some(line),
+        ..Timing::default()
+    }
+}
+
 /// A call begins in the gap. The list of channels shows who talks, and the unique ids show when
 /// each channel was created.
 #[test]
 fn call_begun_in_a_gap_takes_its_values_from_the_list() {
     for ahead in [0, 3600] {
-        let clock = |at: EventTime| at.by_clock(ClockDifference::from_micros(-ahead * 1_000_000));
         let (city, phone) = (
             customer(1),
             channel("PJSIP/101-00000002", 2).join_call(&customer(1)),
         );
-        let line = |connection| Timing {
-            line: Some(Line {
-                source: 0,
-                connection,
-            }),
-            ..Timing::default()
-        };
         let mut assembler = assembler();
         // An earlier call shows the difference between the clocks of the PBX and callbridge.
         let other = channel("PJSIP/105-00000009", 9);
@@ -310,33 +318,36 @@ fn call_begun_in_a_gap_takes_its_values_from_the_list() {
             .create(&other, Ring)
             .at(-20.0)
             .hangup(&other);
-        assembler.timing(line(1));
+        assembler.timing(timing_of_connection(1));
         for (at, event) in &story.events {
-            assembler.on_event(event, clock(*at));
+            assembler.on_event(event, local_time(*at, ahead));
         }
-        assembler.begin_gap(clock(moment(-10.0)));
-        assembler.end_gap(clock(moment(40.0)));
+        assembler.begin_gap(local_time(moment(-10.0), ahead));
+        assembler.end_gap(local_time(moment(40.0), ahead));
         let mut list = Story::new();
         list.at(40.0);
         for channel in [&city, &phone] {
             let bridge = "b1".into();
             list.add_event(channel, Kind::Listed { bridge, state: Up });
         }
-        assembler.timing(line(2));
+        assembler.timing(timing_of_connection(2));
         for (at, event) in &mut list.events {
             if let PbxEvent::Channel(event) = event {
                 event.at = None;
             }
-            assembler.on_event(event, clock(*at));
+            assembler.on_event(event, local_time(*at, ahead));
         }
-        assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), clock(moment(40.0)));
+        assembler.on_event(
+            &PbxEvent::Mark(Mark::ListEnd),
+            local_time(moment(40.0), ahead),
+        );
         story.events.clear();
         story.at(100.0).leave(&phone, "b1").leave(&city, "b1");
         story.hangups(&[&phone, &city]);
         for (at, event) in &story.events {
-            assembler.on_event(event, clock(*at));
+            assembler.on_event(event, local_time(*at, ahead));
         }
-        assembler.tick(clock(moment(101.0)));
+        assembler.tick(local_time(moment(101.0), ahead));
         let calls = assembler.take_finished();
         let call = calls
             .iter()

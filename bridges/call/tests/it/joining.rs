@@ -248,12 +248,10 @@ fn early_colleague_in_room_does_not_start_customer_call() {
 
 #[test]
 fn events_without_linkedids_are_tied_by_dialing_and_bridges() {
-    let without = |mut channel: crate::story::Channel| {
-        channel.0.linkedid = Default::default();
-        channel
-    };
-    let phone = without(channel("SIP/314-00000733", 1)).exten("89172812810");
-    let trunk = without(channel("SIP/carrier-00000734", 2));
+    let mut phone = channel("SIP/314-00000733", 1).exten("89172812810");
+    phone.0.linkedid = Default::default();
+    let mut trunk = channel("SIP/carrier-00000734", 2);
+    trunk.0.linkedid = Default::default();
     let mut story = Story::new();
     story
         .at(0.0)

@@ -224,6 +224,14 @@ fn open_call_survives_a_restart_in_the_middle_of_a_transfer() {
     assert_eq!(check_restarts(&story), 1);
 }
 
+/// Returns a copy of `channel` without ids, as old CEL reports a peer.
+fn channel_without_ids(channel: &Channel) -> Channel {
+    let mut channel = channel.clone();
+    channel.0.uniqueid = Cow::Borrowed("");
+    channel.0.linkedid = Cow::Borrowed("");
+    channel
+}
+
 #[test]
 fn cel_before_asterisk_12_is_linked_by_the_names_of_its_peers() {
     let city = channel("SIP/carrier-00000001", 1)
@@ -232,28 +240,23 @@ fn cel_before_asterisk_12_is_linked_by_the_names_of_its_peers() {
     let agent = channel("SIP/101-00000002", 2).join_call(&city).exten("s");
     let asks = channel("SIP/101-00000003", 3).exten("102").caller("101");
     let colleague = channel("SIP/102-00000004", 4).join_call(&asks).exten("s");
-    let peer = |channel: &Channel| {
-        let mut channel = channel.clone();
-        channel.0.uniqueid = Cow::Borrowed("");
-        channel.0.linkedid = Cow::Borrowed("");
-        channel
-    };
+    let [agent_peer, colleague_peer] = [&agent, &colleague].map(channel_without_ids);
     let mut story = Story::from_cel();
     story.at(0.0).create(&city, Unknown).create(&agent, Unknown);
-    story.at(2.0).state(&agent, Up).link(&city, &peer(&agent));
+    story.at(2.0).state(&agent, Up).link(&city, &agent_peer);
     story
         .at(3.0)
         .create(&asks, Unknown)
         .create(&colleague, Unknown);
-    story.at(4.0).link(&asks, &peer(&colleague));
+    story.at(4.0).link(&asks, &colleague_peer);
     // CEL reports no masquerade. From here on, the rows of 101's second call have the name of the
     // customer's channel.
     let mut moved = channel_with_name(&asks, "SIP/carrier-00000001");
     moved.0.linkedid = city.0.linkedid.clone();
-    story.at(6.0).unlink(&city, &peer(&agent));
+    story.at(6.0).unlink(&city, &agent_peer);
     story.join(&agent, &asks).hangup(&agent);
     story.hangup(&channel_with_name(&city, "SIP/101-00000003<ZOMBIE>"));
-    story.at(9.0).unlink(&moved, &peer(&colleague));
+    story.at(9.0).unlink(&moved, &colleague_peer);
     story.hangup(&colleague).hangup(&moved);
     let call = single_customer_call(&story);
     assert_eq!(call.direction, Direction::Inbound);

@@ -168,6 +168,12 @@ fn incomplete_reasons_at(assembler: &mut Assembler, at: f64) -> Vec<Option<Strin
     calls.map(|call| call.incomplete).collect()
 }
 
+/// Sends a heartbeat of our process with this event number. Both times are in seconds of the story.
+fn send_our_heartbeat(assembler: &mut Assembler, number: u64, at: f64, began: f64) {
+    let process = (OURS, Some(number));
+    send_numbered_heartbeat(assembler, process, moment(at), moment(began));
+}
+
 #[test]
 fn clock_set_back_in_silence_is_detected_by_uptime() {
     let cut = [Some(
@@ -176,22 +182,18 @@ fn clock_set_back_in_silence_is_detected_by_uptime() {
     for restarts in [false, true] {
         let mut assembler = assembler();
         let [begins, ends] = call_and_its_end(1, 15.0, 72.0);
-        let up = |assembler: &mut Assembler, number, at, began| {
-            let process = (OURS, Some(number));
-            send_numbered_heartbeat(assembler, process, moment(at), moment(began));
-        };
-        up(&mut assembler, 10, 10.0, -1000.0);
+        send_our_heartbeat(&mut assembler, 10, 10.0, -1000.0);
         send_numbered_events(&mut assembler, &begins, 20);
-        up(&mut assembler, 30, 30.0, -1000.0);
+        send_our_heartbeat(&mut assembler, 30, 30.0, -1000.0);
         if restarts {
             assembler = restart_assembler(assembler);
         }
         // The clock is set back by five seconds, but no time occurs twice. Only the uptime shows
         // the change.
-        up(&mut assembler, 40, 45.0, -1005.0);
+        send_our_heartbeat(&mut assembler, 40, 45.0, -1005.0);
         // A repeated earlier heartbeat does not mean that the clock was set.
-        up(&mut assembler, 30, 30.0, -1000.0);
-        up(&mut assembler, 50, 65.0, -1005.0);
+        send_our_heartbeat(&mut assembler, 30, 30.0, -1000.0);
+        send_our_heartbeat(&mut assembler, 50, 65.0, -1005.0);
         let [after, over] = call_and_its_end(2, 70.0, 75.0);
         send_numbered_events(&mut assembler, &after, 60);
         send_numbered_events(&mut assembler, &ends, 70);
@@ -201,7 +203,7 @@ fn clock_set_back_in_silence_is_detected_by_uptime() {
             "{restarts}"
         );
         send_numbered_events(&mut assembler, &over, 80);
-        up(&mut assembler, 90, 85.0, -1005.0);
+        send_our_heartbeat(&mut assembler, 90, 85.0, -1005.0);
         assert_eq!(
             incomplete_reasons_at(&mut assembler, 86.0),
             [None],

@@ -104,6 +104,22 @@ fn run(story: &Story, late: bool) -> (Vec<FinishedCall>, usize, u64) {
     (assembler.take_finished(), open, late)
 }
 
+/// Returns the calls of the events. No call settles before the last event, so the result depends
+/// only on the order of the events.
+fn settled_calls(events: &[(EventTime, PbxEvent<'static>)]) -> Vec<FinishedCall> {
+    let mut assembler = Assembler::new(Settings {
+        settle: Duration::from_secs(3600),
+        ..settings()
+    });
+    for (at, event) in events {
+        assembler.on_event(event, *at);
+    }
+    assembler.tick(moment(14.0 * 3600.0));
+    let mut calls = assembler.take_finished();
+    calls.sort_by(|a, b| a.linkedid.cmp(&b.linkedid));
+    calls
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -151,23 +167,11 @@ proptest! {
         story in some_story(),
         delays in prop::collection::vec(0..400_u64, 120),
     ) {
-        // No call settles before the last event, so only the order of the events differs.
-        let settled = |events: &[(EventTime, PbxEvent<'static>)]| {
-            let settle = Duration::from_secs(3600);
-            let mut assembler = Assembler::new(Settings { settle, ..settings() });
-            for (at, event) in events {
-                assembler.on_event(event, *at);
-            }
-            assembler.tick(moment(14.0 * 3600.0));
-            let mut calls = assembler.take_finished();
-            calls.sort_by(|a, b| a.linkedid.cmp(&b.linkedid));
-            calls
-        };
         let arrivals = story.events.iter().zip(&delays);
         let mut shuffled: Vec<_> = arrivals
             .map(|((at, event), delay)| (at.plus(Duration::from_millis(*delay)), event.clone()))
             .collect();
         shuffled.sort_by_key(|&(at, _)| at);
-        prop_assert_eq!(settled(&story.events), settled(&shuffled));
+        prop_assert_eq!(settled_calls(&story.events), settled_calls(&shuffled));
     }
 }

@@ -122,10 +122,8 @@ fn call_is_too_long_only_when_its_end_could_have_come() {
     assert_eq!(calls[0].incomplete, None);
 }
 
-/// A call has two CDRs. callbridge reads one of them, restarts, and reads the other one.
-#[test]
-fn records_of_a_call_wait_for_those_that_a_queue_keeps() {
-    let record = |uniqueid: &'static str, from: f64, until: f64| Cdr {
+fn record(uniqueid: &'static str, from: f64, until: f64) -> Cdr<'static> {
+    Cdr {
         uniqueid: uniqueid.into(),
         linkedid: "1700000000.1".into(),
         channel: "PJSIP/city-00000001".into(),
@@ -137,13 +135,19 @@ fn records_of_a_call_wait_for_those_that_a_queue_keeps() {
         ended_at: Some(moment(until)),
         disposition: "ANSWERED".into(),
         ..Cdr::default()
-    };
-    let folder = || {
-        Folder::new(Settings {
-            cdr_wait: Some(Duration::from_secs(10)),
-            ..settings()
-        })
-    };
+    }
+}
+
+fn folder() -> Folder {
+    Folder::new(Settings {
+        cdr_wait: Some(Duration::from_secs(10)),
+        ..settings()
+    })
+}
+
+/// A call has two CDRs. callbridge reads one of them, restarts, and reads the other one.
+#[test]
+fn records_of_a_call_wait_for_those_that_a_queue_keeps() {
     let mut before = folder();
     before.on_cdr(&record("1700000000.1", 0.0, 5.0), moment(5.0));
     let mut after = folder();

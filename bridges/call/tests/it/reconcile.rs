@@ -81,15 +81,16 @@ fn reconciled_calls(
         );
     }
     reconciler.on_second(recorded, BEGAN.plus(Duration::from_secs(60)));
-    let mut known = |_: &UniqueId| match letter {
-        true => Knowledge::Finished {
+    let known = if letter {
+        Knowledge::Finished {
             incomplete: true,
-            call: Some(Box::new(received.clone())),
-        },
-        false => Knowledge::Unknown,
+            call: Some(Box::new(received)),
+        }
+    } else {
+        Knowledge::Unknown
     };
     let now = BEGAN.plus(Duration::from_secs(90));
-    let decided = reconciler.decide(now, &|_| false, &mut known, &|_| false);
+    let decided = reconciler.decide(now, &|_| false, &mut |_| known.clone(), &|_| false);
     let calls = decided.into_iter().map(|decision| match decision {
         Decision::Finish(call) => *call,
         Decision::End(id) => panic!("{id:?} is not open"),
@@ -161,8 +162,8 @@ proptest! {
         received_by in prop::option::of(0..3_u8), recorded_by in prop::option::of(0..3_u8),
         received_talk in 0..60_u64, recorded_talk in 0..20_u64, letter: bool,
     ) {
-        let name = |n: u8| format!("10{n}");
-        let (received_by, recorded_by) = (received_by.map(name), recorded_by.map(name));
+        let [received_by, recorded_by] =
+            [received_by, recorded_by].map(|by| by.map(|n| format!("10{n}")));
         let variables: Vec<_> = names.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
         let received = call_from_events(received_by.as_deref(), received_talk, &variables);
         let recorded = call_from_records(recorded_by.as_deref(), recorded_talk);

@@ -54,19 +54,16 @@ fn log_in(story: &mut Story, room: Room, at: f64) {
 fn play_call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> String {
     let first = 10 * number;
     let (agent, bridge) = (agent(), format!("b{number}"));
-    let local = |half: u32| {
+    let [one, two] = [1, 2].map(|half| {
         let name = format!("Local/8600051@default-{number:08x};{half}");
         channel(&name, first + half)
-    };
-    let one = local(1);
-    let (two, city) = (
-        local(2).join_call(&one),
-        channel(&format!("PJSIP/city-{number:08x}"), first + 3),
-    );
+    });
+    let two = two.join_call(&one);
+    let city = channel(&format!("PJSIP/city-{number:08x}"), first + 3);
     let phone = format!("99890{:07}", number);
     if room == Room::AgentPool {
         let city = city.caller(&phone);
-        let (one, two) = (one.join_call(&city), local(2).join_call(&city));
+        let (one, two) = (one.join_call(&city), two.join_call(&city));
         story
             .at(at)
             .create(&city, Ring)

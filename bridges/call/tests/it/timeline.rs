@@ -63,11 +63,8 @@ fn queued_call() -> (Story, [Channel; 2]) {
 fn timeline_shows_channels_bridges_and_talk_with_times() {
     let (mut story, [city, phone]) = queued_call();
     story.at(7.0);
-    let ended = |status: &'static str| Kind::DialEnd {
-        by: Some(Box::new(city.0.clone())),
-        status: status.into(),
-    };
-    story.add_event(&phone, ended("ANSWER"));
+    let (by, status) = (Some(Box::new(city.0.clone())), "ANSWER".into());
+    story.add_event(&phone, Kind::DialEnd { by, status });
     story.add_event(&phone, Kind::Hangup { cause: Some(16) });
     story.at(8.0).hangup(&city);
     insta::assert_snapshot!(format_timeline(timeline(&story.call())), @r#"
@@ -147,16 +144,11 @@ fn huge_conference_timeline_is_bounded_and_keeps_customer() {
         timeline.channels[0].party,
         Role::Customer(Some(_))
     ));
-    let plumbing = |role: &Role| *role == Role::Plumbing;
-    assert!(
-        !timeline
-            .channels
-            .iter()
-            .any(|channel| plumbing(&channel.party))
-    );
-    let each =
-        |channel: &callbridge_call::timeline::Channel| channel.moments.len() + channel.stays.len();
-    let entries: usize = timeline.channels.iter().map(each).sum::<usize>() + timeline.talk.len();
+    let mut entries = timeline.talk.len();
+    for channel in &timeline.channels {
+        assert_ne!(channel.party, Role::Plumbing);
+        entries += channel.moments.len() + channel.stays.len();
+    }
     // Every hangup is kept in addition to the `ENTRIES_MAX` entries.
     assert!(entries <= ENTRIES_MAX + CHANNELS_MAX, "{entries}");
     assert!(timeline.left_out > 0);

@@ -44,7 +44,6 @@ fn waiting_customer_does_not_talk_during_consultation() {
             first.join_call(&city),
             channel("PJSIP/102-00000003", 3).join_call(&city),
         );
-        let with = |name: &str| format!("?{}", if is_peer_named { name } else { "" });
         let mut story = Story::new();
         story.set_origin(Origin::Cel);
         story
@@ -53,13 +52,15 @@ fn waiting_customer_does_not_talk_during_consultation() {
             .at(0.1)
             .create(&first, Unknown);
         story.at(1.0).enter(&first, "?");
-        story.at(1.01).enter(&city, &with("PJSIP/101-00000002"));
+        let with_first = bridge_with_peer("PJSIP/101-00000002", is_peer_named);
+        let with_city = bridge_with_peer(&city.0.name, is_peer_named);
+        story.at(1.01).enter(&city, &with_first);
         story.at(3.0).leave(&first, "?").at(3.01).enter(&first, "?");
         story.at(3.5).create(&second, Unknown);
-        story.at(3.6).enter(&second, &with("PJSIP/101-00000002"));
+        story.at(3.6).enter(&second, &with_first);
         story.at(8.0).leave(&second, "?").hangup(&second);
         story.at(8.1).leave(&first, "?");
-        story.at(8.11).enter(&first, &with(&city.0.name));
+        story.at(8.11).enter(&first, &with_city);
         story.at(10.0).leave(&first, "?").leave(&city, "?");
         story.hangups(&[&first, &city]);
         let call = story.call();
@@ -70,6 +71,11 @@ fn waiting_customer_does_not_talk_during_consultation() {
         );
         assert_eq!(extensions(&call), ["101"]);
     }
+}
+
+/// Returns the name of a bridge with the peer, or without it.
+fn bridge_with_peer(name: &str, is_peer_named: bool) -> String {
+    format!("?{}", if is_peer_named { name } else { "" })
 }
 
 /// The events are like those of the CEL tables in XiVO's acceptance tests (Asterisk 11, without
