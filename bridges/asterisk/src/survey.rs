@@ -274,9 +274,11 @@ impl Survey {
             Question::Hints => self.account.endpoints.add_hint(pairs),
             Question::Channels => {
                 self.account.endpoints.add_channel(pairs);
-                let id = pairs.get("Uniqueid");
-                let id = id.filter(|_| self.listing.len() < CHANNELS_MAX);
-                self.listing.extend(id.map(<[u8]>::to_vec));
+                if let Some(id) = pairs.get("Uniqueid")
+                    && self.listing.len() < CHANNELS_MAX
+                {
+                    self.listing.insert(id.to_vec());
+                }
                 self.note_variables(pairs);
             }
             Question::Commands | Question::Settings => {}
@@ -312,9 +314,11 @@ impl Survey {
         let time = pairs.get("Timestamp");
         self.account.timed = Some(time.is_some() || self.account.timed == Some(true));
         let seconds = time.and_then(|time| std::str::from_utf8(time).ok()?.parse::<f64>().ok());
-        let seconds = seconds.filter(|it| it.is_finite());
-        let time = seconds.map(|it| EventTime::from_seconds(it as i64));
-        self.account.clock = time.or(self.account.clock);
+        if let Some(seconds) = seconds
+            && seconds.is_finite()
+        {
+            self.account.clock = Some(EventTime::from_seconds(seconds as i64));
+        }
     }
 
     fn on_event(&mut self, event: &[u8], pairs: &Pairs<'_>) {
@@ -441,18 +445,28 @@ impl EndpointList {
         let object = object.split('/').next().unwrap_or_default();
         let name = format!("{technology}/{object}");
         self.add(&name, None);
-        let get = |key| pairs.get(key).map(text).filter(|it| !it.is_empty());
         if technology == "PJSIP" && pairs.get("Auths").is_some() {
-            let (here, there) = (get("Auths").is_some(), get("OutboundAuths").is_some());
-            self.add(&name, here.then_some(EndpointFact::LogsInHere));
-            self.add(&name, there.then_some(EndpointFact::LogsInThere));
-            self.add(&name, (!here && !there).then_some(EndpointFact::NoLogin));
+            let here = value(pairs, "Auths").is_some();
+            let there = value(pairs, "OutboundAuths").is_some();
+            if here {
+                self.add(&name, Some(EndpointFact::LogsInHere));
+            }
+            if there {
+                self.add(&name, Some(EndpointFact::LogsInThere));
+            }
+            if !here && !there {
+                self.add(&name, Some(EndpointFact::NoLogin));
+            }
         }
-        let extension = get("Contacts").as_deref().and_then(extension_of);
+        let contacts = value(pairs, "Contacts");
+        let extension = contacts.as_deref().and_then(extension_of);
         self.add(&name, extension.map(EndpointFact::CalledAs));
-        let address = match get("Dynamic").as_deref() {
+        let address = match value(pairs, "Dynamic").as_deref() {
             Some("yes") => Some(EndpointFact::Dynamic),
-            Some("no") => Some(EndpointFact::Fixed(get("IPaddress").unwrap_or_default())),
+            Some("no") => {
+                let address = value(pairs, "IPaddress").unwrap_or_default();
+                Some(EndpointFact::Fixed(address))
+            }
             Some(_) | None => None,
         };
         self.add(&name, address);
@@ -464,7 +478,7 @@ impl EndpointList {
         let hint = pairs.get("Hint").map(text).unwrap_or_default();
         // The part after a comma is about presence.
         let devices = hint.split(',').next().unwrap_or_default();
-        for device in devices.split('&').filter(|it| it.contains('/')) {
+        for device in devices.split('&').filter(|device| device.contains('/')) {
             self.add(device, Some(EndpointFact::Hint(exten.clone())));
         }
     }
@@ -484,10 +498,17 @@ impl EndpointList {
     }
 }
 
+/// Returns the value of a key. `None` if the value is empty.
+fn value(pairs: &Pairs<'_>, key: &str) -> Option<String> {
+    let value = text(pairs.get(key)?);
+    (!value.is_empty()).then_some(value)
+}
+
 /// Returns the user of `101/sip:101@10.0.0.7:5060`, if it is an extension's number.
 pub fn extension_of(contact: &str) -> Option<String> {
-    let secure = || contact.split_once("sips:");
-    let (_, after) = contact.split_once("sip:").or_else(secure)?;
+    let (_, after) = contact
+        .split_once("sip:")
+        .or_else(|| contact.split_once("sips:"))?;
     let (user, _) = after.split_once('@')?;
     let digits = !user.is_empty() && user.bytes().all(|b| b.is_ascii_digit());
     (digits && user.len() < OUTSIDE_DIGITS_MIN).then(|| user.to_owned())
