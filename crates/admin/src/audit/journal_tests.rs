@@ -75,12 +75,16 @@ impl Journal {
             return JournalAnswer::Refused { reason };
         }
         let from = query.since.map_or(i64::MIN, EpochSeconds::get);
-        let within = |n: &&u32| T0 + 60 * i64::from(**n) >= from;
-        let rows: Vec<u32> = self.calls.iter().filter(within).copied().collect();
+        let mut in_range = Vec::new();
+        for n in &self.calls {
+            if T0 + 60 * i64::from(*n) >= from {
+                in_range.push(*n);
+            }
+        }
         let size = query.size.get() as usize;
-        let total = u32::try_from(rows.len().div_ceil(size)).expect("few");
+        let total = u32::try_from(in_range.len().div_ceil(size)).expect("few");
         let skipped = (query.page as usize - 1) * size;
-        let rows: Vec<u32> = rows.into_iter().skip(skipped).take(size).collect();
+        let rows: Vec<u32> = in_range.into_iter().skip(skipped).take(size).collect();
         let ours = rows.iter().filter(|n| self.ours.contains(n)).count();
         JournalAnswer::Page {
             page: page(&rows, query.page, self.counts.then_some(total)),
@@ -212,20 +216,29 @@ fn call_moved_between_pages_is_found_on_second_read() {
     assert!(missing_indices(&findings).is_empty());
 }
 
+fn hundred_calls(first: u32) -> Vec<u32> {
+    (first..first + 100).collect()
+}
+
 #[test]
 fn contradictory_pages_report_no_call_as_missing() {
-    let others = |from: u32| (from..from + 100).collect::<Vec<_>>();
     let after_the_first: [(Page, &str); 6] = [
         (
-            page(&others(300), 1, Some(3)),
+            page(&hundred_calls(300), 1, Some(3)),
             "page 2 was requested, but page 1 came",
         ),
-        (page(&others(200), 2, Some(3)), "page 2 repeats page 1"),
         (
-            page(&others(300)[..40], 2, Some(3)),
+            page(&hundred_calls(200), 2, Some(3)),
+            "page 2 repeats page 1",
+        ),
+        (
+            page(&hundred_calls(300)[..40], 2, Some(3)),
             "page 2 of 3 holds 40 records, and page 1 held 100",
         ),
-        (page(&others(300), 2, Some(2)), "it had 3 pages, and then 2"),
+        (
+            page(&hundred_calls(300), 2, Some(2)),
+            "it had 3 pages, and then 2",
+        ),
         (
             page(&[], 2, Some(3)),
             "page 2 of 3 holds 0 records, and page 1 held 100",
@@ -238,7 +251,7 @@ fn contradictory_pages_report_no_call_as_missing() {
     for (second, expected) in after_the_first {
         let mut search = search(10);
         for _ in 0..2 {
-            for page in [page(&others(200), 1, Some(3)), second.clone()] {
+            for page in [page(&hundred_calls(200), 1, Some(3)), second.clone()] {
                 assert!(search.next().is_some(), "{expected}");
                 search.on_answer(JournalAnswer::Page { page, ours: 9 });
             }
@@ -334,12 +347,16 @@ fn journal_that_shows_no_call_of_ours_proves_nothing() {
     assert!(journal.asked.iter().all(|query| query.since.is_none()));
 }
 
-#[test]
-fn call_that_was_journaled_just_now_is_not_looked_for() {
-    let fresh = |n: u32, age: Duration| JournaledCall {
+/// Returns call `n`, which was journaled this long ago.
+fn call_with_age(n: u32, age: Duration) -> JournaledCall {
+    JournaledCall {
         since: Some(now().minus(age)),
         ..call(n)
-    };
+    }
+}
+
+#[test]
+fn call_that_was_journaled_just_now_is_not_looked_for() {
     let ahead = JournaledCall {
         since: Some(now().plus(TOO_NEW)),
         ..call(2)
@@ -350,7 +367,12 @@ fn call_that_was_journaled_just_now_is_not_looked_for() {
         ..call(3)
     };
     let less = TOO_NEW - Duration::from_secs(1);
-    let calls = [fresh(0, less), fresh(1, TOO_NEW), ahead, purged];
+    let calls = [
+        call_with_age(0, less),
+        call_with_age(1, TOO_NEW),
+        ahead,
+        purged,
+    ];
     let search = JournalSearch::new(calls.into_iter().enumerate(), now());
     let findings = read(search, &mut Journal::with_calls([5]));
     assert_eq!(missing_indices(&findings), [1, 3]);
@@ -419,15 +441,18 @@ fn remaining_time_is_estimated_with_half_of_the_budget() {
     );
 }
 
+fn rejected(errors: serde_json::Value) -> callbridge_crm::ApiError {
+    callbridge_crm::ApiError::Rejected {
+        status: 400,
+        message: String::new(),
+        errors,
+    }
+}
+
 #[test]
 fn crm_error_becomes_too_large_refused_barred_or_failed() {
     use callbridge_crm::ApiError;
     let message = String::new;
-    let rejected = |errors| ApiError::Rejected {
-        status: 400,
-        message: message(),
-        errors,
-    };
     let max = serde_json::json!([{"field": "size", "reason": "MAX"}]);
     let large = JournalAnswer::from_error(&rejected(max));
     assert!(matches!(large, JournalAnswer::TooLarge { .. }), "{large:?}");

@@ -55,16 +55,19 @@ fn without_values(fates: &[CallFate]) -> Vec<AuditedFate> {
     found
 }
 
+fn journaled(values: AuditedValues) -> AuditedFate {
+    AuditedFate {
+        fate: CallFate::Stands(State::Journaled),
+        values: Some(values),
+    }
+}
+
 #[test]
 fn call_with_other_values_is_counted_and_named_with_both() {
     let stored = AuditedValues {
         started: EventTime::from_seconds(T0 + 8).floor_seconds(),
         talk_time_sec: 24,
         ..values()
-    };
-    let journaled = |values| AuditedFate {
-        fate: CallFate::Stands(State::Journaled),
-        values: Some(values),
     };
     let calls = [call(0, Outcome::Journal), call(1, Outcome::Journal)];
     let fates = [journaled(values()), journaled(stored)];
@@ -140,10 +143,14 @@ fn call_open_in_file_is_under_way_unless_stored_as_finished() {
         is_open: true,
         ..call(1, Outcome::DeadLetter)
     };
-    let report = |fate| report_without_journal(std::slice::from_ref(&open), &[fate], &listening());
-    assert_eq!(report(CallFate::Unknown).under_way, 1);
-    assert_eq!(report(CallFate::Open).under_way, 1);
-    assert_eq!(report(CallFate::Stands(State::Dead)).dead, 1);
+    assert_eq!(report_of_one(&open, CallFate::Unknown).under_way, 1);
+    assert_eq!(report_of_one(&open, CallFate::Open).under_way, 1);
+    let dead = CallFate::Stands(State::Dead);
+    assert_eq!(report_of_one(&open, dead).dead, 1);
+}
+
+fn report_of_one(call: &FileCall, fate: CallFate) -> Report {
+    report_without_journal(std::slice::from_ref(call), &[fate], &listening())
 }
 
 #[test]
@@ -205,23 +212,25 @@ fn unmatched_channel_of_internal_call_is_named_as_cause() {
     }
 }
 
+/// Returns the cause of missing call `n`, which callbridge does not know.
+fn cause_of_unknown(n: i64, listening: &Listening) -> String {
+    cause(call(n, Outcome::Journal), CallFate::Unknown, listening)
+}
+
 #[test]
 fn missing_call_gets_its_likeliest_cause() {
-    let missing = |n| call(n, Outcome::Journal);
-    let unknown = CallFate::Unknown;
-    let cause_of = |n, listening: &Listening| cause(missing(n), unknown, listening);
-    let first = cause_of(-2000, &listening());
+    let first = cause_of_unknown(-2000, &listening());
     assert!(
         first.contains("before callbridge was first connected"),
         "{first}"
     );
-    let never = cause_of(5, &Listening::default());
+    let never = cause_of_unknown(5, &Listening::default());
     assert!(never.contains("was never connected"), "{never}");
     let by_queue = Listening {
         known: BTreeSet::from(["office".to_owned()]),
         ..Listening::default()
     };
-    let known = cause_of(5, &by_queue);
+    let known = cause_of_unknown(5, &by_queue);
     assert!(known.starts_with("the cause is not known"), "{known}");
     let mut gaps = listening();
     gaps.gaps.push(SourceGap {
@@ -230,22 +239,22 @@ fn missing_call_gets_its_likeliest_cause() {
         to: T0 + 200,
         filled: false,
     });
-    let in_it = cause_of(150, &gaps);
+    let in_it = cause_of_unknown(150, &gaps);
     assert_eq!(in_it, "a gap of ami://a@pbx that was not filled");
-    let after = cause_of(300, &gaps);
+    let after = cause_of_unknown(300, &gaps);
     assert!(after.starts_with("the cause is not known"), "{after}");
     gaps.gaps[0].filled = true;
-    assert!(cause_of(150, &gaps).contains("which did not have this call"));
-    let mut zone = missing(5);
+    assert!(cause_of_unknown(150, &gaps).contains("which did not have this call"));
+    let mut zone = call(5, Outcome::Journal);
     zone.started = EventTime::from_seconds(T0 + 5 - 5 * 3600);
-    let zone = cause(zone, unknown, &listening());
+    let zone = cause(zone, CallFate::Unknown, &listening());
     assert!(
         zone.starts_with("different clocks") && zone.contains("300 min before"),
         "{zone}"
     );
-    let deleted = cause(missing(5), CallFate::RowGone, &listening());
+    let deleted = cause(call(5, Outcome::Journal), CallFate::RowGone, &listening());
     assert!(deleted.contains("deleted from the state"), "{deleted}");
-    let counted = cause(missing(5), CallFate::Counted, &listening());
+    let counted = cause(call(5, Outcome::Journal), CallFate::Counted, &listening());
     assert!(counted.starts_with("no trunk matched when"), "{counted}");
 }
 

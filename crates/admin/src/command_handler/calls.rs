@@ -340,28 +340,35 @@ mod tests {
         }
     }
 
-    #[test]
-    fn followed_call_is_reported_when_new_and_when_finished() {
+    /// Returns the same call each time, with this state.
+    fn listed(state: State) -> Listed {
         let call = callbridge_testkit::sample::call();
         let rules = callbridge_mapping::Rules::default();
         let people = callbridge_mapping::People::default();
         let judged = callbridge_mapping::judge(&call, "pbx1", &rules, &people, call.ended);
+        Listed {
+            id: RowId(7),
+            state: Some(state),
+            reason: None,
+            record: judged.record,
+        }
+    }
+
+    #[test]
+    fn followed_call_is_reported_when_new_and_when_finished() {
         let mut under_way = BTreeSet::new();
-        let mut item = |state| {
-            let call = Listed {
-                id: RowId(7),
-                state: Some(state),
-                reason: None,
-                record: judged.record.clone(),
-            };
-            is_news(&call, &mut under_way)
-        };
-        assert!(item(State::Ready));
-        assert!(!item(State::Sending));
-        assert!(!item(State::Ready), "a request that failed is no news");
-        assert!(!item(State::Submitted));
-        assert!(item(State::Journaled));
-        assert!(item(State::Dead));
-        assert!(item(State::Ready), "a letter that is sent again is");
+        assert!(is_news(&listed(State::Ready), &mut under_way));
+        assert!(!is_news(&listed(State::Sending), &mut under_way));
+        assert!(
+            !is_news(&listed(State::Ready), &mut under_way),
+            "a request that failed is no news"
+        );
+        assert!(!is_news(&listed(State::Submitted), &mut under_way));
+        assert!(is_news(&listed(State::Journaled), &mut under_way));
+        assert!(is_news(&listed(State::Dead), &mut under_way));
+        assert!(
+            is_news(&listed(State::Ready), &mut under_way),
+            "a letter that is sent again is"
+        );
     }
 }

@@ -272,16 +272,19 @@ mod tests {
     use callbridge_leads::lead_field::{CrmField, FieldId};
     use serde_json::{Value, json};
 
-    #[test]
-    fn fields_that_the_crm_would_ignore_are_named() {
-        let field = |id, kind: &str, name: Option<&str>| CrmField {
+    fn crm_field(id: i64, kind: &str, name: &str) -> CrmField {
+        CrmField {
             id: FieldId::new(id).expect("an id"),
             info_type: Some(kind.to_owned()),
-            name: name.map(str::to_owned),
-        };
+            name: Some(name.to_owned()),
+        }
+    }
+
+    #[test]
+    fn fields_that_the_crm_would_ignore_are_named() {
         let fields = vec![
-            field(11, "LED", Some("Izoh")),
-            field(21, "CONTACT", Some("kun")),
+            crm_field(11, "LED", "Izoh"),
+            crm_field(21, "CONTACT", "kun"),
         ];
         let catalogue = Catalogue::read(fields, true, EventTime::from_seconds(1));
         let items: Vec<Item> = ["11=a", "21=b", "99=c"]
@@ -296,31 +299,37 @@ mod tests {
         ");
     }
 
-    #[test]
-    fn field_errors_of_the_crm_are_shown() {
-        let errors = json!([{"field": "value", "reason": "LENGTH"}]);
-        let rejected = |errors| ApiError::Rejected {
+    fn rejected(errors: Value) -> ApiError {
+        ApiError::Rejected {
             status: 400,
             message: "xato".to_owned(),
             errors,
-        };
+        }
+    }
+
+    #[test]
+    fn field_errors_of_the_crm_are_shown() {
+        let errors = json!([{"field": "value", "reason": "LENGTH"}]);
         let said = r#"400: xato: [{"field":"value","reason":"LENGTH"}]"#;
         assert_eq!(message_with_errors(&rejected(errors)), said);
         assert_eq!(message_with_errors(&rejected(Value::Null)), "400: xato");
     }
 
+    fn exit_code(error: &ApiError) -> u8 {
+        crm_refusal(error, "x").code
+    }
+
     #[test]
     fn exit_code_distinguishes_denied_from_unavailable() {
-        let code = |error| crm_refusal(&error, "x").code;
         let message = String::new;
-        assert_eq!(code(ApiError::Forbidden(message())), 77);
-        assert_eq!(code(ApiError::UNAUTHORIZED), 77);
-        assert_eq!(code(ApiError::TimedOut), 69);
+        assert_eq!(exit_code(&ApiError::Forbidden(message())), 77);
+        assert_eq!(exit_code(&ApiError::UNAUTHORIZED), 77);
+        assert_eq!(exit_code(&ApiError::TimedOut), 69);
         let server = ApiError::Server {
             status: 500,
             own: true,
             message: message(),
         };
-        assert_eq!(code(server), 69);
+        assert_eq!(exit_code(&server), 69);
     }
 }

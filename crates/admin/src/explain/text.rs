@@ -328,19 +328,28 @@ mod tests {
         )
     }
 
-    fn call_with_deciding_events() -> FinishedCall {
-        let mut call = call();
-        let note = |value: &str, channel: &str, message: &str| DecidingEvent {
+    fn deciding_event(at: EventTime, value: &str, channel: &str, message: &str) -> DecidingEvent {
+        DecidingEvent {
             value: value.to_owned(),
-            at: call.started,
+            at,
             channel: channel.to_owned(),
             message: message.to_owned(),
-        };
+        }
+    }
+
+    fn call_with_deciding_events() -> FinishedCall {
+        let mut call = call();
+        let start = call.started;
         let customer = "PJSIP/city-4f";
         call.decided_by = vec![
-            note("direction", customer, "came in on a trunk"),
-            note("LEAD_ID", customer, "LEAD_ID of this channel"),
-            note("employee", "PJSIP/101-50", "the last to begin to talk"),
+            deciding_event(start, "direction", customer, "came in on a trunk"),
+            deciding_event(start, "LEAD_ID", customer, "LEAD_ID of this channel"),
+            deciding_event(
+                start,
+                "employee",
+                "PJSIP/101-50",
+                "the last to begin to talk",
+            ),
         ];
         call
     }
