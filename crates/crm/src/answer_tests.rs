@@ -152,46 +152,59 @@ fn token_s_record_is_read_and_its_grants_can_be_asked_for() {
     assert!(matches!(nobody, Err(ApiError::Unreadable(..))));
 }
 
-#[test]
-fn rejection_message_includes_data_and_message_code() {
-    let message = |body| match answer(Endpoint::Submit, 400, body) {
+fn rejection_message(body: Value) -> String {
+    match answer(Endpoint::Submit, 400, body) {
         Err(ApiError::Rejected {
             status: 400,
             message,
             ..
         }) => message,
         other => panic!("{other:?}"),
-    };
+    }
+}
+
+#[test]
+fn rejection_message_includes_data_and_message_code() {
     let parser = "Unexpected character ('}' (code 125)) at line 1";
     let code = json!({"messageCode": 3705, "args": []});
     let whole = json!({"message": "xato", "data": parser, "error": code, "accept": false});
-    assert_eq!(message(whole), format!("xato: {parser} (messageCode 3705)"));
+    assert_eq!(
+        rejection_message(whole),
+        format!("xato: {parser} (messageCode 3705)")
+    );
     let bare = json!({"message": null, "data": null, "error": code, "accept": false});
-    assert_eq!(message(bare), "messageCode 3705");
+    assert_eq!(rejection_message(bare), "messageCode 3705");
     let named = json!({"message": "xato", "data": "xato",
         "error": {"messageCode": 3705, "args": ["uuid"]}, "accept": false});
-    assert_eq!(message(named), r#"xato (messageCode 3705 ["uuid"])"#);
+    assert_eq!(
+        rejection_message(named),
+        r#"xato (messageCode 3705 ["uuid"])"#
+    );
     let data = json!({"data": {"field": "uuid"}, "error": null, "accept": false});
-    assert_eq!(message(data), r#"{"field":"uuid"}"#);
+    assert_eq!(rejection_message(data), r#"{"field":"uuid"}"#);
+}
+
+fn answer_404(body: &str) -> ApiResult {
+    read(Endpoint::Lead, 404, body.as_bytes()).answer
+}
+
+fn not_found(own: bool, message: &str) -> ApiError {
+    ApiError::NotFound {
+        own,
+        message: message.to_owned(),
+    }
 }
 
 #[test]
 fn crm_404_requires_envelope_and_408_is_a_timeout() {
-    let of = |body: &str| read(Endpoint::Lead, 404, body.as_bytes()).answer;
-    let not_found = |own, message: &str| {
-        Err(ApiError::NotFound {
-            own,
-            message: message.to_owned(),
-        })
-    };
     let own = r#"{"message": "yo'q", "accept": false, "data": null}"#;
-    assert_eq!(of(own), not_found(true, "yo'q"));
+    assert_eq!(answer_404(own), Err(not_found(true, "yo'q")));
     let kong = r#"{"message": "no Route matched with those values"}"#;
     assert_eq!(
-        of(kong),
-        not_found(false, "no Route matched with those values")
+        answer_404(kong),
+        Err(not_found(false, "no Route matched with those values"))
     );
-    assert_eq!(of("<html>404</html>"), not_found(false, ""));
+    assert_eq!(answer_404("<html>404</html>"), Err(not_found(false, "")));
     for &endpoint in Endpoint::VARIANTS {
         assert_eq!(
             answer(endpoint, 408, json!({"accept": false})),
@@ -200,47 +213,53 @@ fn crm_404_requires_envelope_and_408_is_a_timeout() {
     }
 }
 
+fn submit_answer(status: u16, body: &Value) -> ApiResult {
+    answer(Endpoint::Submit, status, body.clone())
+}
+
 #[test]
 fn every_refusal_keeps_the_service_s_words() {
     let errors = json!([{"field": "startedAt", "reason": "VALID_EPOCH_SEC"}]);
     let body = json!({"message": "xato", "accept": false, "errors": errors, "data": null});
     let message = "xato".to_owned();
-    let of = |status| answer(Endpoint::Submit, status, body.clone());
     assert_eq!(
-        of(400),
+        submit_answer(400, &body),
         Err(ApiError::Rejected {
             status: 400,
             message: message.clone(),
             errors: errors.clone()
         })
     );
-    assert_eq!(of(401), Err(ApiError::UNAUTHORIZED));
-    assert_eq!(of(403), Err(ApiError::Forbidden(message.clone())));
+    assert_eq!(submit_answer(401, &body), Err(ApiError::UNAUTHORIZED));
     assert_eq!(
-        of(404),
+        submit_answer(403, &body),
+        Err(ApiError::Forbidden(message.clone()))
+    );
+    assert_eq!(
+        submit_answer(404, &body),
         Err(ApiError::NotFound {
             own: true,
             message: message.clone()
         })
     );
     assert_eq!(
-        of(406),
+        submit_answer(406, &body),
         Err(ApiError::TokenRefused {
             status: 406,
             message: message.clone()
         })
     );
     assert_eq!(
-        of(409),
+        submit_answer(409, &body),
         Err(ApiError::Rejected {
             status: 409,
             message: message.clone(),
             errors: errors.clone()
         })
     );
-    assert_eq!(of(429), Err(ApiError::TooMany(true)));
+    assert_eq!(submit_answer(429, &body), Err(ApiError::TooMany(true)));
     assert_eq!(
-        of(503),
+        submit_answer(503, &body),
         Err(ApiError::Server {
             status: 503,
             own: true,
@@ -249,7 +268,10 @@ fn every_refusal_keeps_the_service_s_words() {
     );
     for status in [301, 302, 304, 308, 405, 415] {
         let own = true;
-        assert_eq!(of(status), Err(ApiError::WrongAddress { status, own }));
+        assert_eq!(
+            submit_answer(status, &body),
+            Err(ApiError::WrongAddress { status, own })
+        );
     }
     for status in [402, 422, 451] {
         let other = Err(ApiError::Rejected {
@@ -257,7 +279,7 @@ fn every_refusal_keeps_the_service_s_words() {
             message: message.clone(),
             errors: errors.clone(),
         });
-        assert_eq!(of(status), other);
+        assert_eq!(submit_answer(status, &body), other);
     }
 }
 

@@ -122,9 +122,12 @@ mod tests {
         24
     }
 
+    fn aborted() -> io::Result<u32> {
+        Err(ErrorKind::ConnectionAborted.into())
+    }
+
     #[tokio::test]
     async fn accept_pauses_after_own_error_but_not_after_peer_abort() {
-        let aborted = || Err(ErrorKind::ConnectionAborted.into());
         let listener = ScriptedListener::new([
             aborted(),
             aborted(),

@@ -51,6 +51,11 @@ fn newest_half_of_connections_from_one_address_is_not_cut() {
     }
 }
 
+/// Returns the numbers with their origin.
+fn connections(last: u8, ids: [u64; 2]) -> [(PeerGroup, u64); 2] {
+    ids.map(|id| (origin(last), id))
+}
+
 #[test]
 fn among_equals_and_within_one_it_is_at_random() {
     let places = Places::default();
@@ -71,17 +76,19 @@ fn among_equals_and_within_one_it_is_at_random() {
             seen.insert(chosen.expect("a connection"));
         }
     }
-    let pairs = |last, ids: [u64; 2]| ids.map(|id| (origin(last), id));
-    let expected: std::collections::BTreeSet<_> = pairs(1, [0, 1])
+    let expected: std::collections::BTreeSet<_> = connections(1, [0, 1])
         .into_iter()
-        .chain(pairs(2, [4, 5]))
+        .chain(connections(2, [4, 5]))
         .collect();
     assert_eq!(seen, expected);
 }
 
+fn group(address: &str) -> PeerGroup {
+    PeerGroup::from(address.parse::<IpAddr>().expect("an address"))
+}
+
 #[test]
 fn second_half_of_an_ipv6_address_makes_no_other_origin() {
-    let group = |text: &str| PeerGroup::from(text.parse::<IpAddr>().expect("an address"));
     assert_eq!(group("2001:db8:0:1::1"), group("2001:db8:0:1:ffff::2"));
     assert_ne!(group("2001:db8:0:1::1"), group("2001:db8:0:2::1"));
     assert_eq!(group("::ffff:192.0.2.1"), group("192.0.2.1"));

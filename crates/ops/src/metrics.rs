@@ -512,6 +512,11 @@ mod tests {
         assert!(text.contains(line), "{text}");
     }
 
+    fn samples(text: &str) -> BTreeSet<&str> {
+        let lines = text.lines();
+        lines.filter(|line| !line.starts_with('#')).collect()
+    }
+
     #[test]
     fn classic_format_is_default_and_has_same_samples() {
         let prometheus =
@@ -528,23 +533,22 @@ mod tests {
         );
         assert!(old.contains("# HELP callbridge_requests_total "), "{old}");
         assert!(!old.contains("# EOF"), "{old}");
-        let samples = |text: &str| {
-            let lines = text.lines().filter(|line| !line.starts_with('#'));
-            lines.map(str::to_owned).collect::<BTreeSet<_>>()
-        };
         assert_eq!(samples(&old), samples(&open));
     }
 
-    #[test]
-    fn each_trunk_has_metrics_of_calls_and_missed_customers() {
-        let mut seen = Observed::default();
-        let trunk = |name: &str, pbx: &str, calls| TrunkStatus {
+    fn trunk(name: &str, pbx: &str, calls: u64) -> TrunkStatus {
+        TrunkStatus {
             name: name.to_owned(),
             pbx: Some(pbx.to_owned()),
             calls,
             missed_customers: calls / 2,
             ..TrunkStatus::default()
-        };
+        }
+    }
+
+    #[test]
+    fn each_trunk_has_metrics_of_calls_and_missed_customers() {
+        let mut seen = Observed::default();
         seen.status.trunks = vec![
             trunk("city", "a", 4),
             trunk("city", "b", 2),

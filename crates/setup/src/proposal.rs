@@ -188,43 +188,50 @@ mod tests {
         classify(&facts.iter().cloned().collect()).0
     }
 
+    fn sample_text() -> String {
+        "x".to_owned()
+    }
+
     #[test]
     fn strongest_fact_decides_the_kind_of_an_endpoint() {
         use EndpointFact as F;
-        let text = || "x".to_owned();
         assert_eq!(kind(&[]), EndpointKind::Unknown);
         // A provider that also logs in here is a trunk, only because of the registration.
         assert_eq!(
-            kind(&[F::LogsInHere, F::Registers(text())]),
+            kind(&[F::LogsInHere, F::Registers(sample_text())]),
             EndpointKind::Trunk
         );
         // A telephone in a branch, identified by its address, with a hint.
         assert_eq!(
-            kind(&[F::Identified(text()), F::Hint(text())]),
+            kind(&[F::Identified(sample_text()), F::Hint(sample_text())]),
             EndpointKind::Telephone
         );
         assert_eq!(kind(&[F::LogsInHere, F::Dynamic]), EndpointKind::Telephone);
         assert_eq!(
-            kind(&[F::LogsInHere, F::Identified(text())]),
+            kind(&[F::LogsInHere, F::Identified(sample_text())]),
             EndpointKind::Trunk
         );
         assert_eq!(kind(&[F::LogsInThere]), EndpointKind::Trunk);
-        assert_eq!(kind(&[F::Fixed(text())]), EndpointKind::Trunk);
+        assert_eq!(kind(&[F::Fixed(sample_text())]), EndpointKind::Trunk);
         // A telephone in a trusted network, such as a door station, to which neither side logs in.
         assert_eq!(
-            kind(&[F::NoLogin, F::CalledAs(text()), F::Fixed(text())]),
+            kind(&[
+                F::NoLogin,
+                F::CalledAs(sample_text()),
+                F::Fixed(sample_text())
+            ]),
             EndpointKind::Telephone
         );
         assert_eq!(
-            kind(&[F::LogsInThere, F::CalledAs(text())]),
+            kind(&[F::LogsInThere, F::CalledAs(sample_text())]),
             EndpointKind::Trunk
         );
         // A telephone that shows the company's number is still a telephone.
         assert_eq!(
-            kind(&[F::LogsInHere, F::Outside(text())]),
+            kind(&[F::LogsInHere, F::Outside(sample_text())]),
             EndpointKind::Telephone
         );
-        assert_eq!(kind(&[F::Outside(text())]), EndpointKind::Trunk);
+        assert_eq!(kind(&[F::Outside(sample_text())]), EndpointKind::Trunk);
     }
 
     #[test]
@@ -237,20 +244,23 @@ mod tests {
         );
     }
 
-    #[test]
-    fn unregistered_gateway_is_proposed_with_ip_address() {
-        let gateway = |address: &str, registers| SwitchGateway {
+    fn switch_gateway(address: &str, registers: bool) -> SwitchGateway {
+        SwitchGateway {
             profile: "external".to_owned(),
             address: address.to_owned(),
             registers,
-        };
+        }
+    }
+
+    #[test]
+    fn unregistered_gateway_is_proposed_with_ip_address() {
         let gateways = [
-            ("city", gateway("127.0.0.1:16000", false)),
-            ("gsm", gateway("gsm.example", true)),
-            ("odd|name", gateway("10.0.0.1", true)),
-            ("sip", gateway("sip.example", false)),
+            ("city", switch_gateway("127.0.0.1:16000", false)),
+            ("gsm", switch_gateway("gsm.example", true)),
+            ("odd|name", switch_gateway("10.0.0.1", true)),
+            ("sip", switch_gateway("sip.example", false)),
         ];
-        let named = gateways.map(|(name, it)| (name.to_owned(), it));
+        let named = gateways.map(|(name, gateway)| (name.to_owned(), gateway));
         let facts = SwitchFacts {
             gateways: Some(named.into()),
             extensions: ["101".to_owned()].into(),

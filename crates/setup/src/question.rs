@@ -174,16 +174,22 @@ mod tests {
         }
     }
 
+    fn account_url(address: &str) -> Result<String, String> {
+        source_url(address, "callbridge")
+    }
+
     #[test]
     fn source_is_made_of_address_and_account_and_nothing_slips_in() {
-        let url = |address| source_url(address, "callbridge");
-        assert_eq!(url("10.0.0.5"), Ok("ami://callbridge@10.0.0.5".to_owned()));
         assert_eq!(
-            url(" pbx:5039 "),
+            account_url("10.0.0.5"),
+            Ok("ami://callbridge@10.0.0.5".to_owned())
+        );
+        assert_eq!(
+            account_url(" pbx:5039 "),
             Ok("ami://callbridge@pbx:5039".to_owned())
         );
         for wrong in ["", "a b", "h/x", "h?secret-file=/etc/shadow", "u:p@h"] {
-            assert!(url(wrong).is_err(), "{wrong}");
+            assert!(account_url(wrong).is_err(), "{wrong}");
         }
         assert!(source_url("h", "a@b").is_err());
         // A FreeSWITCH has no account.

@@ -60,9 +60,12 @@ pub fn clock(pbx: Option<i64>, ours: i64) -> String {
 mod tests {
     use super::*;
 
+    fn proposed_zone(here: Option<&str>, local: bool, country: Option<&str>) -> String {
+        propose(here, local, country).0
+    }
+
     #[test]
     fn local_pbx_has_the_machine_zone_and_others_the_country_zone() {
-        let proposed_zone = |here, local, country| propose(here, local, country).0;
         assert_eq!(
             proposed_zone(Some("Europe/Moscow"), true, Some("UZ")),
             "Europe/Moscow"

@@ -274,34 +274,38 @@ mod tests {
         );
     }
 
+    fn log_evil(evil: &str) {
+        tracing::info!(reason = evil, words = evil.to_owned(), "{evil}");
+    }
+
+    fn logged_line(json: bool, evil: &str) -> String {
+        let paper = Paper::default();
+        let written = paper.clone();
+        let builder = tracing_subscriber::fmt()
+            .with_writer(paper)
+            .with_target(false)
+            .with_ansi(false);
+        if json {
+            let all = builder.event_format(JsonLine).finish();
+            tracing::subscriber::with_default(all, || log_evil(evil));
+        } else {
+            let all = builder.fmt_fields(TextFields).finish();
+            tracing::subscriber::with_default(all, || log_evil(evil));
+        }
+        written_text(&written)
+    }
+
     #[test]
     fn hostile_value_adds_no_line_and_no_field() {
         let evil = "x\u{85}2026\u{2028}INFO\u{202e}\nid=8\u{a0}id=9";
-        let logged_line = |json: bool| {
-            let paper = Paper::default();
-            let written = paper.clone();
-            let builder = tracing_subscriber::fmt()
-                .with_writer(paper)
-                .with_target(false)
-                .with_ansi(false);
-            let log_evil = || tracing::info!(reason = evil, words = evil.to_owned(), "{evil}");
-            if json {
-                let all = builder.event_format(JsonLine).finish();
-                tracing::subscriber::with_default(all, log_evil);
-            } else {
-                let all = builder.fmt_fields(TextFields).finish();
-                tracing::subscriber::with_default(all, log_evil);
-            }
-            written_text(&written)
-        };
-        for line in [logged_line(false), logged_line(true)] {
+        for line in [logged_line(false, evil), logged_line(true, evil)] {
             let (all, end) = line.split_at(line.len() - 1);
             assert!(end == "\n" && !all.contains(is_hostile), "{all:?}");
         }
-        let line = logged_line(false);
+        let line = logged_line(false, evil);
         let shown = r#"reason="x\u{85}2026\u{2028}INFO\u{202e}\nid=8\u{a0}id=9" words="x"#;
         assert!(line.contains(shown), "{line}");
-        let line: Value = serde_json::from_str(&logged_line(true)).expect("JSON");
+        let line: Value = serde_json::from_str(&logged_line(true, evil)).expect("JSON");
         assert_eq!(line["reason"], evil);
     }
 
