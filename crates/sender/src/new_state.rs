@@ -45,25 +45,26 @@ mod tests {
     use super::*;
     use callbridge_spool::{Settings, open, tables};
 
+    async fn stored_slots(spool: &Handle) -> Vec<SlotRow> {
+        let read = spool.read(|store| tables::slots::slots(store)).await;
+        read.expect("readable")
+    }
+
     #[tokio::test]
     async fn only_a_state_that_sent_nothing_gets_three_slots() {
         let dir = tempfile::tempdir().expect("a folder");
         let (spool, guard) = open(dir.path(), Settings::default()).expect("opens");
-        let slots = async || {
-            let read = spool.read(|store| tables::slots::slots(store)).await;
-            read.expect("readable")
-        };
         take_slots(&spool).await.expect("stored");
-        let taken = slots().await;
+        let taken = stored_slots(&spool).await;
         assert_eq!(taken.len(), 3);
         take_slots(&spool).await.expect("stored");
-        assert_eq!(slots().await, taken, "once");
+        assert_eq!(stored_slots(&spool).await, taken, "once");
         // A sender ran, and its slots are free again.
         let mut ops: Vec<Op> = (0..3).map(Op::SlotGone).collect();
         ops.push(Op::meta(crate::memory::KEY, "{}"));
         spool.write(ops).await.expect("stored");
         take_slots(&spool).await.expect("stored");
-        assert_eq!(slots().await, []);
+        assert_eq!(stored_slots(&spool).await, []);
         guard.close();
     }
 }

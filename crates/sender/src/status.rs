@@ -540,12 +540,9 @@ mod tests {
             },
             ..SenderStatus::default()
         };
-        let seen = |at: u32| {
+        for (at, expected) in [(90_u32, (2, 10_000)), (100, (1, 0)), (130, (0, 0))] {
             let budget = sender.budget(at * second);
-            (budget.used, budget.next_free_in_ms)
-        };
-        assert_eq!(seen(90), (2, 10_000));
-        assert_eq!(seen(100), (1, 0));
-        assert_eq!(seen(130), (0, 0));
+            assert_eq!((budget.used, budget.next_free_in_ms), expected);
+        }
     }
 }

@@ -327,36 +327,40 @@ mod tests {
         );
     }
 
+    fn send_tokens(keeper: &watch::Sender<TokenUpdate>, tokens: Option<Tokens>) {
+        keeper.send_replace(TokenUpdate {
+            tokens,
+            ..TokenUpdate::default()
+        });
+    }
+
     #[test]
     fn token_update_of_the_keeper_is_seen_once() {
         let (keeper, reported) = watch::channel(TokenUpdate::default());
         let mut watch = Watch::new(TokenSource::Kept(reported));
         assert_eq!(changed_token(&mut watch), Some(None));
-        let tell = |tokens| {
-            keeper.send_replace(TokenUpdate {
-                tokens,
-                ..TokenUpdate::default()
-            });
-        };
         let one = Tokens::one(Secret::from("svc_at_one"));
-        tell(Some(one.clone()));
+        send_tokens(&keeper, Some(one.clone()));
         assert_eq!(
             changed_token(&mut watch),
             Some(Some("svc_at_one".to_owned()))
         );
         assert_eq!(changed_token(&mut watch), None);
-        tell(Some(one.clone()));
+        send_tokens(&keeper, Some(one.clone()));
         assert_eq!(changed_token(&mut watch), None, "the same again");
         let end = callbridge_call::EpochSeconds::new(7);
-        tell(Some(Tokens {
-            previous: Some((one.current, end)),
-            ..Tokens::one(Secret::from("svc_at_two"))
-        }));
+        send_tokens(
+            &keeper,
+            Some(Tokens {
+                previous: Some((one.current, end)),
+                ..Tokens::one(Secret::from("svc_at_two"))
+            }),
+        );
         assert_eq!(
             changed_token(&mut watch),
             Some(Some("svc_at_two".to_owned()))
         );
-        tell(None);
+        send_tokens(&keeper, None);
         assert_eq!(changed_token(&mut watch), Some(None));
     }
 

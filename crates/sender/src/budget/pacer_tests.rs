@@ -284,17 +284,20 @@ fn rates() -> impl Strategy<Value = Rate> {
     prop::sample::select(texts.to_vec()).prop_map(rate)
 }
 
+fn milliseconds() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0..300_u64, 2 => 0..5_000_u64, 1 => 0..70_000_u64]
+}
+
 fn event() -> impl Strategy<Value = Event> {
-    let quick = || prop_oneof![4 => 0..300_u64, 2 => 0..5_000_u64, 1 => 0..70_000_u64];
     let stall = prop_oneof![8 => Just(0), 1 => 0..4_000_u64];
     let pace = prop_oneof![3 => Just(Pace::AtOnce), 1 => Just(Pace::Even)];
     let down = prop_oneof![Just(0), 0..3_000_u64, 0..40_000_u64];
     prop_oneof![
-        40 => (pace, stall, quick(), quick()).prop_map(|(pace, stall, there, back)| {
+        40 => (pace, stall, milliseconds(), milliseconds()).prop_map(|(pace, stall, there, back)| {
             Event::Request { pace, stall, there, back }
         }),
         2 => Just(Event::CommitFails),
-        4 => quick().prop_map(Event::Idle),
+        4 => milliseconds().prop_map(Event::Idle),
         2 => (down, rates()).prop_map(|(down, rate)| Event::Restart { down, rate }),
         1 => (20_000..60_000_u64, rates()).prop_map(|(down, rate)| Event::Reboot { down, rate }),
         1 => Just(Event::Refused),
@@ -434,8 +437,8 @@ impl Simulation {
 /// Returns the maximum number of requests that arrive in any `window` milliseconds of the CRM's
 /// clock. `per_million`: microseconds of the CRM's clock per second of our clock.
 fn largest_window(arrived: &[u64], window: u64, per_million: u64) -> usize {
-    let by_theirs = |at: &u64| at * per_million; // millionths of a millisecond
-    let mut arrived: Vec<u64> = arrived.iter().map(by_theirs).collect();
+    // In millionths of a millisecond of the CRM's clock.
+    let mut arrived: Vec<u64> = arrived.iter().map(|at| at * per_million).collect();
     arrived.sort_unstable();
     let (mut first, mut most) = (0, 0);
     for (last, at) in arrived.iter().enumerate() {

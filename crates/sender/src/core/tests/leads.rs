@@ -69,7 +69,6 @@ fn spare_lead_requests_use_at_most_half_of_budget() {
         ..queue_with_backfill(1)
     };
     assert_eq!(lane(&mut core, now_at(1), &backlog), Some(Lane::Backlog));
-    let empty_list = || Ok(ApiReply::Data(serde_json::json!({ "data": [] })));
     let mut sent = 1; // token/info
     for second in 1..60 {
         let page = queue_with_backfill(u32::try_from(second).expect("small"));
@@ -78,7 +77,8 @@ fn spare_lead_requests_use_at_most_half_of_budget() {
         };
         let slot = plan.slot;
         core.launch(now_at(second), plan, RequestInputs::default());
-        let response = ApiResponse::from(empty_list());
+        let empty_list = serde_json::json!({ "data": [] });
+        let response = ApiResponse::from(Ok(ApiReply::Data(empty_list)));
         core.judge_answer(now_at(second), slot, response)
             .expect("under way");
         sent += 1;
@@ -199,7 +199,6 @@ fn lead_request_with_unchanged_result_waits_a_minute() {
 
 #[test]
 fn lead_request_without_its_grant_is_not_tried() {
-    let head = |lead_request| queue_with_request(Urgency::Soon, lead_request);
     for (lead_request, needed) in [
         (LeadRequest::LookUp(lead()), Grant::LeadRead),
         (LeadRequest::FieldWrite(lead()), Grant::LeadSave),
@@ -210,19 +209,14 @@ fn lead_request_without_its_grant_is_not_tried() {
             grants.retain(|grant| grant != needed.word());
         }
         core.tokens.info = Some(info);
-        assert_eq!(
-            lane(&mut core, now_at(2), &head(lead_request.clone())),
-            None
-        );
+        let head = queue_with_request(Urgency::Soon, lead_request);
+        assert_eq!(lane(&mut core, now_at(2), &head), None);
         let silent = TokenInfo {
             grants: None,
             ..super::tests::info()
         };
         core.tokens.info = Some(silent);
-        assert_eq!(
-            lane(&mut core, now_at(2), &head(lead_request)),
-            Some(Lane::Lead)
-        );
+        assert_eq!(lane(&mut core, now_at(2), &head), Some(Lane::Lead));
     }
 }
 
@@ -299,6 +293,10 @@ fn command_request_goes_after_live_calls_before_backlog() {
     assert_eq!(lane(&mut core, now_at(1), &head), Some(Lane::Backlog));
 }
 
+fn empty_page() -> ApiResult {
+    Ok(ApiReply::Page(Page::default()))
+}
+
 #[test]
 fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
     let page = FilterPage {
@@ -324,8 +322,7 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
         ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, now_at(2), &waiting), Some(Lane::Backlog));
-    let empty = || Ok(ApiReply::Page(Page::default()));
-    let (request, outcome) = exchange(&mut core, now_at(12), &waiting, empty());
+    let (request, outcome) = exchange(&mut core, now_at(12), &waiting, empty_page());
     assert_eq!(request, Request::Filter(page));
     assert!(!outcome.again);
     // Without calls, pages go at the pace of requests that can wait, and half of the budget is
@@ -357,7 +354,7 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
             "{launch:?}"
         );
         assert_eq!(lane, Lane::SpareLead);
-        core.judge_answer(now, slot, ApiResponse::from(empty()));
+        core.judge_answer(now, slot, ApiResponse::from(empty_page()));
     }
     let used = core.budget.used(now_at(50)) - before;
     assert!((1..=30).contains(&used), "{used}");

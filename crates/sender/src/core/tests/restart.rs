@@ -42,20 +42,24 @@ fn slots_of_another_boot_move_to_this_boot_with_silence() {
     assert!(until >= now_at(60).boot);
 }
 
-#[test]
-fn silence_outlives_a_restart() {
-    let known = |restored, memory| Known {
+fn known_of_this_boot(restored: bool, memory: Option<String>) -> Known {
+    Known {
         boot_id: Some("now".to_owned()),
         restored,
         memory,
         ..Known::default()
-    };
-    let (_, ops) = Core::start(Settings::default(), known(true, None), now_at(0));
+    }
+}
+
+#[test]
+fn silence_outlives_a_restart() {
+    let restored = known_of_this_boot(true, None);
+    let (_, ops) = Core::start(Settings::default(), restored, now_at(0));
     let memory = stored_memory(&ops);
     for (boot, until) in [("now", 65), ("another", 75)] {
         let known = Known {
             boot_id: Some(boot.to_owned()),
-            ..known(false, memory.clone())
+            ..known_of_this_boot(false, memory.clone())
         };
         let (mut core, _) = Core::start(Settings::default(), known, now_at(10));
         core.token(now_at(0), Some(fingerprint()));
@@ -70,28 +74,37 @@ fn silence_outlives_a_restart() {
     }
 }
 
+fn start_with_rate(rate: &str, memory: Option<String>) -> (Core, Vec<Op>) {
+    let settings = Settings {
+        rate: rate.parse().expect("a rate"),
+        ..Settings::default()
+    };
+    let known = Known {
+        memory,
+        ..Known::default()
+    };
+    Core::start(settings, known, now_at(0))
+}
+
 #[test]
 fn another_window_over_a_restart_begins_with_silence() {
-    let start = |rate: &str, memory| {
-        let settings = Settings {
-            rate: rate.parse().expect("a rate"),
-            ..Settings::default()
-        };
-        let known = Known {
-            memory,
-            ..Known::default()
-        };
-        Core::start(settings, known, now_at(0))
-    };
-    let (_, ops) = start("10/30s", None);
+    let (_, ops) = start_with_rate("10/30s", None);
     for (rate, silent) in [("20/60s", true), ("5/30s", false), ("5/10s", true)] {
-        let (mut core, _) = start(rate, stored_memory(&ops));
+        let (mut core, _) = start_with_rate(rate, stored_memory(&ops));
         core.token(now_at(0), Some(fingerprint()));
         let waits = matches!(
             core.next(now_at(0), &WorkQueue::default()),
             Decision::WaitUntil(_)
         );
         assert_eq!(waits, silent, "{rate}");
+    }
+}
+
+/// Returns second 10 with a clock that was set forward by `seconds`.
+fn with_clock_set(seconds: i64) -> Now {
+    Now {
+        wall: EventTime::from_micros(now_at(10).wall.micros() + seconds * 1_000_000),
+        boot: now_at(10).boot,
     }
 }
 
@@ -102,13 +115,12 @@ fn clock_set_forward_pauses_sending_for_a_window() {
         live: Some(due_call(1)),
         ..WorkQueue::default()
     };
-    let set = |by: i64| Now {
-        wall: EventTime::from_micros(now_at(10).wall.micros() + by * 1_000_000),
-        boot: now_at(10).boot,
-    };
-    assert_eq!(lane(&mut core, set(1), &head), Some(Lane::Live));
-    assert_eq!(lane(&mut core, set(-3600), &head), Some(Lane::Live));
-    let Decision::WaitUntil(until) = core.next(set(0), &head) else {
+    assert_eq!(lane(&mut core, with_clock_set(1), &head), Some(Lane::Live));
+    assert_eq!(
+        lane(&mut core, with_clock_set(-3600), &head),
+        Some(Lane::Live)
+    );
+    let Decision::WaitUntil(until) = core.next(with_clock_set(0), &head) else {
         panic!("not silent");
     };
     assert!(until >= now_at(70).boot);
