@@ -40,6 +40,10 @@ const BENCHES: [(&str, fn()); 11] = [
     ("footprint", footprint::main),
 ];
 
+fn is_bench(word: &str) -> bool {
+    BENCHES.iter().any(|(name, _)| *name == word)
+}
+
 fn main() -> ExitCode {
     if let Ok(chosen) = std::env::var(CHOSEN) {
         let named = BENCHES.iter().filter(|(name, _)| *name == chosen);
@@ -52,8 +56,7 @@ fn main() -> ExitCode {
     // Numbers are arguments of the chosen bench, such as a number of calls.
     let (numbers, wanted): (Vec<String>, Vec<String>) =
         words.partition(|word| word.parse::<usize>().is_ok());
-    let known = |word: &String| BENCHES.iter().any(|(name, _)| name == word);
-    if let Some(unknown) = wanted.iter().find(|word| !known(word)) {
+    if let Some(unknown) = wanted.iter().find(|word| !is_bench(word)) {
         let names = BENCHES.map(|(name, _)| name).join(", ");
         eprintln!("there is no bench {unknown}; there are {names}");
         return ExitCode::FAILURE;

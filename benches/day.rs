@@ -55,23 +55,21 @@ fn day() {
         "{:<34} {:>8} {:>8} {:>14} {:>10}  to reach",
         "", "seconds", "of core", "rows/s", "memory"
     );
-    let day = |name: &str, goal: &str, read: fn(&Path) -> u64| {
-        let (before, start, core) = (peak_kb(), Instant::now(), thread_cpu_time());
-        let what = read(&file);
-        let (seconds, core) = (start.elapsed(), (thread_cpu_time() - core).as_secs_f64());
-        let (seconds, grown) = (seconds.as_secs_f64(), peak_kb() - before);
-        let rate = rows as f64 / core / 1e6;
-        println!("{name:<34} {seconds:>8.2} {core:>8.2} {rate:>12.2} M {grown:>7} KB  {goal}");
-        black_box(what);
-        (core, rate, grown)
-    };
-    let bytes = day("the bytes alone (read)", "", sum_bytes);
-    let lines = day("lines, as a plain script reads", "", count_lines);
-    let received = day("rows → Told (Decoder)", "1 M/s", count_events);
-    let whole = day("rows → finished calls", "10 s, flat", finish_calls);
+    let bytes = measure_reading(&file, rows, "the bytes alone (read)", "", sum_bytes);
+    let lines = measure_reading(
+        &file,
+        rows,
+        "lines, as a plain script reads",
+        "",
+        count_lines,
+    );
+    let name = "rows → events (Decoder)";
+    let received = measure_reading(&file, rows, name, "1 M/s", count_events);
+    let name = "rows → finished calls";
+    let whole = measure_reading(&file, rows, name, "10 s, flat", finish_calls);
     let plain = format!("lines alone: {:.2} M/s", lines.1);
     let rate = format!("{:.2} M/s", received.1);
-    table::row("day", "CEL rows → Told", &rate, "1 M/s", &plain);
+    table::row("day", "CEL rows → events", &rate, "1 M/s", &plain);
     let plain = format!(
         "the bytes alone: {:.2} s, {} KB; lines alone: {:.2} s",
         bytes.0, bytes.2, lines.0
@@ -85,6 +83,25 @@ fn day() {
         &plain,
     );
     std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
+
+/// Measures one reading of the file, and prints a row. Returns the seconds of the core, the
+/// millions of rows per second, and the kilobytes by which the peak of the memory grew.
+fn measure_reading(
+    file: &Path,
+    rows: u64,
+    name: &str,
+    goal: &str,
+    read: fn(&Path) -> u64,
+) -> (f64, f64, u64) {
+    let (before, start, core) = (peak_kb(), Instant::now(), thread_cpu_time());
+    let what = read(file);
+    let (seconds, core) = (start.elapsed(), (thread_cpu_time() - core).as_secs_f64());
+    let (seconds, grown) = (seconds.as_secs_f64(), peak_kb() - before);
+    let rate = rows as f64 / core / 1e6;
+    println!("{name:<34} {seconds:>8.2} {core:>8.2} {rate:>12.2} M {grown:>7} KB  {goal}");
+    black_box(what);
+    (core, rate, grown)
 }
 
 /// Writes a row of `cel_custom`, as deploy/asterisk/cel_custom.conf maps it.
@@ -111,13 +128,29 @@ fn call(number: u32) -> Vec<(f64, String)> {
         2 * number + 1,
         2 * number + 1
     );
-    let bridge = format!(
+    let bridge: &str = &format!(
         "{{\"\"bridge_id\"\":\"\"b-{number}\"\",\"\"bridge_technology\"\":\"\"simple_bridge\"\"}}"
     );
     let caller = format!("+9989{:08}", number);
     let dial = "PJSIP/101,15,tT";
+    let events = [
+        (0.0, "CHAN_START", true, ""),
+        (0.001, "APP_START", true, ""),
+        (0.002, "CHAN_START", false, ""),
+        (5.0, "ANSWER", false, ""),
+        (5.001, "ANSWER", true, ""),
+        (5.002, "BRIDGE_ENTER", false, bridge),
+        (5.003, "BRIDGE_ENTER", true, bridge),
+        (26.0, "BRIDGE_EXIT", true, bridge),
+        (26.001, "BRIDGE_EXIT", false, bridge),
+        (26.002, "HANGUP", false, ""),
+        (26.002, "CHAN_END", false, ""),
+        (26.002, "HANGUP", true, ""),
+        (26.002, "CHAN_END", true, ""),
+        (26.003, "LINKEDID_END", true, ""),
+    ];
     let mut rows = Vec::new();
-    let mut tell = |after: f64, event: &str, of_city: bool, extra: &str| {
+    for (after, event, of_city, extra) in events {
         let mut line = String::new();
         let channel = if of_city { &city } else { &phone };
         let more = if of_city {
@@ -127,21 +160,7 @@ fn call(number: u32) -> Vec<(f64, String)> {
         };
         row(&mut line, event, begins + after, channel, more);
         rows.push((begins + after, line));
-    };
-    tell(0.0, "CHAN_START", true, "");
-    tell(0.001, "APP_START", true, "");
-    tell(0.002, "CHAN_START", false, "");
-    tell(5.0, "ANSWER", false, "");
-    tell(5.001, "ANSWER", true, "");
-    tell(5.002, "BRIDGE_ENTER", false, &bridge);
-    tell(5.003, "BRIDGE_ENTER", true, &bridge);
-    tell(26.0, "BRIDGE_EXIT", true, &bridge);
-    tell(26.001, "BRIDGE_EXIT", false, &bridge);
-    for of_city in [false, true] {
-        tell(26.002, "HANGUP", of_city, "");
-        tell(26.002, "CHAN_END", of_city, "");
     }
-    tell(26.003, "LINKEDID_END", true, "");
     rows
 }
 
@@ -303,26 +322,30 @@ fn measure_open_calls() {
 /// Measures the reference: each channel with its fields as texts by name.
 fn measure_plain_open_calls() -> String {
     let before = resident_kb();
-    let text = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let channel = |number: u32| {
-        let uniqueid = format!("{MIDNIGHT}.{number}");
-        let fields: BTreeMap<String, String> = [
-            text("Channel", &format!("PJSIP/city-{number:08x}")),
-            text("Uniqueid", &uniqueid),
-            text("Linkedid", &format!("{MIDNIGHT}.{}", number / 2 * 2)),
-            text("CallerIDNum", "+998901110001"),
-            text("Exten", "7001"),
-            text("ChannelState", "6"),
-            text("BridgeUniqueid", &format!("bridge-{}", number / 2)),
-            text("BridgeTechnology", "simple_bridge"),
-        ]
-        .into();
-        (uniqueid, fields)
-    };
-    let open: BTreeMap<_, _> = (0..2 * OPEN).map(channel).collect();
+    let open: BTreeMap<_, _> = (0..2 * OPEN).map(plain_channel).collect();
     let bytes = (resident_kb() - before) * 1024 / u64::from(OPEN);
     black_box(&open);
     format!("{bytes} bytes")
+}
+
+/// Returns the unique id of a channel, and all fields of the channel.
+fn plain_channel(number: u32) -> (String, BTreeMap<String, String>) {
+    let uniqueid = format!("{MIDNIGHT}.{number}");
+    let fields = [
+        field("Channel", &format!("PJSIP/city-{number:08x}")),
+        field("Uniqueid", &uniqueid),
+        field("Linkedid", &format!("{MIDNIGHT}.{}", number / 2 * 2)),
+        field("CallerIDNum", "+998901110001"),
+        field("Exten", "7001"),
+        field("ChannelState", "6"),
+        field("BridgeUniqueid", &format!("bridge-{}", number / 2)),
+        field("BridgeTechnology", "simple_bridge"),
+    ];
+    (uniqueid, fields.into())
+}
+
+fn field(key: &str, value: &str) -> (String, String) {
+    (key.to_owned(), value.to_owned())
 }
 
 fn kinds(number: u32) -> [Kind<'static>; 3] {

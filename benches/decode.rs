@@ -16,7 +16,7 @@ use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frame
 use core_time::thread_cpu_time;
 use std::collections::BTreeMap;
 use std::hint::black_box;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Time for which each row is measured, after a warm-up.
@@ -33,7 +33,7 @@ pub fn main() {
     });
     let mapped = row("messages → BTreeMap<String, String>", &text, "", maps);
     row("messages → borrowed pairs (Pairs)", &text, "", pairs);
-    let decoded = row("messages → Told (Decoder)", &text, "2.5 M", |bytes| {
+    let decoded = row("messages → events (Decoder)", &text, "2.5 M", |bytes| {
         decode_messages(Format::Ami, bytes)
     });
     let finished = row(
@@ -46,11 +46,11 @@ pub fn main() {
     let valued = row("frames → serde_json::Value", &json, "", |bytes| {
         values(Format::AmiJson, bytes)
     });
-    let read = row("frames → Told (Decoder)", &json, "1.0 M", |bytes| {
+    let read = row("frames → events (Decoder)", &json, "1.0 M", |bytes| {
         decode_messages(Format::AmiJson, bytes)
     });
     let plain = format!("as a BTreeMap: {mapped}; lines alone: {alone}");
-    table::row("decode", "AMI text → Told", &decoded, "2.5 M/s", &plain);
+    table::row("decode", "AMI text → events", &decoded, "2.5 M/s", &plain);
     table::row(
         "decode",
         "AMI text → finished calls",
@@ -59,7 +59,7 @@ pub fn main() {
         &plain,
     );
     let plain = format!("as a serde_json::Value: {valued}");
-    table::row("decode", "AMI JSON → Told", &read, "1 M/s", &plain);
+    table::row("decode", "AMI JSON → events", &read, "1 M/s", &plain);
     freeswitch();
 }
 
@@ -70,18 +70,18 @@ fn freeswitch() {
     let valued = row("bodies → serde_json::Value", &json, "", |bytes| {
         values(Format::Freeswitch, bytes)
     });
-    let read = row("bodies → Told (Decoder)", &json, "", |bytes| {
+    let read = row("bodies → events (Decoder)", &json, "", |bytes| {
         decode_messages(Format::Freeswitch, bytes)
     });
-    let framed = row("socket, plain → Told (Decoder)", &socket, "", |bytes| {
+    let framed = row("socket, plain → events (Decoder)", &socket, "", |bytes| {
         decode_messages(Format::Freeswitch, bytes)
     });
     let finished = row("bodies → finished calls (Assembler)", &json, "", |bytes| {
         calls(Format::Freeswitch, bytes)
     });
     let plain = format!("as a serde_json::Value: {valued}");
-    table::row("decode", "FreeSWITCH JSON → Told", &read, "", &plain);
-    table::row("decode", "FreeSWITCH socket → Told", &framed, "", &plain);
+    table::row("decode", "FreeSWITCH JSON → events", &read, "", &plain);
+    table::row("decode", "FreeSWITCH socket → events", &framed, "", &plain);
     table::row(
         "decode",
         "FreeSWITCH → finished calls",
@@ -94,24 +94,26 @@ fn freeswitch() {
 /// Returns the recordings' files with this name, joined.
 fn join_recordings(name: &str) -> Vec<u8> {
     let root = recordings();
-    let below = |folder: &Path| {
-        let entries = std::fs::read_dir(folder).expect("tests/recordings");
-        let paths = entries.map(|entry| entry.expect("an entry").path().join(name));
-        paths.filter(|path| path.is_file()).collect::<Vec<_>>()
-    };
-    let mut folders = below(&root);
-    folders.extend(below(&root.join("freeswitch")));
-    folders.sort();
+    let mut files = files_below(&root, name);
+    files.extend(files_below(&root.join("freeswitch"), name));
+    files.sort();
     let mut all = Vec::new();
-    for path in folders {
+    for path in files {
         all.extend(std::fs::read(path).expect("a recording"));
         all.extend(b"\n");
     }
     all
 }
 
+/// Returns the files with this name in the folders of this folder.
+fn files_below(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("tests/recordings");
+    let paths = entries.map(|entry| entry.expect("an entry").path().join(name));
+    paths.filter(|path| path.is_file()).collect()
+}
+
 /// Finds the recordings, from the root package and from `bridges/asterisk`.
-fn recordings() -> std::path::PathBuf {
+fn recordings() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package
         .ancestors()

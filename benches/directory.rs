@@ -85,21 +85,22 @@ fn measure_filling(all: i64, named: bool) -> (f64, f64, f64) {
 fn measure_names(all: i64) {
     let (plain_first, plain_later, plain_bytes) = measure_filling(all, false);
     let (first, later, bytes) = measure_filling(all, true);
-    let row = |what: &str, measured: String, goal: &str, plain: String| {
-        let what = format!("{all} leads with names: {what}");
-        let plain = format!("without names: {plain}");
-        table::row("directory", &what, &measured, goal, &plain);
-    };
-    let rates = |first: f64, later: f64| format!("{first:.0}/s, {later:.0}/s changed");
-    row(
-        "rows read",
-        rates(first, later),
-        "",
-        rates(plain_first, plain_later),
-    );
+    let plain = rates(plain_first, plain_later);
+    print_names_row(all, "rows read", &rates(first, later), "", &plain);
     let goal = if all == 1_000_000 { "250 B more" } else { "" };
     let more = format!("{bytes:.0} B a lead, {:.0} B more", bytes - plain_bytes);
-    row("disk", more, goal, format!("{plain_bytes:.0} B a lead"));
+    let plain = format!("{plain_bytes:.0} B a lead");
+    print_names_row(all, "disk", &more, goal, &plain);
+}
+
+fn rates(first: f64, later: f64) -> String {
+    format!("{first:.0}/s, {later:.0}/s changed")
+}
+
+fn print_names_row(all: i64, what: &str, measured: &str, goal: &str, plain: &str) {
+    let what = format!("{all} leads with names: {what}");
+    let plain = format!("without names: {plain}");
+    table::row("directory", &what, measured, goal, &plain);
 }
 
 fn learn(spool: &Handle, all: i64, count: i64, op: impl Fn(i64) -> Op) -> f64 {
@@ -117,17 +118,20 @@ fn percentile(times: &mut [Duration], of_hundred: usize) -> f64 {
     times[(times.len() - 1) * of_hundred / 100].as_secs_f64() * 1e6
 }
 
+fn created(n: i64, at: i64) -> Op {
+    news(n, at, ChangeKind::Created)
+}
+
 fn measure(all: i64) {
     let dir = tempfile::tempdir().expect("a folder");
     let (spool, guard) = open(dir.path(), Settings::default()).expect("opens");
     let directory = LeadDirectory::open(dir.path()).expect("beside it");
-    let created = |at: i64| move |n: i64| news(n, at, ChangeKind::Created);
-    learn(&spool, all, 1, created(10));
+    learn(&spool, all, 1, |n| created(n, 10));
     directory.find(&phone(0)).expect("readable");
     let before = resident_kb();
-    let first = learn(&spool, all, all, created(10));
-    let again = learn(&spool, all, all.min(50_000), created(10));
-    let newer = learn(&spool, all, all.min(50_000), created(20));
+    let first = learn(&spool, all, all, |n| created(n, 10));
+    let again = learn(&spool, all, all.min(50_000), |n| created(n, 10));
+    let newer = learn(&spool, all, all.min(50_000), |n| created(n, 20));
     let mut times = Vec::new();
     for n in 0..LOOK_UPS {
         let phone = phone(scatter(n * 31, all));
@@ -149,33 +153,34 @@ fn measure(all: i64) {
     let (plain_learned, plain_p50, plain_p99) =
         measure_plain_table(&dir.path().join("bare.db"), all);
     let plain_more = (resident_kb() - before) as f64 / 1024.0;
-    let row = |what: &str, measured: &str, goal: &str, plain: &str| {
-        let what = format!("{all} numbers: {what}");
-        let goal = if all == 1_000_000 { goal } else { "" };
-        table::row(
-            "directory",
-            &what,
-            measured,
-            goal,
-            &format!("bare SQLite: {plain}"),
-        );
-    };
-    let per_second = |rate: f64| format!("{rate:.0}/s");
-    row(
-        "learned",
-        &per_second(first),
-        "",
-        &per_second(plain_learned),
-    );
-    let words = |p50: f64, p99: f64| format!("p50 {p50:.0} µs, p99 {p99:.0} µs");
-    let plain = words(plain_p50, plain_p99);
-    row("a lookup", &words(p50, p99), "p99 1000 µs", &plain);
-    row(
+    let plain = per_second(plain_learned);
+    print_row(all, "learned", &per_second(first), "", &plain);
+    let plain = quantiles(plain_p50, plain_p99);
+    print_row(all, "a lookup", &quantiles(p50, p99), "p99 1000 µs", &plain);
+    let plain = format!("{plain_more:.1} MB more");
+    print_row(
+        all,
         "memory",
         &format!("{more:.1} MB more"),
         "16 MB",
-        &format!("{plain_more:.1} MB more"),
+        &plain,
     );
+}
+
+fn per_second(rate: f64) -> String {
+    format!("{rate:.0}/s")
+}
+
+fn quantiles(p50: f64, p99: f64) -> String {
+    format!("p50 {p50:.0} µs, p99 {p99:.0} µs")
+}
+
+/// Prints a row with the reference. Only the row of a million numbers has a target.
+fn print_row(all: i64, what: &str, measured: &str, goal: &str, plain: &str) {
+    let what = format!("{all} numbers: {what}");
+    let goal = if all == 1_000_000 { goal } else { "" };
+    let plain = format!("bare SQLite: {plain}");
+    table::row("directory", &what, measured, goal, &plain);
 }
 
 /// Measures the reference: number and lead in a plain table, in groups of the same size. Returns

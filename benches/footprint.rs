@@ -155,27 +155,37 @@ fn size(path: &Path) -> Option<String> {
     Some(format!("{:.1} MB", bytes as f64 / 1024.0 / 1024.0))
 }
 
+fn ms(time: Duration) -> String {
+    format!("{:.1}", time.as_secs_f64() * 1e3)
+}
+
+fn mib(kib: u64) -> String {
+    format!("{:.1} MB", kib as f64 / 1024.0)
+}
+
+/// Returns a percentile of sorted times, in milliseconds.
+fn percentile_ms(times: &[Duration], share: usize) -> String {
+    ms(times[(times.len() - 1) * share / 100])
+}
+
 /// Runs the bench that the module describes.
 pub fn main() {
-    let row = |what: &str, figure: &str, to_reach: &str, reference: &str| {
-        table::row("footprint", what, figure, to_reach, reference);
-    };
     let built = match std::env::var_os(GIVEN) {
         Some(_) => "the program given",
         None => "linked thinly",
     };
     let ours = median((0..RUNS).map(|_| start_to_first_request()).collect());
     let nothing = median((0..RUNS).map(|_| start_of_nothing()).collect());
-    let ms = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
-    row(
+    table::row(
+        "footprint",
         "start to first request, median",
         &format!("{} ms ({}–{})", ms(ours.1), ms(ours.0), ms(ours.2)),
         "20 ms",
         &format!("start and end of `true`: {} ms", ms(nothing.1)),
     );
     let (resident, sleeping) = idle();
-    let mib = |kib: u64| format!("{:.1} MB", kib as f64 / 1024.0);
-    row(
+    table::row(
+        "footprint",
         "resident, idle",
         &mib(resident),
         "14 MB",
@@ -184,7 +194,8 @@ pub fn main() {
     let own = size(&program()).expect("the program");
     let git = size(Path::new("/usr/bin/git")).unwrap_or_else(|| "not installed".to_owned());
     let what = format!("stripped binary, {built}");
-    row(
+    table::row(
+        "footprint",
         &what,
         &own,
         "25 MB",
@@ -193,16 +204,16 @@ pub fn main() {
     let (mut calls, mut plain) = wire::measure(CALLS);
     calls.sort();
     plain.sort();
-    let at = |share: usize| ms(calls[(calls.len() - 1) * share / 100]);
-    let plain = ms(plain[(plain.len() - 1) * 99 / 100]);
-    row(
+    let plain = percentile_ms(&plain, 99);
+    table::row(
+        "footprint",
         "hang-up to request, p99",
-        &format!("settle + {} ms", at(99)),
+        &format!("settle + {} ms", percentile_ms(&calls, 99)),
         "10 ms",
         &format!(
             "p50 {} ms, max {} ms; a bare connection and its first bytes: p99 {plain} ms",
-            at(50),
-            at(100)
+            percentile_ms(&calls, 50),
+            percentile_ms(&calls, 100)
         ),
     );
 }

@@ -28,12 +28,6 @@ fn call(n: usize) -> Finished {
     let linkedid = format!("1795151317.{}", n * 2);
     let alias = format!("1795151317.{}", n * 2 + 1);
     let started = 1_795_151_317_000_000 + n as i64 * 1_000;
-    let because = |value: &str| {
-        json!({
-            "value": value, "at": started, "channel": "PJSIP/city-0000004f",
-            "message": "BridgeEnter into bridge 4a1f with PJSIP/101-00000050",
-        })
-    };
     let values = [
         "direction",
         "answered",
@@ -44,7 +38,12 @@ fn call(n: usize) -> Finished {
         "durationSec",
         "talk",
     ];
-    let decided_by: Vec<_> = values.into_iter().map(because).collect();
+    let decided_by = values.map(|value| {
+        json!({
+            "value": value, "at": started, "channel": "PJSIP/city-0000004f",
+            "message": "BridgeEnter into bridge 4a1f with PJSIP/101-00000050",
+        })
+    });
     let call: FinishedCall = serde_json::from_value(json!({
         "linkedid": linkedid, "also_known_as": [linkedid, alias],
         "direction": "INBOUND", "answered": true, "trunk": "city",
@@ -173,8 +172,12 @@ fn spool(dir: &Path, calls: Vec<Finished>, group: usize) -> Duration {
     took
 }
 
-fn line(name: &str, calls: usize, took: Duration) -> String {
-    let seconds = took.as_secs_f64();
+/// Measures and prints a line, unless `only` leaves the line out.
+fn line(name: &str, only: &str, calls: usize, measure: impl FnOnce() -> Duration) -> String {
+    if !name.contains(only) {
+        return "not measured".to_owned();
+    }
+    let seconds = measure().as_secs_f64();
     println!(
         "{name:<44} {:>10.0} {:>10.1}",
         calls as f64 / seconds,
@@ -196,7 +199,6 @@ pub fn main() {
     let single = &calls[..SINGLE.min(total)];
     let (record, facts) = stored_texts(&calls[0]);
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let at = |name: &str| dir.path().join(name);
     println!("{total} calls of {} bytes", record.len() + facts.len());
     println!("{:<44} {:>10} {:>10}", "", "calls/s", "µs/call");
     let groups = [
@@ -205,27 +207,20 @@ pub fn main() {
     ];
     for (group, words, calls) in groups {
         let n = calls.len();
-        let line = |way: &str, measure: &dyn Fn() -> Duration| {
-            let name = format!("{words}: {way}");
-            let wanted = name.contains(only);
-            if wanted {
-                line(&name, n, measure())
-            } else {
-                "not measured".to_owned()
-            }
-        };
-        let appended = line("write + fdatasync, appending", &|| {
-            bare_writes(&at("append"), calls, group, false)
+        let name = format!("{words}: write + fdatasync, appending");
+        let appended = line(&name, only, n, || {
+            bare_writes(&dir.path().join("append"), calls, group, false)
         });
-        line("write + fdatasync, in place", &|| {
-            bare_writes(&at("in_place"), calls, group, true)
+        let name = format!("{words}: write + fdatasync, in place");
+        line(&name, only, n, || {
+            bare_writes(&dir.path().join("in_place"), calls, group, true)
         });
-        let bare = line("bare SQLite", &|| {
-            bare_sqlite(&at(&format!("bare{group}.db")), calls, group)
-        });
-        let ours = line("the spool", &|| {
-            spool(&at(&format!("spool{group}")), calls.to_vec(), group)
-        });
+        let file = dir.path().join(format!("bare{group}.db"));
+        let name = format!("{words}: bare SQLite");
+        let bare = line(&name, only, n, || bare_sqlite(&file, calls, group));
+        let state = dir.path().join(format!("spool{group}"));
+        let name = format!("{words}: the spool");
+        let ours = line(&name, only, n, || spool(&state, calls.to_vec(), group));
         let plain = format!("bare SQLite: {bare}; write + fdatasync: {appended}");
         let what = format!("calls into the spool, {words}");
         table::row("intake", &what, &ours, "", &plain);

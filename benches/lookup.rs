@@ -197,10 +197,10 @@ fn calls(file: &Path) {
 fn count_stored(state: &Path, written: u32) -> (u32, u32) {
     let db = Connection::open(state.join("spool.db")).expect("the state");
     let counted = "SELECT count(*), count(lead) FROM calls";
-    let count = || db.query_row(counted, [], |row| Ok((row.get(0)?, row.get(1)?)));
     let deadline = Instant::now() + MINUTE;
     loop {
-        let (calls, with_lead) = count().expect("a count");
+        let counts = db.query_row(counted, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        let (calls, with_lead): (u32, u32) = counts.expect("a count");
         if calls >= written || Instant::now() >= deadline {
             return (calls, with_lead);
         }
@@ -208,14 +208,24 @@ fn count_stored(state: &Path, written: u32) -> (u32, u32) {
     }
 }
 
+/// Returns a quantile of sorted times, in milliseconds.
+fn quantile_ms(times: &[Duration], thousandth: usize) -> f64 {
+    let time = times[(times.len() - 1) * thousandth / 1_000];
+    time.as_secs_f64() * 1e3
+}
+
 fn quantiles(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
-    let at = |thousandth: usize| {
-        let time = times[(times.len() - 1) * thousandth / 1_000];
-        time.as_secs_f64() * 1e3
-    };
-    let (p50, p90, p99, most) = (at(500), at(900), at(990), at(1_000));
+    let p50 = quantile_ms(&times, 500);
+    let p90 = quantile_ms(&times, 900);
+    let p99 = quantile_ms(&times, 990);
+    let most = quantile_ms(&times, 1_000);
     format!("p50 {p50:.2}, p90 {p90:.2}, p99 {p99:.2}, max {most:.1} ms")
+}
+
+fn print_row(leads: i64, what: &str, measured: &str, goal: &str, reference: &str) {
+    let what = format!("{leads} leads: {what}");
+    table::row("lookup", &what, measured, goal, reference);
 }
 
 /// Runs the bench that the module describes.
@@ -246,11 +256,8 @@ pub fn main() {
             all.put_off += times.put_off;
         }
     });
-    let row = |what: &str, measured: &str, goal: &str, reference: &str| {
-        let what = format!("{leads} leads: {what}");
-        table::row("lookup", &what, measured, goal, reference);
-    };
-    row(
+    print_row(
+        leads,
         "lookups, 200/s beside 50 calls/s",
         &quantiles(all.ours),
         "p99 5, max 100",
@@ -258,22 +265,23 @@ pub fn main() {
     );
     let (stored, with_lead) = count_stored(&folder.path().join("state"), CALLS);
     let calls = format!("{stored} of {CALLS} stored, {with_lead} with their lead");
-    row("calls beside them", &calls, "all stored", "");
+    print_row(leads, "calls beside them", &calls, "all stored", "");
     let put_off = format!("{} answered late or full", all.put_off);
-    row("put off", &put_off, "", "");
+    print_row(leads, "put off", &put_off, "", "");
     let resident = format!(
         "{:.1} MB, peak {:.1} MB",
         running.memory("VmRSS:"),
         running.memory("VmHWM:")
     );
-    row(
+    print_row(
+        leads,
         "memory",
         &resident,
         "",
         &format!("before the first caller: {before:.1} MB"),
     );
     let disk = format!("{:.0} B a lead", bytes as f64 / leads as f64);
-    row("disk", &disk, "", "");
+    print_row(leads, "disk", &disk, "", "");
     assert_eq!(
         stored, CALLS,
         "fewer calls than the rows say were taken in during the lookups"

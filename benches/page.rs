@@ -51,20 +51,19 @@ impl Daemon {
         config.settings.rate.requests = 100_000;
         let crm = callbridge_sandbox::start(config).await.expect("a sandbox");
         let folder = tempfile::tempdir().expect("a folder");
-        let path = |name: &str| folder.path().join(name).display().to_string();
-        std::fs::write(path("token"), "svc_pat_sandbox").expect("a token");
-        std::fs::write(path("calls.ami"), "").expect("a recording");
+        std::fs::write(path_in(&folder, "token"), "svc_pat_sandbox").expect("a token");
+        std::fs::write(path_in(&folder, "calls.ami"), "").expect("a recording");
         let child = Command::new(program())
             .env_remove("CALLBRIDGE_PROGRAM")
             .args(["run", "--log=error", "--pbx-id=bench", "--page=127.0.0.1:0"])
             .arg("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID")
             .arg(format!("--rate={rate}"))
             .arg(format!("--crm-url={}", crm.url()))
-            .arg(format!("--token-file={}", path("token")))
-            .arg(format!("--state={}", path("state")))
+            .arg(format!("--token-file={}", path_in(&folder, "token")))
+            .arg(format!("--state={}", path_in(&folder, "state")))
             .arg(format!(
                 "--source=file://{}?format=ami&from=start",
-                path("calls.ami")
+                path_in(&folder, "calls.ami")
             ))
             .stdout(Stdio::null())
             .spawn()
@@ -124,7 +123,11 @@ impl Daemon {
 }
 
 fn file_path(daemon: &Daemon, name: &str) -> String {
-    daemon.folder.path().join(name).display().to_string()
+    path_in(&daemon.folder, name)
+}
+
+fn path_in(folder: &tempfile::TempDir, name: &str) -> String {
+    folder.path().join(name).display().to_string()
 }
 
 /// Visitors of the page, until it is dropped.

@@ -376,8 +376,12 @@ fn take_over(url: &str) {
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
     let kib = line.and_then(|line| line.split_whitespace().nth(1));
     let kib: f64 = kib.and_then(|kib| kib.parse().ok()).expect("a number");
-    let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    println!("{} {} {}", ms(opened), ms(first), kib / 1024.0);
+    println!(
+        "{} {} {}",
+        opened.as_secs_f64() * 1e3,
+        first.as_secs_f64() * 1e3,
+        kib / 1024.0
+    );
     drop(handle);
     guard.close();
 }

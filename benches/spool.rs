@@ -123,12 +123,13 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 fn median_time(mut work: impl FnMut(usize)) -> Duration {
-    let measure_one = |n| {
+    let mut times = Vec::with_capacity(SINGLE);
+    for n in 0..SINGLE {
         let began = Instant::now();
         work(n);
-        began.elapsed()
-    };
-    median((0..SINGLE).map(measure_one).collect())
+        times.push(began.elapsed());
+    }
+    median(times)
 }
 
 /// Measures calls per second, in groups of 256.
@@ -157,13 +158,13 @@ fn measure_steps(handle: &Handle) -> Duration {
         })
         .collect();
     let at = EventTime::from_micros(NOW);
-    let accepted = || Step::Accepted {
+    let accepted = Step::Accepted {
         request_id: "f3b0c442-98fc-4c14-9afb-f4c8996fb924".into(),
         token: TokenFingerprint::of("token"),
     };
     let way = [
         Step::Send,
-        accepted(),
+        accepted,
         Step::Journaled(OutcomeSource::Confirmation),
     ];
     let each = way.map(|step| {
@@ -366,20 +367,29 @@ fn measure(rows: usize, backlog: bool) -> Figures {
     figures
 }
 
+fn with_unit(figure: f64, unit: &str) -> String {
+    match unit {
+        " MB" => format!("{figure:.1}{unit}"),
+        _ => format!("{figure:.0}{unit}"),
+    }
+}
+
 /// Prints the figures of the largest spool, compared with those of the smallest.
 fn print_comparison(sizes: &[usize], measured: &[Figures]) {
     let (Some(most), Some(least)) = (measured.last(), measured.first()) else {
         return;
     };
     for ((what, figure, unit), (_, plain, _)) in most.iter().zip(least) {
-        let text = |figure: f64| match *unit {
-            " MB" => format!("{figure:.1}{unit}"),
-            _ => format!("{figure:.0}{unit}"),
-        };
         let (rows, few) = (sizes[sizes.len() - 1], sizes[0]);
         let what = format!("{rows} rows: {what}");
-        let plain = format!("with {few} rows: {}", text(*plain));
-        table::row("spool", &what, &text(*figure), "the same", &plain);
+        let plain = format!("with {few} rows: {}", with_unit(*plain, unit));
+        table::row(
+            "spool",
+            &what,
+            &with_unit(*figure, unit),
+            "the same",
+            &plain,
+        );
     }
 }
 

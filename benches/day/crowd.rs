@@ -71,7 +71,7 @@ fn parse_message(text: &'static str) -> Option<RecordedMessage> {
     loop {
         let next = MARKS
             .iter()
-            .filter_map(|(mark, it)| Some((rest.find(mark)?, mark, it)));
+            .filter_map(|(mark, differs)| Some((rest.find(mark)?, mark, differs)));
         let Some((place, mark, differs)) = next.min_by_key(|(place, ..)| *place) else {
             parts.push((rest, Differs::Nothing));
             let after_micros = micros - BEGINS;
@@ -85,18 +85,22 @@ fn parse_message(text: &'static str) -> Option<RecordedMessage> {
     }
 }
 
+/// Returns the number in the ids of one of the call's channels.
+fn suffix(call: u32, second: bool) -> u32 {
+    2 * call + u32::from(second)
+}
+
 fn write(out: &mut Vec<u8>, message: &RecordedMessage, call: u32, begins: i64) {
     use std::io::Write as _;
     let at = begins + message.after_micros;
     for (text, differs) in &message.parts {
         out.extend(text.as_bytes());
-        let suffix = |second: &bool| 2 * call + u32::from(*second);
         let written = match differs {
             Differs::Time => write!(out, "{}.{:06}", at / 1_000_000, at % 1_000_000),
             Differs::Uniqueid { second } => {
-                write!(out, "{}.{}", begins / 1_000_000, suffix(second))
+                write!(out, "{}.{}", begins / 1_000_000, suffix(call, *second))
             }
-            Differs::Suffix { second } => write!(out, "-{:08x}", suffix(second)),
+            Differs::Suffix { second } => write!(out, "-{:08x}", suffix(call, *second)),
             Differs::Bridge => write!(out, "{call:08x}{}", &BRIDGE[8..]),
             Differs::Nothing => Ok(()),
         };
@@ -105,21 +109,31 @@ fn write(out: &mut Vec<u8>, message: &RecordedMessage, call: u32, begins: i64) {
     out.extend(b"\r\n\r\n");
 }
 
+fn start_of_call(call: u32, apart: i64) -> i64 {
+    BEGINS + i64::from(call) * apart
+}
+
 /// Returns the text of all calls in the order of time, with `open` of them at once, and the number
 /// of messages.
 fn crowd(messages: &[RecordedMessage], open: u32) -> (Vec<u8>, usize) {
     let apart = LASTS_MICROS / i64::from(open);
-    let begins = |call: u32| BEGINS + i64::from(call) * apart;
     let mut order: Vec<(i64, u32, usize)> = (0..CALLS)
         .flat_map(|call| {
             let times = messages.iter().enumerate();
-            times.map(move |(at, message)| (begins(call) + message.after_micros, call, at))
+            times.map(move |(at, message)| {
+                (start_of_call(call, apart) + message.after_micros, call, at)
+            })
         })
         .collect();
     order.sort_unstable();
     let mut text = Vec::new();
     for (_, call, at) in &order {
-        write(&mut text, &messages[*at], *call, begins(*call));
+        write(
+            &mut text,
+            &messages[*at],
+            *call,
+            start_of_call(*call, apart),
+        );
     }
     (text, order.len())
 }
@@ -170,6 +184,10 @@ fn best_time(mut pass: impl FnMut()) -> Duration {
     passes.min().expect("a pass")
 }
 
+fn ns_per_event(took: Duration, events: usize) -> f64 {
+    took.as_secs_f64() * 1e9 / events as f64
+}
+
 /// Measures a row for each number of open calls. The reference is the same text without the
 /// assembler.
 pub fn rows(assembler: fn(usize) -> Assembler) {
@@ -181,21 +199,23 @@ pub fn rows(assembler: fn(usize) -> Assembler) {
     );
     println!(
         "{:>10} {:>12} {:>12} {:>10} {:>12}  to reach",
-        "open", "ns/event", "events/s", "of one", "Told alone"
+        "open", "ns/event", "events/s", "of one", "text alone"
     );
     let mut one = None;
     let chosen: Vec<u32> = std::env::args()
         .filter_map(|word| word.parse().ok())
         .collect();
-    let chosen = |open: &(u32, &str)| chosen.is_empty() || chosen.contains(&open.0);
-    for (open, goal) in OPEN.into_iter().filter(chosen) {
+    for (open, goal) in OPEN {
+        if !chosen.is_empty() && !chosen.contains(&open) {
+            continue;
+        }
         let (text, events) = crowd(&messages, open);
-        let each = |took: Duration| took.as_secs_f64() * 1e9 / events as f64;
         let mut most_open = 0;
-        let alone = each(best_time(|| decode_events(&text)));
-        let whole = each(best_time(|| {
+        let alone = ns_per_event(best_time(|| decode_events(&text)), events);
+        let took = best_time(|| {
             most_open = assemble(&text, assembler(100_000));
-        }));
+        });
+        let whole = ns_per_event(took, events);
         let one = *one.get_or_insert(whole);
         let (rate, times) = (1e3 / whole, whole / one);
         println!(

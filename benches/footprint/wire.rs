@@ -34,16 +34,17 @@ pub fn measure(calls: u32) -> (Vec<Duration>, Vec<Duration>) {
     let mut line = log_in(&pbx);
     let recorded = std::fs::read_to_string(RECORDING).expect("the recording");
     let events = last_hangup(&recorded);
-    let submission_time = |n: u32| {
+    let mut times = Vec::new();
+    for n in 0..calls {
         let call_events = call(events, n);
         let hung_up = Instant::now();
         line.write_all(call_events.as_bytes())
             .expect("the line is open");
         let sent = submitted.recv_timeout(WITHIN).expect("a submission");
-        sent.saturating_duration_since(hung_up)
-            .saturating_sub(SETTLE)
-    };
-    ((0..calls).map(submission_time).collect(), plain)
+        let after_hangup = sent.saturating_duration_since(hung_up);
+        times.push(after_hangup.saturating_sub(SETTLE));
+    }
+    (times, plain)
 }
 
 /// Measures the reference: the time from a new connection to the first bytes of a submission at its
@@ -190,17 +191,18 @@ fn last_hangup(recorded: &str) -> &str {
     &events[..last + end + 4]
 }
 
+fn timestamp(line: &str) -> Option<f64> {
+    line.strip_prefix("Timestamp: ")
+        .and_then(|at| at.parse::<f64>().ok())
+}
+
 /// Returns the recorded call with new ids and times, so that its last event is now.
 fn call(events: &str, n: u32) -> String {
     let now = callbridge_model::clock::now().wall.micros() as f64 / 1e6;
-    let time = |line: &str| {
-        line.strip_prefix("Timestamp: ")
-            .and_then(|at| at.parse::<f64>().ok())
-    };
-    let ended = events.lines().filter_map(time).fold(0.0, f64::max);
+    let ended = events.lines().filter_map(timestamp).fold(0.0, f64::max);
     let mut text = String::with_capacity(events.len() + 100);
     for line in events.lines() {
-        match time(line) {
+        match timestamp(line) {
             Some(at) => text.push_str(&format!("Timestamp: {:.6}", now - (ended - at) / SHORTER)),
             None => text.push_str(line),
         }
