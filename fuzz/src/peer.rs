@@ -74,9 +74,8 @@ pub fn run_event_socket(bytes: &[u8]) {
     let whole = split_frames([bytes].into_iter());
     let pieces = bytes.chunks(usize::from(*size).max(1));
     assert_eq!(whole, split_frames(pieces));
-    let secret = || SECRET.to_owned().into();
-    let run = Dialogue::new(secret(), None, &[]).expect("a good secret");
-    let survey = Dialogue::new(secret(), None, &QUESTIONS).expect("a good secret");
+    let run = Dialogue::new(SECRET.to_owned().into(), None, &[]).expect("a good secret");
+    let survey = Dialogue::new(SECRET.to_owned().into(), None, &QUESTIONS).expect("a good secret");
     for dialogue in [run, survey] {
         run_dialogue(dialogue, bytes);
     }

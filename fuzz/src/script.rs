@@ -3,7 +3,8 @@
 use crate::{NOW, assembler, finish};
 use arbitrary::Arbitrary;
 use callbridge_call::{
-    Cdr, ChannelEvent, ChannelRef, ChannelState, EventTime, Kind, Mark, Origin, PbxEvent,
+    Cdr, ChannelEvent, ChannelRef, ChannelState, EventTime, FinishedCall, Kind, Mark, Origin,
+    PbxEvent,
 };
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -75,6 +76,15 @@ fn id(number: u8) -> String {
     format!("{NOW}.{}", number % 16)
 }
 
+/// Returns the text, or an empty text if only the channel's name is reported.
+fn unless_name_only(step: &Step, text: String) -> Cow<'static, str> {
+    if step.name_only {
+        Cow::Borrowed("")
+    } else {
+        Cow::Owned(text)
+    }
+}
+
 fn channel(step: &Step, number: u8) -> ChannelRef<'static> {
     let name = NAMES[usize::from(number) % NAMES.len()];
     let name = if name.ends_with("0000000") {
@@ -82,25 +92,21 @@ fn channel(step: &Step, number: u8) -> ChannelRef<'static> {
     } else {
         name.to_owned()
     };
-    let unless_name_only = |text: String| {
-        if step.name_only {
-            Cow::Borrowed("")
-        } else {
-            Cow::Owned(text)
-        }
-    };
     ChannelRef {
         name: Cow::Owned(name),
-        uniqueid: unless_name_only(id(number)),
-        linkedid: unless_name_only(id(step.linkedid.min(number))),
+        uniqueid: unless_name_only(step, id(number)),
+        linkedid: unless_name_only(step, id(step.linkedid.min(number))),
         caller_number: Cow::Borrowed("998901110001"),
         variables: vec![(Cow::Borrowed("LEAD_ID"), Cow::Owned(step.other.to_string()))],
         ..ChannelRef::default()
     }
 }
 
+fn bridge(number: u8) -> Cow<'static, str> {
+    Cow::Owned(format!("b{}", number % 4))
+}
+
 fn kind(step: &Step) -> Option<Kind<'static>> {
-    let bridge = |number: &u8| Cow::Owned(format!("b{}", number % 4));
     let other = Some(Box::new(channel(step, step.other)));
     Some(match &step.what {
         ChangeKind::Born(number) => Kind::Born {
@@ -126,7 +132,7 @@ fn kind(step: &Step) -> Option<Kind<'static>> {
             data: Cow::Owned(data.to_string()),
         },
         ChangeKind::Enter(number) => Kind::BridgeEnter {
-            bridge: bridge(number),
+            bridge: bridge(*number),
             technology: Cow::Borrowed("simple_bridge"),
         },
         ChangeKind::EnterLot => Kind::BridgeEnter {
@@ -134,7 +140,7 @@ fn kind(step: &Step) -> Option<Kind<'static>> {
             technology: Cow::Borrowed("holding_bridge"),
         },
         ChangeKind::Leave(number) => Kind::BridgeLeave {
-            bridge: bridge(number),
+            bridge: bridge(*number),
             technology: Cow::Borrowed("simple_bridge"),
         },
         ChangeKind::Joined => Kind::Joined {
@@ -212,14 +218,15 @@ impl Script {
         }
         let calls = finish(&mut assembler, at.plus(behind));
         for id in born {
-            let known = |call: &callbridge_call::FinishedCall| {
-                let mut ids = call.also_known_as.iter().chain([&call.linkedid]);
-                ids.any(|known| known.as_str() == id)
-            };
             assert!(
-                calls.iter().any(known),
+                calls.iter().any(|call| has_id(call, &id)),
                 "{id} is part of no call: {calls:?}"
             );
         }
     }
+}
+
+fn has_id(call: &FinishedCall, id: &str) -> bool {
+    let mut ids = call.also_known_as.iter().chain([&call.linkedid]);
+    ids.any(|known| known.as_str() == id)
 }
