@@ -170,7 +170,7 @@ impl KnownTokens {
 
     /// Returns `true` if the token expires soon, so its requestIds can soon no longer be polled.
     pub(super) fn ends_soon(&self, now: Now, token: &TokenFingerprint) -> bool {
-        let (expires, soon) = match self.before.as_ref().filter(|(it, _)| it == token) {
+        let (expires, soon) = match self.before.as_ref().filter(|(before, _)| before == token) {
             Some((_, until)) => (Some(*until), self.ends_within.min(PROBE)),
             None => {
                 let expires = self.info.as_ref().and_then(|info| info.expires_at);
@@ -236,10 +236,12 @@ impl KnownTokens {
     /// before. Then the next probe is counted from now, and the caller must store that, because a
     /// kill can lose the answer.
     pub(super) fn launched(&mut self, now: Now, token: &TokenFingerprint) -> bool {
-        let refused = self.refused.as_mut().filter(|(it, _)| it.token == *token);
-        let Some((refused, at)) = refused else {
+        let Some((refused, at)) = &mut self.refused else {
             return false;
         };
+        if refused.token != *token {
+            return false;
+        }
         (refused.at, *at) = (now.wall, now.boot);
         true
     }
