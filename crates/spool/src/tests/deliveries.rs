@@ -100,11 +100,13 @@ fn state_of(store: &Store, row: RowId) -> State {
         .state
 }
 
+/// Returns the steps of an accepted call that becomes a dead letter of this reason.
+fn letter_steps(reason: Reason) -> Vec<Step> {
+    vec![Step::Send, accepted_step(), died_step(reason)]
+}
+
 #[test]
 fn webhook_confirms_unsettled_call_and_keeps_a_known_outcome() {
-    let sent = || vec![Step::Send];
-    let submitted = || vec![Step::Send, accepted_step()];
-    let letter = |reason| vec![Step::Send, accepted_step(), died_step(reason)];
     let returned = Step::Returned {
         not_before: time_at(60),
         why: "time-out".into(),
@@ -112,9 +114,9 @@ fn webhook_confirms_unsettled_call_and_keeps_a_known_outcome() {
     };
     let ways = [
         (vec![], State::Journaled),
-        (sent(), State::Journaled),
+        (vec![Step::Send], State::Journaled),
         (vec![Step::Send, returned], State::Journaled),
-        (submitted(), State::Journaled),
+        (vec![Step::Send, accepted_step()], State::Journaled),
         (
             vec![Step::Send, unresolved_step(IfAbsent::Resubmit)],
             State::Journaled,
@@ -127,11 +129,11 @@ fn webhook_confirms_unsettled_call_and_keeps_a_known_outcome() {
             vec![Step::Send, unresolved_step(IfAbsent::Changed)],
             State::Dead,
         ),
-        (letter(Reason::ServerError), State::Journaled),
-        (letter(Reason::Unconfirmed), State::Journaled),
-        (letter(Reason::Failed), State::Dead),
-        (letter(Reason::Rejected), State::Dead),
-        (letter(Reason::NoLead), State::Waiting),
+        (letter_steps(Reason::ServerError), State::Journaled),
+        (letter_steps(Reason::Unconfirmed), State::Journaled),
+        (letter_steps(Reason::Failed), State::Dead),
+        (letter_steps(Reason::Rejected), State::Dead),
+        (letter_steps(Reason::NoLead), State::Waiting),
         (
             vec![died_step(Reason::Unconfirmed), Step::Discard],
             State::Discarded,
@@ -227,6 +229,11 @@ fn call_confirmed_by_poll_refuses_a_later_failure() {
     assert!(step(&mut store, row, died_step(Reason::Failed), 40).is_err());
 }
 
+fn purge(store: &mut Store, seconds: i64) {
+    let now = time_at(seconds);
+    store.write(vec![Op::Purge(now)]).expect("purged");
+}
+
 #[test]
 fn webhook_repeat_is_known_for_a_day_per_installation() {
     let mut store = store();
@@ -242,10 +249,6 @@ fn webhook_repeat_is_known_for_a_day_per_installation() {
         ..event("a", 1, 32)
     };
     assert_eq!(deliver(&mut store, other), Delivered::Settled(row));
-    let purge = |store: &mut Store, seconds| {
-        let now = time_at(seconds);
-        store.write(vec![Op::Purge(now)]).expect("purged");
-    };
     let day = i64::try_from(DELIVERIES_KEPT.as_secs()).expect("small");
     purge(&mut store, 30 + day);
     assert_eq!(deliver(&mut store, event("a", 1, 31)), Delivered::Repeat);
@@ -316,16 +319,17 @@ fn webhook_with_another_lead_confirms_and_reports_other_lead() {
     assert_eq!(deliver(&mut store, elsewhere), confirmed);
 }
 
+fn webhook_pace(store: &Store) -> Option<WebhookPace> {
+    tables::work_queue::head(store, &ask(time_at(100)))
+        .expect("a head")
+        .webhook_pace
+}
+
 #[test]
 fn webhook_pace_shows_last_confirmation_and_usual_delay() {
     let mut store = store();
-    let head = |store: &Store| {
-        tables::work_queue::head(store, &ask(time_at(100)))
-            .expect("a head")
-            .webhook_pace
-    };
     let seconds = Duration::from_secs;
-    assert_eq!(head(&store), None);
+    assert_eq!(webhook_pace(&store), None);
     for n in 1..=3 {
         let finish = Op::Finish(Box::new(finished_call(n, Outcome::Journal, None)));
         store.write(vec![finish]).expect("stored");
@@ -341,7 +345,7 @@ fn webhook_pace_shows_last_confirmation_and_usual_delay() {
         after: Duration::ZERO,
         usual: seconds(7) - seconds(7) / 8,
     };
-    assert_eq!(head(&store), Some(seen));
+    assert_eq!(webhook_pace(&store), Some(seen));
 }
 
 #[test]
@@ -379,20 +383,22 @@ fn echo_event(name: &str, n: u32, seconds: i64) -> Delivery {
     echo
 }
 
+/// Returns the fields that were compared of call 1, after these steps and two deliveries.
+fn compared_fields(steps: &[Step]) -> Vec<(SentField, u64, Echo)> {
+    let mut store = store();
+    store_call(&mut store, steps);
+    deliver(&mut store, echo_event("a", 1, 30));
+    deliver(&mut store, echo_event("a", 1, 31));
+    let fields = tables::echoes::fields(&store).expect("readable");
+    fields
+        .into_iter()
+        .map(|field| (field.field, field.compared, field.last))
+        .collect()
+}
+
 #[test]
 fn webhook_values_are_compared_only_for_calls_sent_here() {
-    let compared = |steps: &[Step]| {
-        let mut store = store();
-        store_call(&mut store, steps);
-        deliver(&mut store, echo_event("a", 1, 30));
-        deliver(&mut store, echo_event("a", 1, 31));
-        let fields = tables::echoes::fields(&store).expect("readable");
-        fields
-            .into_iter()
-            .map(|field| (field.field, field.compared, field.last))
-            .collect::<Vec<_>>()
-    };
-    let sent = compared(&[Step::Send]);
+    let sent = compared_fields(&[Step::Send]);
     assert!(
         sent.contains(&(SentField::Talk, 1, Echo::Right)),
         "{sent:?}"
@@ -405,7 +411,11 @@ fn webhook_values_are_compared_only_for_calls_sent_here() {
         sent.iter().all(|field| field.0 != SentField::Phone),
         "{sent:?}"
     );
-    assert_eq!(compared(&[]), [], "another sender may have sent the call");
+    assert_eq!(
+        compared_fields(&[]),
+        [],
+        "another sender may have sent the call"
+    );
 }
 
 /// Makes the report that a provider of this company has journaled call 1. The reported start is
@@ -423,16 +433,16 @@ pub fn report_foreign_call(company: &str, provider: &str, seconds: i64) -> Op {
     }
 }
 
+fn foreign_counts(store: &Store) -> Vec<(String, u64)> {
+    let all =
+        tables::echoes::foreign_calls(store, time_at(60).floor_seconds().get()).expect("readable");
+    all.into_iter()
+        .map(|provider| (provider.provider, provider.calls))
+        .collect()
+}
+
 #[test]
 fn call_journaled_by_other_provider_matches_in_any_order() {
-    let found = |store: &Store| {
-        let all = tables::echoes::foreign_calls(store, time_at(60).floor_seconds().get())
-            .expect("readable");
-        let all = all
-            .into_iter()
-            .map(|provider| (provider.provider, provider.calls));
-        all.collect::<Vec<_>>()
-    };
     for foreign_first in [true, false] {
         let mut store = store();
         if !foreign_first {
@@ -445,10 +455,10 @@ fn call_journaled_by_other_provider_matches_in_any_order() {
         ];
         store.write(all.into()).expect("stored");
         if foreign_first {
-            assert_eq!(found(&store), []);
+            assert_eq!(foreign_counts(&store), []);
             store_call(&mut store, &[Step::Send]);
         }
         deliver(&mut store, event("a", 1, 30));
-        assert_eq!(found(&store), [("ONLINE_PBX".to_owned(), 1)]);
+        assert_eq!(foreign_counts(&store), [("ONLINE_PBX".to_owned(), 1)]);
     }
 }

@@ -60,6 +60,10 @@ fn any_profile() -> impl Strategy<Value = ProfileNews> {
     })
 }
 
+fn any_phones() -> impl Strategy<Value = Vec<Phone>> {
+    prop::collection::vec((0_i64..9).prop_map(phone), 0..3)
+}
+
 fn any_news() -> impl Strategy<Value = LeadNews> {
     let what = prop_oneof![
         2 => Just(ChangeKind::Created),
@@ -68,8 +72,12 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
         1 => Just(ChangeKind::Deleted),
         2 => Just(ChangeKind::Merged),
     ];
-    let phones = || prop::collection::vec((0_i64..9).prop_map(phone), 0..3);
-    let contact = (prop::option::of(1_i64..4), any_name(), phones(), phones());
+    let contact = (
+        prop::option::of(1_i64..4),
+        any_name(),
+        any_phones(),
+        any_phones(),
+    );
     let contact = contact.prop_map(|(id, name, before, now)| {
         let slot = Slot::for_contact(id);
         ContactPhones {
@@ -125,20 +133,25 @@ proptest! {
     }
 }
 
+fn merge_news(into: i64, at: i64, from: &[i64]) -> LeadNews {
+    LeadNews {
+        merged: from.iter().map(|id| lead(*id)).collect(),
+        ..news(into, at, ChangeKind::Merged, None)
+    }
+}
+
+fn survivor(store: &Store, id: i64) -> Option<LeadId> {
+    tables::directory::survivor(store, lead(id)).expect("readable")
+}
+
 #[test]
 fn surviving_lead_is_found_through_chains_unless_deleted() {
     let mut store = store();
-    let merged = |into, at, from: &[i64]| LeadNews {
-        merged: from.iter().map(|id| lead(*id)).collect(),
-        ..news(into, at, ChangeKind::Merged, None)
-    };
-    write(&mut store, merged(3, 30, &[2]));
-    write(&mut store, merged(2, 20, &[1]));
-    let survivor =
-        |store: &Store, id| tables::directory::survivor(store, lead(id)).expect("readable");
+    write(&mut store, merge_news(3, 30, &[2]));
+    write(&mut store, merge_news(2, 20, &[1]));
     assert_eq!(survivor(&store, 1), Some(lead(3)));
     assert_eq!((survivor(&store, 3), survivor(&store, 9)), (None, None));
-    write(&mut store, merged(1, 40, &[3]));
+    write(&mut store, merge_news(1, 40, &[3]));
     let all = [1, 2, 3].map(|id| survivor(&store, id));
     let one = Some(lead(1));
     assert_eq!(all, [None, one, one], "the oldest merge of the loop is cut");
@@ -146,21 +159,24 @@ fn surviving_lead_is_found_through_chains_unless_deleted() {
     assert_eq!(survivor(&store, 2), None, "it is gone");
 }
 
-#[test]
-fn employees_are_responsible_for_leads_that_are_left() {
-    let mut store = store();
-    let assigned = |id, at, to| LeadNews {
+fn assignment_news(id: i64, at: i64, to: i64) -> LeadNews {
+    LeadNews {
         profile: ProfileNews {
             responsible: FactUpdate::from(EmployeeId::new(to))
                 .map(|id| Responsible { id, name: None }),
             ..ProfileNews::default()
         },
         ..news(id, at, ChangeKind::Assigned, None)
-    };
-    for (id, to) in [(1, 15), (2, 16), (3, 15), (4, 17), (5, 18), (6, 0)] {
-        write(&mut store, assigned(id, 10, to));
     }
-    write(&mut store, assigned(2, 20, 15));
+}
+
+#[test]
+fn employees_are_responsible_for_leads_that_are_left() {
+    let mut store = store();
+    for (id, to) in [(1, 15), (2, 16), (3, 15), (4, 17), (5, 18), (6, 0)] {
+        write(&mut store, assignment_news(id, 10, to));
+    }
+    write(&mut store, assignment_news(2, 20, 15));
     write(&mut store, news(4, 30, ChangeKind::Deleted, None));
     let merged = LeadNews {
         merged: vec![lead(5)],
@@ -172,20 +188,23 @@ fn employees_are_responsible_for_leads_that_are_left() {
     assert_eq!(found, [(15, 3)]);
 }
 
+/// Returns a page of at most 3 numbers after the n-th number.
+fn phones_after(store: &Store, after: Option<i64>) -> Vec<Phone> {
+    let after = after.map(phone);
+    let page = tables::directory::directory(store, after.as_ref(), 3).expect("readable");
+    page.into_iter().map(|(phone, _)| phone).collect()
+}
+
 #[test]
 fn directory_list_continues_from_page_to_page() {
     let mut store = store();
     for n in [4, 2, 8, 6] {
         write(&mut store, news(n, 10, ChangeKind::Created, Some(n)));
     }
-    let page = |after: Option<i64>| {
-        let after = after.map(phone);
-        let page = tables::directory::directory(&store, after.as_ref(), 3).expect("readable");
-        page.into_iter().map(|(phone, _)| phone).collect::<Vec<_>>()
-    };
-    assert_eq!(page(None), [phone(2), phone(4), phone(6)]);
-    assert_eq!(page(Some(6)), [phone(8)]);
-    assert_eq!(page(Some(8)), []);
+    let first = phones_after(&store, None);
+    assert_eq!(first, [phone(2), phone(4), phone(6)]);
+    assert_eq!(phones_after(&store, Some(6)), [phone(8)]);
+    assert_eq!(phones_after(&store, Some(8)), []);
 }
 
 fn awaited_numbers(handle: &Handle) -> Option<Vec<Phone>> {
@@ -205,6 +224,12 @@ fn store_letter(handle: &Handle, n: i64, reason: Reason) {
     assert!(matches!(done.as_deref(), Ok([Done::New(_)])), "{done:?}");
 }
 
+/// Stores the news that lead `id` was created with the n-th number.
+fn store_created(handle: &Handle, id: i64, at: i64, n: i64) {
+    let op = learn(news(id, at, ChangeKind::Created, Some(n)));
+    handle.write(vec![op]).wait().expect("stored");
+}
+
 #[test]
 fn learned_lead_lists_numbers_of_waiting_calls_once() {
     let place = super::place();
@@ -212,27 +237,26 @@ fn learned_lead_lists_numbers_of_waiting_calls_once() {
     store_letter(&handle, 1, Reason::NoLead);
     store_letter(&handle, 2, Reason::AmbiguousLead);
     store_letter(&handle, 3, Reason::Failed);
-    let tell = |id, at, n| {
-        let op = learn(news(id, at, ChangeKind::Created, Some(n)));
-        handle.write(vec![op]).wait().expect("stored");
-    };
-    (1..6).for_each(|n| tell(n, 10, n));
+    for n in 1..6 {
+        store_created(&handle, n, 10, n);
+    }
     assert_eq!(awaited_numbers(&handle), Some(vec![phone(1), phone(2)]));
     assert_eq!(awaited_numbers(&handle), Some(vec![]), "told once");
-    tell(1, 10, 1);
+    store_created(&handle, 1, 10, 1);
     assert_eq!(awaited_numbers(&handle), Some(vec![]), "nothing new");
     guard.close();
+}
+
+fn leads_of_first_phone(handle: &Handle) -> Vec<LeadId> {
+    let found = handle
+        .read(|store| tables::directory::holders(store, &phone(1)))
+        .wait();
+    found.expect("readable").leads()
 }
 
 #[test]
 fn directory_is_there_again_after_a_restart() {
     let place = super::place();
-    let holders = |handle: &Handle| {
-        let found = handle
-            .read(|store| tables::directory::holders(store, &phone(1)))
-            .wait();
-        found.expect("readable").leads()
-    };
     let (handle, guard) = place.open(Settings::default());
     let op = learn(news(
         1,
@@ -243,6 +267,6 @@ fn directory_is_there_again_after_a_restart() {
     handle.write(vec![op]).wait().expect("stored");
     guard.close();
     let (handle, guard) = place.open(Settings::default());
-    assert_eq!(holders(&handle), [lead(1)]);
+    assert_eq!(leads_of_first_phone(&handle), [lead(1)]);
     guard.close();
 }

@@ -1,7 +1,7 @@
 //! Tests of the values that lead fields show of calls.
 
 use super::call::{T0, ask, journal, time_at};
-use crate::{Op, RowId, Settings, Step, Store, tables};
+use crate::{Handle, Op, RowId, Settings, Step, Store, tables};
 use callbridge_call::{Direction, EpochSeconds};
 use callbridge_leads::lead_field;
 use callbridge_leads::lead_field::{Catalogue, CrmField, FieldId, Refusal, RefusedPart};
@@ -154,36 +154,66 @@ fn calls_out_of_order_make_one_field_write_of_newest() {
     assert_eq!(store.counters().get("lead_fields_written"), Some(&2));
 }
 
+fn make_missed(call: &mut CallRecord) {
+    call.client_phone = Phone::from_e164("+998901110001");
+    call.answered = false;
+}
+
+fn make_outbound_talk(call: &mut CallRecord) {
+    call.client_phone = Phone::from_e164("+998901110001");
+    call.direction = Direction::Outbound;
+}
+
+/// Checks the values of the fields 12, 13, and 15 in the next write. A field with the value `"-"` is
+/// not written.
+fn assert_written(store: &Store, values: [Value; 3]) {
+    let ids = [12, 13, 15].into_iter().zip(values);
+    let items = ids.filter(|(_, value)| *value != json!("-"));
+    let items = items.map(|(id, value)| json!({ "id": id, "value": value }));
+    let wanted = json!({ "fields": items.collect::<Vec<_>>() });
+    let written: Value = serde_json::from_str(&body(store)).expect("JSON");
+    assert_eq!(written, wanted);
+}
+
 #[test]
 fn missed_calls_field_counts_until_the_customer_is_reached() {
     let fields = "last_missed=12:number,missed-count=15:number,answered-by=13";
     let mut store = super::store(settings(fields));
     learn_catalogue(&mut store, &[(12, "LED"), (13, "LED"), (15, "LED")], 0);
-    let missed = |call: &mut CallRecord| {
-        call.client_phone = Phone::from_e164("+998901110001");
-        call.answered = false;
-    };
-    let talk = |call: &mut CallRecord| {
-        call.client_phone = Phone::from_e164("+998901110001");
-        call.direction = Direction::Outbound;
-    };
-    let shown = |store: &Store, values: [Value; 3]| {
-        let ids = [12, 13, 15].into_iter().zip(values);
-        let items = ids.filter(|(_, value)| *value != json!("-"));
-        let items = items.map(|(id, value)| json!({ "id": id, "value": value }));
-        let wanted = json!({ "fields": items.collect::<Vec<_>>() });
-        let body: Value = serde_json::from_str(&body(store)).expect("JSON");
-        assert_eq!(body, wanted);
-    };
-    store_journaled_with(&mut store, 1, 10, 20, missed);
-    store_journaled_with(&mut store, 2, 30, 40, missed);
-    shown(&store, [json!(T0 + 30), json!("-"), json!(2)]);
+    store_journaled_with(&mut store, 1, 10, 20, make_missed);
+    store_journaled_with(&mut store, 2, 30, 40, make_missed);
+    assert_written(&store, [json!(T0 + 30), json!("-"), json!(2)]);
     write(&mut store, 41);
-    store_journaled_with(&mut store, 3, 50, 60, talk);
-    shown(&store, [Value::Null, json!("101"), json!(0)]);
+    store_journaled_with(&mut store, 3, 50, 60, make_outbound_talk);
+    assert_written(&store, [Value::Null, json!("101"), json!(0)]);
     write(&mut store, 61);
-    store_journaled_with(&mut store, 4, 70, 80, missed);
-    shown(&store, [json!(T0 + 70), json!("-"), json!(1)]);
+    store_journaled_with(&mut store, 4, 70, 80, make_missed);
+    assert_written(&store, [json!(T0 + 70), json!("-"), json!(1)]);
+}
+
+fn step_op(step: Step) -> Op {
+    Op::Step {
+        row: RowId(1),
+        step,
+        at: time_at(100),
+    }
+}
+
+fn outcome_op(outcome: LeadOutcome) -> Op {
+    Op::Lead(LeadChange::Request {
+        outcome: Box::new(outcome),
+        at: time_at(100),
+    })
+}
+
+fn is_field_write_due(handle: &Handle, seconds: i64) -> bool {
+    let found = handle
+        .read(move |store| tables::lead_requests::lead_requests(store, &ask(time_at(seconds))))
+        .wait();
+    has_request(
+        &found.expect("lead requests"),
+        &LeadRequest::FieldWrite(lead()),
+    )
 }
 
 #[test]
@@ -196,71 +226,57 @@ fn sent_field_write_survives_restart_and_is_retried() {
         name: None,
     };
     let call = Op::Finish(Box::new(journal(7)));
-    let step = |step| Op::Step {
-        row: RowId(1),
-        step,
-        at: time_at(100),
-    };
-    let lead_request = |outcome| {
-        Op::Lead(LeadChange::Request {
-            outcome: Box::new(outcome),
-            at: time_at(100),
-        })
-    };
     let ops = vec![
-        lead_request(LeadOutcome::Catalogue(Catalogue::read(
+        outcome_op(LeadOutcome::Catalogue(Catalogue::read(
             vec![field],
             true,
             time_at(100),
         ))),
         call,
-        step(Step::Send),
-        step(Step::Journaled(crate::OutcomeSource::Webhook)),
+        step_op(Step::Send),
+        step_op(Step::Journaled(crate::OutcomeSource::Webhook)),
     ];
     handle.write(ops).wait().expect("stored");
     let sent = handle.read(|store| Ok(values_to_write(store, 100))).wait();
     let sent = sent.expect("readable");
-    handle
-        .write(vec![lead_request(sent)])
-        .wait()
-        .expect("stored");
+    handle.write(vec![outcome_op(sent)]).wait().expect("stored");
     guard.close();
     let (handle, _guard) = place.open(settings("last_call=11"));
-    let due = move |seconds: i64| {
-        let found = handle
-            .read(move |store| tables::lead_requests::lead_requests(store, &ask(time_at(seconds))))
-            .wait();
-        has_request(
-            &found.expect("lead requests"),
-            &LeadRequest::FieldWrite(lead()),
-        )
-    };
-    assert!(!due(101), "it may still be on its way");
-    assert!(due(100 + 120), "no answer ever came");
+    assert!(
+        !is_field_write_due(&handle, 101),
+        "it may still be on its way"
+    );
+    assert!(
+        is_field_write_due(&handle, 100 + 120),
+        "no answer ever came"
+    );
+}
+
+fn is_catalogue_due(store: &Store, seconds: i64) -> bool {
+    is_due(store, &LeadRequest::Catalogue, seconds)
 }
 
 #[test]
 fn field_catalogue_is_read_before_first_write_and_daily() {
     let mut store = super::store(settings("last_call=11"));
-    let wanted = |store: &Store, seconds| is_due(store, &LeadRequest::Catalogue, seconds);
     store_journaled(&mut store, 1, 10, 20);
-    assert!(wanted(&store, 21) && is_idle(&store, 21));
+    assert!(is_catalogue_due(&store, 21) && is_idle(&store, 21));
     let day = 24 * 3600;
     learn_catalogue(&mut store, &[(11, "LED")], 22);
-    assert!(!wanted(&store, 23) && !is_idle(&store, 23));
-    assert!(wanted(&store, 22 + day));
+    assert!(!is_catalogue_due(&store, 23) && !is_idle(&store, 23));
+    assert!(is_catalogue_due(&store, 22 + day));
     report_outcome(
         &mut store,
         LeadOutcome::Sent(LeadRequest::Catalogue),
         22 + day,
     );
-    assert!(!wanted(&store, 23 + day), "under way");
+    assert!(!is_catalogue_due(&store, 23 + day), "under way");
     report_outcome(
         &mut store,
         LeadOutcome::Again(LeadRequest::Catalogue, "500".into()),
         24 + day,
     );
-    assert!(!wanted(&store, 25 + day) && wanted(&store, 39 + day));
+    assert!(!is_catalogue_due(&store, 25 + day) && is_catalogue_due(&store, 39 + day));
 }
 
 #[test]
@@ -310,15 +326,17 @@ fn repeated_field_refusals_give_up_values_and_rest_an_hour() {
     assert!(!is_idle(&store, 22 + 3_600), "an hour later");
 }
 
+/// Returns the name of each field, and whether it is a field of leads or has a problem.
+fn field_fits(store: &Store) -> String {
+    let fields = tables::shows::lead_fields(store, time_at(23)).expect("readable");
+    let fields = fields.expect("fields").fields.into_iter();
+    let fits = fields.map(|(name, _, fit)| format!("{name}: {}", fit.expect("read")));
+    fits.collect::<Vec<_>>().join("; ")
+}
+
 #[test]
 fn refused_field_is_reported_and_other_fields_are_written() {
     let mut store = store();
-    let problems = |store: &Store| {
-        let fields = tables::shows::lead_fields(store, time_at(23)).expect("readable");
-        let fields = fields.expect("fields").fields.into_iter();
-        let fits = fields.map(|(name, _, fit)| format!("{name}: {}", fit.expect("read")));
-        fits.collect::<Vec<_>>().join("; ")
-    };
     store_journaled(&mut store, 1, 10, 20);
     refuse_values(&mut store, 21);
     assert_eq!(
@@ -332,7 +350,7 @@ fn refused_field_is_reported_and_other_fields_are_written() {
     assert!(is_idle(&store, 30), "given up");
     let item = r#"the CRM did not accept {"id":13,"value":"501"} of lead 4001: 400"#;
     let wrong = format!("last_call: a field of leads; last_employee: {item}");
-    assert_eq!(problems(&store), wrong);
+    assert_eq!(field_fits(&store), wrong);
     store_journaled(&mut store, 2, 30, 40);
     assert!(!body(&store).contains("13"), "it rests: {}", body(&store));
     write(&mut store, 41);
@@ -348,7 +366,7 @@ fn refused_field_is_reported_and_other_fields_are_written() {
         write(&mut store, seconds);
     }
     assert_eq!(
-        problems(&store),
+        field_fits(&store),
         "last_call: a field of leads; last_employee: a field of leads"
     );
 }
@@ -406,6 +424,21 @@ fn purged_field_state_is_not_replaced_by_older_call() {
     );
 }
 
+/// Returns the requests that a sender with these tokens can make at second 30.
+fn due_for_tokens(store: &Store, tokens: &[&str]) -> Vec<(Urgency, LeadRequest)> {
+    let mut query = ask(time_at(30));
+    query.tokens = tokens
+        .iter()
+        .map(|token| TokenFingerprint::of(token))
+        .collect();
+    let due = tables::lead_requests::lead_requests(store, &query)
+        .expect("lead requests")
+        .due;
+    due.into_iter()
+        .map(|job| (job.urgency, job.lead_request))
+        .collect()
+}
+
 #[test]
 fn field_write_is_polled_if_token_is_known_else_repeated() {
     let mut store = store();
@@ -419,23 +452,13 @@ fn field_write_is_polled_if_token_is_known_else_repeated() {
         request_id: "f-1".into(),
         token: TokenFingerprint::of("token"),
     });
-    let due = |tokens: &[&str]| {
-        let mut ask = ask(time_at(30));
-        ask.tokens = tokens
-            .iter()
-            .map(|token| TokenFingerprint::of(token))
-            .collect();
-        let due = tables::lead_requests::lead_requests(&store, &ask)
-            .expect("lead requests")
-            .due;
-        due.into_iter()
-            .map(|job| (job.urgency, job.lead_request))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(due(&["token"]), [(Urgency::Spare, poll.clone())]);
-    assert_eq!(due(&["new", "token"]), [(Urgency::Ending, poll)]);
+    let known = due_for_tokens(&store, &["token"]);
+    assert_eq!(known, [(Urgency::Spare, poll.clone())]);
+    let known_before = due_for_tokens(&store, &["new", "token"]);
+    assert_eq!(known_before, [(Urgency::Ending, poll)]);
+    let unknown = due_for_tokens(&store, &["new", "newer"]);
     let next_write = LeadRequest::FieldWrite(lead());
-    assert_eq!(due(&["new", "newer"]), [(Urgency::Spare, next_write)]);
+    assert_eq!(unknown, [(Urgency::Spare, next_write)]);
     let text = body(&store);
     assert!(text.contains("501"), "the same values: {text}");
 }

@@ -6,7 +6,9 @@ use crate::{
     Store, UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, UnreadableBytes,
     fix, tables,
 };
-use callbridge_model::{ExitCode as _, LeadId, Outcome, Phone, Reason, TokenFingerprint};
+use callbridge_model::{
+    CallRecord, ExitCode as _, LeadId, Outcome, Phone, Reason, TokenFingerprint,
+};
 
 pub(super) fn store() -> Store {
     let settings = Settings {
@@ -45,6 +47,11 @@ fn unreadable(bytes: Vec<u8>) -> Op {
         at: time_at(9),
         content_type: None,
     })
+}
+
+fn record_of(store: &Store, row: RowId) -> CallRecord {
+    let found = tables::calls::row(store, row).expect("readable");
+    found.expect("a row").record
 }
 
 #[test]
@@ -149,10 +156,7 @@ fn line_of_dead_list_has_the_promised_shape() {
 fn retried_dead_letter_sends_corrections_under_same_uuid() {
     let mut store = store();
     let id = finish(&mut store, dead_letter(1, Reason::NoLead));
-    let mut record = tables::calls::row(&store, id)
-        .expect("readable")
-        .expect("a row")
-        .record;
+    let mut record = record_of(&store, id);
     record.lead_id = LeadId::new(4002);
     let retry = Step::Retry {
         by_itself: false,
@@ -198,6 +202,25 @@ fn uuid_conflict_retry_under_same_uuid_is_refused() {
     step(&mut store, letter, Step::Discard).expect("it can be discarded");
 }
 
+fn listed_ids(store: &Store, filter: &LetterFilter) -> Vec<i64> {
+    let letters = tables::letters::letters(store, filter).expect("letters");
+    letters.iter().map(|letter| letter.id.0).collect()
+}
+
+fn with_reason(reason: Reason) -> LetterFilter {
+    LetterFilter {
+        reason: Some(reason),
+        ..LetterFilter::default()
+    }
+}
+
+fn in_state(state: State) -> LetterFilter {
+    LetterFilter {
+        state: Some(state),
+        ..LetterFilter::default()
+    }
+}
+
 #[test]
 fn filter_chooses_by_id_reason_and_page() {
     let mut store = store();
@@ -212,43 +235,32 @@ fn filter_chooses_by_id_reason_and_page() {
     store
         .write(vec![unreadable(b"?".to_vec())])
         .expect("stored");
-    let ids = |filter: &LetterFilter| -> Vec<i64> {
-        let letters = tables::letters::letters(&store, filter).expect("letters");
-        letters.iter().map(|letter| letter.id.0).collect()
-    };
     let all = LetterFilter::default();
-    assert_eq!(ids(&all), [1, 2, 3, 4, 5, 6, 7]);
-    let reason = |reason| LetterFilter {
-        reason: Some(reason),
-        ..all.clone()
-    };
-    assert_eq!(ids(&reason(Reason::Failed)), [2, 4, 6]);
-    assert_eq!(ids(&reason(Reason::Unreadable)), [7]);
+    assert_eq!(listed_ids(&store, &all), [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(listed_ids(&store, &with_reason(Reason::Failed)), [2, 4, 6]);
+    assert_eq!(listed_ids(&store, &with_reason(Reason::Unreadable)), [7]);
     let page = LetterFilter {
         after: Some(RowId(5)),
         limit: 2,
         ..all.clone()
     };
-    assert_eq!(ids(&page), [6, 7]);
+    assert_eq!(listed_ids(&store, &page), [6, 7]);
     let newest = LetterFilter {
         before: Some(RowId(i64::MAX)),
         limit: 3,
         ..all.clone()
     };
-    assert_eq!(ids(&newest), [7, 6, 5]);
+    assert_eq!(listed_ids(&store, &newest), [7, 6, 5]);
     let before = Some(RowId(5));
-    assert_eq!(ids(&LetterFilter { before, ..newest }), [4, 3, 2]);
+    let older = LetterFilter { before, ..newest };
+    assert_eq!(listed_ids(&store, &older), [4, 3, 2]);
     let chosen = LetterFilter {
         ids: Some(vec![RowId(7), RowId(2), RowId(99)]),
         ..all
     };
-    assert_eq!(ids(&chosen), [2, 7]);
-    let in_state = |state| LetterFilter {
-        state: Some(state),
-        ..LetterFilter::default()
-    };
-    assert_eq!(ids(&in_state(State::Dead)), [2, 4, 6, 7]);
-    assert_eq!(ids(&in_state(State::Waiting)), [1, 3, 5]);
+    assert_eq!(listed_ids(&store, &chosen), [2, 7]);
+    assert_eq!(listed_ids(&store, &in_state(State::Dead)), [2, 4, 6, 7]);
+    assert_eq!(listed_ids(&store, &in_state(State::Waiting)), [1, 3, 5]);
     let dead = tables::letters::dead_by_reason(&store).expect("counts");
     let counts: Vec<_> = dead.into_iter().collect();
     assert_eq!(counts, [(Reason::Failed, 3), (Reason::Unreadable, 1)]);
@@ -300,9 +312,9 @@ fn unreadable_message_keeps_its_content_type_and_bytes() {
     assert_eq!(message.bytes, bytes, "all that are kept");
 }
 
-/// Writes `number` messages, and returns how many are kept.
-fn count_kept(store: &mut Store, number: u64, op: impl Fn() -> Op) -> u64 {
-    let ops = (0..number).map(|_| op()).collect();
+/// Writes `number` unreadable messages of these bytes, and returns how many are kept.
+fn count_kept(store: &mut Store, number: u64, bytes: &[u8]) -> u64 {
+    let ops = (0..number).map(|_| unreadable(bytes.to_vec())).collect();
     let done = store.write(ops).expect("stored").into_iter();
     let kept = done.filter(|answer| matches!(answer, Done::Unreadable(Some(_))));
     kept.count() as u64
@@ -311,24 +323,23 @@ fn count_kept(store: &mut Store, number: u64, op: impl Fn() -> Op) -> u64 {
 #[test]
 fn full_room_keeps_no_more_unreadable_messages() {
     let mut store = store();
-    let message = || unreadable(vec![b'?']);
     let most = UNREADABLE_LETTERS_MAX;
-    assert_eq!(count_kept(&mut store, most + 300, message), most);
+    assert_eq!(count_kept(&mut store, most + 300, b"?"), most);
     assert_eq!(store.counters()["unreadable_not_kept"], 300);
     assert_eq!(store.books().unreadable, most + 300);
     step(&mut store, RowId(1), Step::Discard).expect("forgotten");
-    assert_eq!(count_kept(&mut store, 2, message), 1);
+    assert_eq!(count_kept(&mut store, 2, b"?"), 1);
 }
 
 #[test]
 fn full_bytes_keep_no_more_unreadable_messages() {
     let mut store = store();
-    let long = || unreadable(vec![0xff; UNREADABLE_BYTES_MAX]);
-    assert_eq!(count_kept(&mut store, 1, long), 1);
+    let long = vec![0xff; UNREADABLE_BYTES_MAX];
+    assert_eq!(count_kept(&mut store, 1, &long), 1);
     // This simulates earlier messages. The sum of their bytes decides which messages are kept.
     let before = UNREADABLE_BYTES_ALL - (3 << 20);
     store.tally.add(Book::UnreadableBytes, before.cast_signed());
-    assert_eq!(count_kept(&mut store, 3, long), 2);
+    assert_eq!(count_kept(&mut store, 3, &long), 2);
 }
 
 #[test]
@@ -359,10 +370,7 @@ fn unreadable_message_can_be_retried_but_not_sent() {
 fn repeated_dead_letter_queues_one_notice_each_time() {
     let mut store = store();
     let id = finish(&mut store, dead_letter(1, Reason::Failed));
-    let record = tables::calls::row(&store, id)
-        .expect("readable")
-        .expect("a row")
-        .record;
+    let record = record_of(&store, id);
     step(
         &mut store,
         id,
@@ -398,17 +406,17 @@ fn repeated_dead_letter_queues_one_notice_each_time() {
 
 /// Returns `MESSAGE-ID STATE at SECOND` of each notice, after a check that its body agrees.
 fn notice_lines(store: &Store) -> Vec<String> {
-    let notices = tables::outbox::notices(store, 100).expect("notices");
-    let line = |notice: &crate::Notice| {
+    let mut lines = Vec::new();
+    for notice in tables::outbox::notices(store, 100).expect("notices") {
         let body: serde_json::Value = serde_json::from_str(&notice.body).expect("JSON");
         assert_eq!(body["state"], notice.state.as_str(), "{body}");
         let id = body["id"].as_i64().expect("an id");
         assert!(notice.message_id.starts_with(&format!("{id}:")), "{body}");
         let seconds = notice.at.map(|at| at.floor_seconds().get());
         assert_eq!(body["since"].as_i64(), seconds);
-        format!("{} {}", notice.message_id, notice.state)
-    };
-    notices.iter().map(line).collect()
+        lines.push(format!("{} {}", notice.message_id, notice.state));
+    }
+    lines
 }
 
 #[test]
@@ -419,11 +427,9 @@ fn waiting_calls_are_published_only_if_that_is_asked_for() {
     let expired = finish(&mut store, dead_letter(2, Reason::NoEmployee));
     finish(&mut store, dead_letter(3, Reason::Failed));
     assert_eq!(notice_lines(&store), ["3:1 dead"]);
-    let record = tables::calls::row(&store, released).expect("readable");
-    let record = record.expect("a row").record.clone();
     let release = Step::Retry {
         by_itself: true,
-        record,
+        record: record_of(&store, released),
     };
     let journaled = Step::Journaled(crate::OutcomeSource::Webhook);
     for (id, one) in [(released, release), (released, journaled.clone())] {
@@ -461,25 +467,19 @@ fn dead_letter_that_is_closed_raises_its_own_notice() {
         "6:1 dead",
     ];
     assert_eq!(notice_lines(&store), came);
-    let record = |store: &Store, id| {
-        tables::calls::row(store, id)
-            .expect("readable")
-            .expect("a row")
-            .record
-    };
     let steps = [
         (
             retried,
             Step::Retry {
                 by_itself: false,
-                record: record(&store, retried),
+                record: record_of(&store, retried),
             },
         ),
         (
             released,
             Step::Retry {
                 by_itself: true,
-                record: record(&store, released),
+                record: record_of(&store, released),
             },
         ),
         (hooked, Step::Journaled(crate::OutcomeSource::Webhook)),
@@ -515,42 +515,45 @@ fn dead_letter_that_is_closed_raises_its_own_notice() {
     assert_eq!(notice_lines(&store).len(), came.len() + left.len());
 }
 
+fn count_notices(store: &Store) -> usize {
+    tables::outbox::notices(store, 9).expect("readable").len()
+}
+
 #[test]
 fn unconfirmed_call_sent_once_is_listed_without_notice() {
     let mut store = store();
-    let notices = |store: &Store| tables::outbox::notices(store, 9).expect("readable").len();
-    let accepted = || Step::Accepted {
+    let accepted = Step::Accepted {
         request_id: "r".to_owned(),
         token: TokenFingerprint::of("token"),
     };
-    let again = || Step::Resubmit {
+    let again = Step::Resubmit {
         why: "lost".to_owned(),
     };
-    let died = || Step::Died {
+    let died = Step::Died {
         reason: Reason::Unconfirmed,
         message: "nothing could show".to_owned(),
         errors: serde_json::Value::Null,
     };
-    let once = vec![Step::Send, accepted(), died()];
+    let once = vec![Step::Send, accepted.clone(), died.clone()];
     let twice = vec![
         Step::Send,
-        accepted(),
-        again(),
+        accepted.clone(),
+        again,
         Step::Send,
-        accepted(),
-        died(),
+        accepted,
+        died,
     ];
     for (n, way, expected) in [(1, once, 0), (2, twice, 1)] {
         let id = finish(&mut store, journal(n));
         for one in way {
             step(&mut store, id, one).expect("a step");
         }
-        assert_eq!(notices(&store), expected, "call {n}");
+        assert_eq!(count_notices(&store), expected, "call {n}");
     }
     let letters = tables::letters::letters(&store, &LetterFilter::default());
     assert_eq!(letters.expect("readable").len(), 2, "both are listed");
     step(&mut store, RowId(1), Step::Discard).expect("a letter");
-    assert_eq!(notices(&store), 1, "discarding sends no notice");
+    assert_eq!(count_notices(&store), 1, "discarding sends no notice");
 }
 
 #[test]

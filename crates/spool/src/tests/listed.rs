@@ -124,6 +124,14 @@ fn list_knows_state_trunk_and_reason() {
     );
 }
 
+fn starts_of_number(store: &Store, text: &str) -> Vec<i64> {
+    let phone = Some(typed_number(text));
+    start_seconds(&list_all(
+        store,
+        &filter_with(|filter| filter.phone = phone),
+    ))
+}
+
 #[test]
 fn number_is_found_by_last_digits_among_similar_numbers() {
     let mut store = store();
@@ -141,21 +149,28 @@ fn number_is_found_by_last_digits_among_similar_numbers() {
     let mut hidden = journal(30);
     hidden.judged.record.client_phone = None;
     finish(&mut store, hidden);
-    let found = |text: &str| {
-        let phone = Some(typed_number(text));
-        start_seconds(&list_all(
-            &store,
-            &filter_with(|filter| filter.phone = phone),
-        ))
-    };
-    assert_eq!(found("0001"), [1, 2, 11, 12]);
-    assert_eq!(found("1110001"), [1, 11]);
-    assert_eq!(found("+998901120001"), [2, 12]);
-    assert_eq!(found("9999"), [0_i64; 0]);
+    assert_eq!(starts_of_number(&store, "0001"), [1, 2, 11, 12]);
+    assert_eq!(starts_of_number(&store, "1110001"), [1, 11]);
+    assert_eq!(starts_of_number(&store, "+998901120001"), [2, 12]);
+    assert_eq!(starts_of_number(&store, "9999"), [0_i64; 0]);
     let filter = filter_with(|filter| filter.phone = Some(typed_number("1110001")));
     let (back, next) =
         tables::listed::list_calls_back(&store, &filter, Place::END, 500).expect("readable");
     assert_eq!((start_seconds(&back), next), (vec![11, 1], None));
+}
+
+/// Returns the starts of all entries, the newest first, page by page.
+fn starts_from_newest(store: &Store, filter: &CallFilter) -> Vec<i64> {
+    let (mut found, mut next) = (Vec::new(), Some(Place::END));
+    while let Some(before) = next {
+        // The place passes through a link in its text form.
+        let before = Place::read(&before.to_string()).expect("a place");
+        let (calls, then) =
+            tables::listed::list_calls_back(store, filter, before, 70).expect("readable");
+        found.extend(calls);
+        next = then;
+    }
+    start_seconds(&found)
 }
 
 #[test]
@@ -164,29 +179,25 @@ fn newest_calls_come_first_over_any_number_of_pages() {
     for n in 0..1_201 {
         finish(&mut store, journal(n));
     }
-    let back = |filter: &CallFilter| {
-        let (mut found, mut next) = (Vec::new(), Some(Place::END));
-        while let Some(before) = next {
-            // The place passes through a link in its text form.
-            let before = Place::read(&before.to_string()).expect("a place");
-            let (calls, then) =
-                tables::listed::list_calls_back(&store, filter, before, 70).expect("readable");
-            found.extend(calls);
-            next = then;
-        }
-        start_seconds(&found)
-    };
     assert!(
-        back(&CallFilter::default())
+        starts_from_newest(&store, &CallFilter::default())
             .into_iter()
             .eq((0..1_201).rev())
     );
     let part = filter_with(|filter| (filter.from, filter.until) = (Some(T0 + 3), Some(T0 + 6)));
-    assert_eq!(back(&part), [5, 4, 3], "from the first, before the last");
+    assert_eq!(
+        starts_from_newest(&store, &part),
+        [5, 4, 3],
+        "from the first, before the last"
+    );
     let of_nobody = filter_with(|filter| filter.extension = Some("no such".into()));
-    assert_eq!(back(&of_nobody), [0_i64; 0]);
+    assert_eq!(starts_from_newest(&store, &of_nobody), [0_i64; 0]);
     assert_eq!(Place::read("1"), None);
     assert_eq!(Place::read("1.x"), None);
+}
+
+fn delays(store: &Store, from: i64) -> Vec<Duration> {
+    tables::figures::confirmation_delays(store, from, T0 + 9).expect("readable")
 }
 
 #[test]
@@ -202,17 +213,13 @@ fn period_figures_count_calls_by_state_and_list_delays() {
     let figures: Vec<_> = figures.into_iter().collect();
     let counted = [(State::Ready, 4), (State::Sending, 1), (State::Waiting, 1)];
     assert_eq!(figures, counted);
-    let delays =
-        |from| tables::figures::confirmation_delays(&store, from, T0 + 9).expect("readable");
-    assert!(delays(T0).is_empty());
+    assert!(delays(&store, T0).is_empty());
     let sql = "UPDATE calls SET state = 'journaled', since = 1000000 * (started + 17)
                WHERE id IN (3, 5)";
     store.execute(sql, ()).expect("two are confirmed");
-    let last = std::time::Duration::from_secs(17 - 5);
-    let delays =
-        |from| tables::figures::confirmation_delays(&store, from, T0 + 9).expect("readable");
-    assert_eq!(delays(T0), [last, last]);
-    assert_eq!(delays(T0 + 3).len(), 1);
+    let last = Duration::from_secs(17 - 5);
+    assert_eq!(delays(&store, T0), [last, last]);
+    assert_eq!(delays(&store, T0 + 3).len(), 1);
 }
 
 #[test]
@@ -228,6 +235,17 @@ fn newest_start_is_latest_start_not_in_future() {
     );
 }
 
+fn internal_starts(store: &Store) -> Vec<i64> {
+    let (mut found, filter) = (Vec::new(), CallFilter::default());
+    let mut next = Some(filter.beginning());
+    while let Some(after) = next {
+        let (calls, then) = tables::listed::list_internal(store, &filter, after).expect("readable");
+        found.extend(calls);
+        next = then;
+    }
+    start_seconds(&found)
+}
+
 #[test]
 fn newest_1000_internal_calls_are_kept_for_7_days() {
     let mut store = store();
@@ -236,19 +254,10 @@ fn newest_1000_internal_calls_are_kept_for_7_days() {
         finish(&mut store, finished_call(n, Outcome::Internal, None));
     }
     finish(&mut store, finished_call(7, Outcome::Internal, None));
-    let listed = |store: &Store| {
-        let (mut found, filter) = (Vec::new(), CallFilter::default());
-        let mut next = Some(filter.beginning());
-        while let Some(after) = next {
-            let (calls, then) =
-                tables::listed::list_internal(store, &filter, after).expect("readable");
-            found.extend(calls);
-            next = then;
-        }
-        start_seconds(&found)
-    };
     assert!(
-        listed(&store).into_iter().eq(5..i64::from(kept) + 5),
+        internal_starts(&store)
+            .into_iter()
+            .eq(5..i64::from(kept) + 5),
         "each once, the newest"
     );
     assert_eq!(
@@ -263,7 +272,11 @@ fn newest_1000_internal_calls_are_kept_for_7_days() {
     let week = 7 * 24 * 3600;
     let now = time_at(week + i64::from(kept));
     store.write(vec![Op::Purge(now)]).expect("purged");
-    assert_eq!(listed(&store).len(), 5, "those of the last seven days");
+    assert_eq!(
+        internal_starts(&store).len(),
+        5,
+        "those of the last seven days"
+    );
     // After a week without internal calls, SQLite's ids begin again. A reader that has followed the
     // calls sees the next call.
     let now = now.plus(Duration::from_secs(week.unsigned_abs()));
