@@ -166,15 +166,18 @@ mod tests {
             .collect()
     }
 
+    /// Returns `true` if our call of the n-th number, which began at second `seconds`, matches a
+    /// call of another provider that began at second 0 with the first number.
+    fn matches_ours(n: u32, seconds: i64) -> bool {
+        let mut log = ForeignLog::default();
+        log.foreign(call(1, 0), false, time_at(30));
+        log.note_ours(&phone(n), EpochSeconds::new(START + seconds), time_at(90))
+    }
+
     #[test]
     fn calls_of_one_number_within_a_minute_are_one_in_either_order() {
-        let ours = |n, seconds| {
-            let mut log = ForeignLog::default();
-            log.foreign(call(1, 0), false, time_at(30));
-            log.note_ours(&phone(n), EpochSeconds::new(START + seconds), time_at(90))
-        };
-        assert!(ours(1, 60) && ours(1, -60));
-        assert!(!ours(1, 61) && !ours(1, -61) && !ours(2, 0));
+        assert!(matches_ours(1, 60) && matches_ours(1, -60));
+        assert!(!matches_ours(1, 61) && !matches_ours(1, -61) && !matches_ours(2, 0));
         let mut log = ForeignLog::default();
         log.foreign(call(1, 0), true, time_at(30));
         log.foreign(call(1, 0), true, time_at(31));

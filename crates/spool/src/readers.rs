@@ -309,17 +309,20 @@ mod tests {
         guard.close();
     }
 
-    #[test]
-    fn known_ids_are_another_call_if_start_or_caller_differs() {
-        let at = EpochSeconds::new;
-        let known = |own| Known {
+    fn known_call(own: bool) -> Known {
+        Known {
             own,
-            started: at(100),
+            started: EpochSeconds::new(100),
             caller: Some("+998901110001".into()),
             incomplete: false,
             letter: None,
-        };
-        let call = known(true);
+        }
+    }
+
+    #[test]
+    fn known_ids_are_another_call_if_start_or_caller_differs() {
+        let at = EpochSeconds::new;
+        let call = known_call(true);
         assert!(
             !call.is_another(Some(at(101)), "901110001"),
             "the same in another form"
@@ -332,7 +335,7 @@ mod tests {
         assert!(call.is_another(Some(at(100)), "998935550000"));
         assert!(call.is_another(Some(at(3700)), "998901110001"));
         assert!(
-            !known(false).is_another(Some(at(3700)), "998935550000"),
+            !known_call(false).is_another(Some(at(3700)), "998935550000"),
             "a channel of it"
         );
     }

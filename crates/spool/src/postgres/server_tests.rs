@@ -59,28 +59,38 @@ fn server_that_fits_is_ok_in_every_part() {
 #[test]
 fn role_without_rights_or_tables_is_found() {
     let server = Postgres::start(Durability::None, "");
-    let at = |schema: &str| server.url(schema);
     server
         .sql("REVOKE CREATE ON DATABASE calls FROM PUBLIC; ALTER DATABASE calls OWNER TO postgres");
     assert_failed(
-        &inspect(&at("missing")),
+        &inspect(&server.url("missing")),
         "rights",
         "cannot create the schema missing",
     );
     server.sql("CREATE SCHEMA locked");
-    assert_failed(&inspect(&at("locked")), "rights", "cannot create tables");
+    assert_failed(
+        &inspect(&server.url("locked")),
+        "rights",
+        "cannot create tables",
+    );
     server.sql(
         "CREATE SCHEMA shared AUTHORIZATION callbridge; CREATE TABLE shared.calls (x int);
          CREATE TABLE shared.meta (x int); ALTER TABLE shared.meta OWNER TO callbridge",
     );
-    assert_failed(&inspect(&at("shared")), "rights", "these tables: calls");
-    assert!(!report(&at("shared")).can_lead());
+    assert_failed(
+        &inspect(&server.url("shared")),
+        "rights",
+        "these tables: calls",
+    );
+    assert!(!report(&server.url("shared")).can_lead());
     server.sql(
         "ALTER TABLE shared.calls OWNER TO callbridge; CREATE TABLE shared.callbridge_schema ();
          ALTER TABLE shared.callbridge_schema OWNER TO callbridge",
     );
-    assert!(!report(&at("shared")).is_new);
-    assert_eq!(part(&inspect(&at("shared")), "rights").grade, Grade::Ok);
+    assert!(!report(&server.url("shared")).is_new);
+    assert_eq!(
+        part(&inspect(&server.url("shared")), "rights").grade,
+        Grade::Ok
+    );
 }
 
 /// Promise: A database behind a pooler of transactions is refused.
@@ -111,19 +121,26 @@ fn replication_check_requires_a_connected_synchronous_replica() {
     let replica = primary.start_replica();
     let follows = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
     wait_until(|| primary.sql(follows) == "1");
-    let found = || inspect(&primary.url("hub"));
-    assert_failed(&found(), "replication", "none of 1 replicas is synchronous");
+    assert_failed(
+        &inspect(&primary.url("hub")),
+        "replication",
+        "none of 1 replicas is synchronous",
+    );
     primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
     primary.sql("SELECT pg_reload_conf()");
     wait_until(|| primary.sql("SELECT sync_state FROM pg_stat_replication") == "sync");
-    let hidden = part(&found(), "replication");
+    let hidden = part(&inspect(&primary.url("hub")), "replication");
     assert_eq!(hidden.grade, Grade::Unknown, "{hidden:?}");
     primary.sql("GRANT pg_read_all_stats TO callbridge");
-    let seen = part(&found(), "replication");
+    let seen = part(&inspect(&primary.url("hub")), "replication");
     assert_eq!(seen.grade, Grade::Ok, "{seen:?}");
     drop(replica);
     wait_until(|| primary.sql("SELECT count(*) FROM pg_stat_replication") == "0");
-    assert_failed(&found(), "replication", "every commit waits");
+    assert_failed(
+        &inspect(&primary.url("hub")),
+        "replication",
+        "every commit waits",
+    );
 }
 
 #[track_caller]

@@ -4,6 +4,16 @@ fn version(db: &Connection) -> i64 {
         .expect("a version")
 }
 
+/// Returns the value of a pragma, as a text.
+fn pragma_text(store: &crate::store::Store, pragma: &str) -> String {
+    let connection = store.sqlite_connection().expect("SQLite");
+    let found = connection.pragma_query_value(None, pragma, |row| row.get(0));
+    match found.expect("a value") {
+        rusqlite::types::Value::Text(text) => text,
+        other => format!("{other:?}"),
+    }
+}
+
 #[test]
 fn commits_are_synced_into_a_write_ahead_log() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -11,17 +21,9 @@ fn commits_are_synced_into_a_write_ahead_log() {
     let db = Connection::open(&path).expect("opens");
     let store =
         crate::store::Store::from_connection(db, &path, Default::default()).expect("a store");
-    let word = |pragma| {
-        let connection = store.sqlite_connection().expect("SQLite");
-        let found = connection.pragma_query_value(None, pragma, |row| row.get(0));
-        match found.expect("a value") {
-            rusqlite::types::Value::Text(text) => text,
-            other => format!("{other:?}"),
-        }
-    };
     // 2 is FULL: the log is synced before a commit is answered.
-    assert_eq!(word("synchronous"), "Integer(2)");
-    assert_eq!(word("journal_mode"), "wal");
+    assert_eq!(pragma_text(&store, "synchronous"), "Integer(2)");
+    assert_eq!(pragma_text(&store, "journal_mode"), "wal");
 }
 
 #[test]

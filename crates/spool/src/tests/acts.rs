@@ -95,6 +95,15 @@ pub fn write(store: &mut Store, ops: Vec<Op>) -> Vec<Done> {
     store.write(ops).expect("stored")
 }
 
+/// Makes the operation that stores an open call. Without a snapshot, it deletes the call.
+fn open_op(snapshot: Option<Vec<u8>>) -> Op {
+    Op::Open {
+        pbx: "pbx1".into(),
+        key: 7,
+        snapshot,
+    }
+}
+
 fn finish(store: &mut Store, call: Finished) {
     write(store, vec![Op::Finish(Box::new(call))]);
 }
@@ -225,14 +234,9 @@ pub const ACTS: &[Act] = &[
         finish(store, finished_call(900_004, Outcome::DeadLetter, reason));
     }),
     ("an open call", |store, _| {
-        let open = |snapshot| Op::Open {
-            pbx: "pbx1".into(),
-            key: 7,
-            snapshot,
-        };
-        write(store, vec![open(Some(vec![1]))]);
+        write(store, vec![open_op(Some(vec![1]))]);
         tables::resume::all_open_calls(store).expect("readable");
-        write(store, vec![open(None)]);
+        write(store, vec![open_op(None)]);
     }),
     ("a position", |store, _| {
         let source = "file:///cel".to_owned();
@@ -344,12 +348,14 @@ pub const ACTS: &[Act] = &[
         );
     }),
     ("judge otherwise", |store, rows| {
-        let waits_for = |reason: Reason| Step::Rejudged {
-            reason,
-            message: "the directory has two leads".into(),
-        };
-        step(store, rows.at(WAITING, 3), waits_for(Reason::AmbiguousLead));
-        step(store, rows.at(WAITING, 3), waits_for(Reason::NoLead));
+        for reason in [Reason::AmbiguousLead, Reason::NoLead] {
+            let message = "the directory has two leads".into();
+            step(
+                store,
+                rows.at(WAITING, 3),
+                Step::Rejudged { reason, message },
+            );
+        }
     }),
     ("expire", |store, rows| {
         step(store, rows.at(WAITING, 1), Step::Expire)
@@ -426,22 +432,20 @@ pub const ACTS: &[Act] = &[
             let row = tables::calls::row(store, rows.at(kind, k))
                 .expect("readable")
                 .expect("a row");
-            let delivery = |event: &str| {
-                Op::Delivery(Box::new(Delivery {
-                    installation: "9".into(),
-                    event: event.to_owned(),
-                    signature: signature(event),
-                    company: "c".into(),
-                    at: sent,
-                    news: WebhookEvent::Completed {
-                        uuid: row.uuid,
-                        leads: Vec::new(),
-                        shown: Box::default(),
-                    },
-                }))
-            };
             let event = format!("event {}", row.id);
-            write(store, vec![delivery(&event), delivery(&event)]);
+            let delivery = Op::Delivery(Box::new(Delivery {
+                installation: "9".into(),
+                signature: signature(&event),
+                event,
+                company: "c".into(),
+                at: sent,
+                news: WebhookEvent::Completed {
+                    uuid: row.uuid,
+                    leads: Vec::new(),
+                    shown: Box::default(),
+                },
+            }));
+            write(store, vec![delivery.clone(), delivery]);
             write(store, vec![report_foreign_call("c", "ONLINE_PBX", 0)]);
         }
     }),

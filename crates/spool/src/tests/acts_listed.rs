@@ -13,6 +13,27 @@ fn page(store: &Store, filter: &CallFilter) {
     tables::listed::list_calls(store, filter, filter.beginning()).expect("readable");
 }
 
+/// Stores the n-th call, which is of one customer and began at second `started`.
+fn store_customer_call(store: &mut Store, n: u32, started: i64, answered: bool) {
+    let mut call = finished_call(n, Outcome::Journal, None);
+    call.judged.record.client_phone = Phone::from_digits(998_930_000_002);
+    call.judged.record.answered = answered;
+    call.call.answered = answered;
+    call.call.started = time_at(started);
+    write(store, vec![Op::Finish(Box::new(call))]);
+}
+
+/// Makes the n-th call as an audit asks for it.
+fn audited_call(n: u32) -> AuditedCall {
+    let call = finished_call(n, Outcome::Journal, None);
+    let ids = call.call.also_known_as.iter();
+    AuditedCall {
+        pbx: "pbx1".to_owned(),
+        ids: ids.map(|id| id.as_str().to_owned()).collect(),
+        uuid: call.judged.record.uuid.expect("a uuid"),
+    }
+}
+
 /// The acts of `calls`. They follow [`super::acts_lead_requests::LEAD_ACTS`].
 pub const LISTED: &[Act] = &[
     ("a page of calls", |store, _| {
@@ -66,19 +87,12 @@ pub const LISTED: &[Act] = &[
     (
         "a missed call, one that came late, and their talk",
         |store, _| {
-            let call = |store: &mut Store, n: u32, started: i64, answered: bool| {
-                let mut call = finished_call(n, Outcome::Journal, None);
-                call.judged.record.client_phone = Phone::from_digits(998_930_000_002);
-                (call.judged.record.answered, call.call.answered) = (answered, answered);
-                call.call.started = time_at(started);
-                write(store, vec![Op::Finish(Box::new(call))]);
-            };
-            call(store, 910_001, 910_000, false);
-            call(store, 910_002, 910_100, false);
-            call(store, 910_003, 910_050, true);
+            store_customer_call(store, 910_001, 910_000, false);
+            store_customer_call(store, 910_002, 910_100, false);
+            store_customer_call(store, 910_003, 910_050, true);
             let waiting = tables::missed::missed_waiting(store, None, None, 5).expect("readable");
             assert!(!waiting.is_empty());
-            call(store, 910_004, 910_200, true);
+            store_customer_call(store, 910_004, 910_200, true);
             let mut kept_out = finished_call(910_005, Outcome::Skipped, None);
             kept_out.judged.kept_out_unanswered = true;
             write(store, vec![Op::Finish(Box::new(kept_out))]);
@@ -89,18 +103,10 @@ pub const LISTED: &[Act] = &[
         },
     ),
     ("what became of calls, and one forgotten", |store, _| {
-        let asked = |n: u32| {
-            let call = finished_call(n, Outcome::Journal, None);
-            let ids = call.call.also_known_as.iter();
-            AuditedCall {
-                pbx: "pbx1".to_owned(),
-                ids: ids.map(|id| id.as_str().to_owned()).collect(),
-                uuid: call.judged.record.uuid.expect("a uuid"),
-            }
-        };
-        let fates = tables::audited::fates(store, &[asked(7), asked(999_999)]);
+        let asked = [audited_call(7), audited_call(999_999)];
+        let fates = tables::audited::fates(store, &asked);
         assert_eq!(fates.expect("readable")[1].fate, CallFate::Unknown);
-        let AuditedCall { pbx, ids, .. } = asked(7);
+        let AuditedCall { pbx, ids, .. } = audited_call(7);
         write(store, vec![Op::Forget { pbx, ids }]);
     }),
     ("a lead given and taken, and an act", |store, rows| {

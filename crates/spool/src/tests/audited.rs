@@ -3,7 +3,10 @@
 
 use super::call::{finished_call, journal, time_at};
 use crate::tables::audited::SUMMARIES_KEPT_FOR;
-use crate::{AuditedCall, CallFate, Finished, Op, RowId, Settings, State, Step, Store, tables};
+use crate::{
+    AuditedCall, AuditedValues, CallFate, Finished, JournaledCall, Op, RowId, Settings, State,
+    Step, Store, tables,
+};
 use callbridge_call::EventTime;
 use callbridge_model::{CallUuid, Outcome, Reason};
 use std::time::Duration;
@@ -187,6 +190,10 @@ fn confirm_call(store: &mut Store, now: EventTime) {
     }
 }
 
+fn journaled_calls(store: &Store, asked: &[AuditedCall]) -> Vec<Option<JournaledCall>> {
+    tables::audited::journaled(store, asked).expect("read")
+}
+
 #[test]
 fn audit_expects_journaled_calls_and_purged_without_values() {
     let mut store = store();
@@ -197,12 +204,15 @@ fn audit_expects_journaled_calls_and_purged_without_values() {
         audited_call(&call, false),
         audited_call(&journal(2), true),
     ];
-    let journaled = |store: &Store| tables::audited::journaled(store, &asked).expect("read");
-    assert_eq!(journaled(&store), [None, None, None], "it is ready");
+    assert_eq!(
+        journaled_calls(&store, &asked),
+        [None, None, None],
+        "it is ready"
+    );
     confirm_call(&mut store, time_at(60));
     let record = &call.judged.record;
     let uuid = record.uuid.expect("a uuid");
-    let shows = crate::JournaledCall {
+    let shows = JournaledCall {
         uuid,
         started: record.started_at,
         since: Some(time_at(60)),
@@ -214,17 +224,22 @@ fn audit_expects_journaled_calls_and_purged_without_values() {
         }),
     };
     let both = [Some(shows.clone()), Some(shows.clone()), None];
-    assert_eq!(journaled(&store), both, "by its own id, and by a channel's");
-    let known = |store: &Store, uuid| tables::audited::known_as_journaled(store, &[uuid]);
-    assert_eq!(known(&store, uuid), Ok(1));
-    assert_eq!(known(&store, unknown_uuid()), Ok(0));
+    assert_eq!(
+        journaled_calls(&store, &asked),
+        both,
+        "by its own id, and by a channel's"
+    );
+    for (uuid, known) in [(uuid, 1), (unknown_uuid(), 0)] {
+        let found = tables::audited::known_as_journaled(&store, &[uuid]);
+        assert_eq!(found, Ok(known));
+    }
     purge(&mut store, time_at(0).plus(60 * DAY));
-    let purged = crate::JournaledCall {
+    let purged = JournaledCall {
         since: None,
         sent: None,
         ..shows
     };
-    assert_eq!(journaled(&store)[0], Some(purged));
+    assert_eq!(journaled_calls(&store, &asked)[0], Some(purged));
 }
 
 #[test]
@@ -268,6 +283,12 @@ fn call_lost_by_crm_is_sent_again_with_same_uuid() {
     );
 }
 
+fn stored_values(store: &Store, call: &Finished) -> Option<AuditedValues> {
+    let asked = [audited_call(call, false)];
+    let mut fates = tables::audited::fates(store, &asked).expect("readable");
+    fates.remove(0).values
+}
+
 #[test]
 fn stored_values_are_the_pbx_values_and_none_once_discarded() {
     let mut store = store();
@@ -278,13 +299,8 @@ fn stored_values_are_the_pbx_values_and_none_once_discarded() {
         reported_talk_sec: 0,
     });
     store_call(&mut store, &call);
-    let values = |store: &Store| {
-        let asked = [audited_call(&call, false)];
-        let mut fates = tables::audited::fates(store, &asked).expect("readable");
-        fates.remove(0).values
-    };
     let record = &call.judged.record;
-    let found = values(&store).expect("a row");
+    let found = stored_values(&store, &call).expect("a row");
     assert_eq!(
         (found.started, found.duration_sec),
         (record.started_at, record.duration_sec)
@@ -292,5 +308,5 @@ fn stored_values_are_the_pbx_values_and_none_once_discarded() {
     assert_eq!((found.answered, found.talk_time_sec), (false, 0));
     assert_eq!(found.phone.as_deref(), record.phone());
     step(&mut store, Step::Discard, time_at(60));
-    assert_eq!(values(&store), None);
+    assert_eq!(stored_values(&store, &call), None);
 }

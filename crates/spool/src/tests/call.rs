@@ -17,11 +17,14 @@ pub fn time_at(seconds: i64) -> EventTime {
     EventTime::from_seconds(T0 + seconds)
 }
 
+fn unique_id(text: &str) -> UniqueId {
+    UniqueId::new(text).expect("not empty")
+}
+
 /// Makes the `n`-th call, with its own number, linkedid, and uuid.
 pub fn finished_call(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
     let linkedid = format!("{T0}.{}", n * 2);
     let number = format!("99890{n:07}");
-    let id = |text: &str| UniqueId::new(text).expect("not empty");
     let kept = outcome.is_kept();
     let start = T0 + i64::from(n);
     let record = CallRecord {
@@ -46,8 +49,11 @@ pub fn finished_call(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finish
         did: None,
     };
     let call = FinishedCall {
-        linkedid: id(&linkedid),
-        also_known_as: vec![id(&linkedid), id(&format!("{T0}.{}", n * 2 + 1))],
+        linkedid: unique_id(&linkedid),
+        also_known_as: vec![
+            unique_id(&linkedid),
+            unique_id(&format!("{T0}.{}", n * 2 + 1)),
+        ],
         direction: Direction::Inbound,
         answered: true,
         trunk: Some("city".into()),

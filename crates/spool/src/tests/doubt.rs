@@ -16,15 +16,18 @@ const KEYS: [&str; 5] = [
     "lead_field.floor",
 ];
 
-#[test]
-fn unreadable_stored_memory_is_reset_and_stops_nothing() {
-    let settings = || Settings {
+fn settings() -> Settings {
+    Settings {
         lead_directory: Some(callbridge_leads::directory::backfill::ReadLeads {
             country: None,
             every: std::time::Duration::from_secs(60),
         }),
         ..Settings::default()
-    };
+    }
+}
+
+#[test]
+fn unreadable_stored_memory_is_reset_and_stops_nothing() {
     for text in TEXTS {
         let place = super::place();
         let (handle, guard) = place.open(settings());

@@ -2,7 +2,7 @@
 
 use super::call::journal;
 use crate::folder::{FILE, LOCK};
-use crate::{Done, Error, Integrity, Op, Settings, open};
+use crate::{Done, Error, Handle, Integrity, Op, Settings, open};
 use callbridge_model::ExitCode as _;
 use callbridge_testkit::Wait as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -176,6 +176,14 @@ fn check_finds_a_torn_page_and_leaves_the_file_to_people() {
     assert!(file.exists());
 }
 
+fn store_call(handle: &Handle, n: u32) -> Result<Vec<Done>, Error> {
+    handle.write(vec![Op::Finish(Box::new(journal(n)))]).wait()
+}
+
+fn count_files(folder: &Path) -> Option<usize> {
+    folder.read_dir().map(Iterator::count).ok()
+}
+
 /// A way in which a state folder disappears while it is in use.
 type Removal = fn(&Path);
 
@@ -215,14 +223,12 @@ fn state_that_disappears_in_use_is_not_made_again() {
         let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
         let state = dir.path().join("state");
         let (handle, _guard) = open(&state, Settings::default()).expect("opens");
-        let store = |n| handle.write(vec![Op::Finish(Box::new(journal(n)))]).wait();
-        assert!(store(1).is_ok());
+        assert!(store_call(&handle, 1).is_ok());
         remove(&state);
-        let left = || state.read_dir().map(Iterator::count).ok();
-        let before = left();
+        let before = count_files(&state);
         let gone = Err(Error::Gone(state.clone(), what.to_owned()));
-        assert_eq!(store(2), gone);
+        assert_eq!(store_call(&handle, 2), gone);
         assert_eq!(handle.write(Vec::new()).wait(), gone, "an empty write");
-        assert_eq!(left(), before, "{what}");
+        assert_eq!(count_files(&state), before, "{what}");
     }
 }

@@ -265,10 +265,10 @@ fn failing_lookup_is_given_up_and_forbidden_lookup_rests() {
     let mut store = store(false);
     let letter = submit_call(&mut store, 1, 4_001);
     fail_call(&mut store, letter, 110);
-    let look_up = || LeadRequest::LookUp(lead(4_001));
+    let look_up = LeadRequest::LookUp(lead(4_001));
     report_outcome(
         &mut store,
-        LeadOutcome::Rest(RequestKind::LookUps, look_up(), "403".into()),
+        LeadOutcome::Rest(RequestKind::LookUps, look_up.clone(), "403".into()),
         111,
     );
     let due = tables::lead_requests::lead_requests(&store, &ask(time_at(200))).expect("errands");
@@ -279,10 +279,10 @@ fn failing_lookup_is_given_up_and_forbidden_lookup_rests() {
     let mut seconds = 4_000;
     let mut tries = 0;
     while tables::lead_requests::lead_requests_waiting(&store, time_at(5_000)) == Ok((1, 0)) {
-        report_outcome(&mut store, LeadOutcome::Sent(look_up()), seconds);
+        report_outcome(&mut store, LeadOutcome::Sent(look_up.clone()), seconds);
         report_outcome(
             &mut store,
-            LeadOutcome::Again(look_up(), "500".into()),
+            LeadOutcome::Again(look_up.clone(), "500".into()),
             seconds,
         );
         (seconds, tries) = (seconds + 400, tries + 1);
@@ -310,25 +310,31 @@ fn granted_right_ends_rest_of_forbidden_lookups() {
     assert_eq!(due_lookups(&due), [lead(4_001)]);
 }
 
+/// Purges after this many days, and returns how many look-ups wait then.
+fn lookups_after_purge(store: &mut Store, days: i64) -> u64 {
+    let now = time_at(110 + days * 86_400);
+    store.write(vec![Op::Purge(now)]).expect("purged");
+    tables::lead_requests::lead_requests_waiting(store, now)
+        .expect("readable")
+        .0
+}
+
 #[test]
 fn look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
     let mut store = store(false);
     let letter = submit_call(&mut store, 1, 4_001);
     fail_call(&mut store, letter, 110);
-    let purge = |store: &mut Store, days: i64| {
-        let now = time_at(110 + days * 86_400);
-        store.write(vec![Op::Purge(now)]).expect("purged");
-        tables::lead_requests::lead_requests_waiting(store, now)
-            .expect("readable")
-            .0
-    };
-    assert_eq!(purge(&mut store, 8), 1);
+    assert_eq!(lookups_after_purge(&mut store, 8), 1);
     let step = Step::Discard;
     let (row, at) = (letter, time_at(110 + 8 * 86_400));
     store
         .write(vec![Op::Step { row, step, at }])
         .expect("discarded");
-    assert_eq!(purge(&mut store, 9), 0, "nobody waits for it any more");
+    assert_eq!(
+        lookups_after_purge(&mut store, 9),
+        0,
+        "nobody waits for it any more"
+    );
 }
 
 #[test]

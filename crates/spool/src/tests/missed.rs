@@ -1,10 +1,14 @@
 //! Tests that a customer waits for a callback exactly until an employee has talked with them.
 
 use super::call::{T0, finished_call, time_at};
-use crate::{Done, Finished, MissedCustomer, Op, RowId, Settings, State, Step, Store, tables};
+use crate::employee_work::{EmployeeWork, employee_work};
+use crate::{
+    Done, Finished, Handle, MissedCustomer, Op, RowId, Settings, State, Step, Store, tables,
+};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A call of one customer.
@@ -83,13 +87,17 @@ fn waiting_customers(store: &Store) -> Vec<MissedCustomer> {
     tables::missed::missed_waiting(store, None, None, 10).expect("readable")
 }
 
+fn second_of(at: EpochSeconds) -> i64 {
+    at.get() - T0
+}
+
 /// Returns the first attempt, the last attempt, and the number of attempts.
 pub fn waiting_times(store: &Store) -> Option<(i64, i64, u64)> {
     let all = waiting_customers(store);
     assert!(all.len() <= 1, "{all:?}");
     let only = all.first()?;
-    let second = |at: EpochSeconds| at.get() - T0;
-    Some((second(only.first_at), second(only.last_at), only.tries))
+    let first = second_of(only.first_at);
+    Some((first, second_of(only.last_at), only.tries))
 }
 
 /// Computes the values of [`waiting_times`] directly from the list of calls.
@@ -224,19 +232,30 @@ fn incomplete_call_marked_answered_by_hand_is_not_missed() {
     );
 }
 
+/// Returns the time this many days, and a second, after second 100.
+fn day(days: i64) -> EventTime {
+    time_at(100 + days * 86_400 + 1)
+}
+
 #[test]
 fn missed_customers_are_dropped_after_thirty_days() {
     let mut store = store();
     finish(&mut store, call(1, missed_call(100)));
-    let days = |days: i64| time_at(100 + days * 86_400 + 1);
-    store.write(vec![Op::Purge(days(29))]).expect("purged");
+    store.write(vec![Op::Purge(day(29))]).expect("purged");
     assert_eq!(waiting_times(&store), Some((100, 100, 1)));
-    store.write(vec![Op::Purge(days(30))]).expect("purged");
+    store.write(vec![Op::Purge(day(30))]).expect("purged");
     assert_eq!(waiting_times(&store), None);
     let mut old = call(2, missed_call(200));
-    old.judged.judged_at = days(31);
+    old.judged.judged_at = day(31);
     finish(&mut store, old);
     assert_eq!(waiting_times(&store), None, "read out of an old file");
+}
+
+fn last_digits(all: &[MissedCustomer]) -> Vec<char> {
+    let last = all
+        .iter()
+        .filter_map(|customer| customer.phone.as_str().chars().last());
+    last.collect()
 }
 
 #[test]
@@ -248,18 +267,12 @@ fn missed_customers_are_paged_longest_first_and_by_trunk() {
         call.judged.record.client_phone = Phone::from_digits(number);
         finish(&mut store, call);
     }
-    let ends = |all: &[MissedCustomer]| -> Vec<char> {
-        let last = all
-            .iter()
-            .filter_map(|customer| customer.phone.as_str().chars().last());
-        last.collect()
-    };
     let page = tables::missed::missed_waiting(&store, None, None, 2).expect("readable");
-    assert_eq!(ends(&page), ['3', '1']);
+    assert_eq!(last_digits(&page), ['3', '1']);
     let rest = tables::missed::missed_waiting(&store, None, page.last(), 2).expect("readable");
-    assert_eq!(ends(&rest), ['2']);
+    assert_eq!(last_digits(&rest), ['2']);
     let late = tables::missed::missed_waiting(&store, Some(T0 + 20), None, 9).expect("readable");
-    assert_eq!(ends(&late), ['1', '2']);
+    assert_eq!(last_digits(&late), ['1', '2']);
     let trunks = tables::missed::missed_by_trunk(&store).expect("readable");
     assert_eq!(trunks, [("city".to_owned(), 3)]);
 }
@@ -306,6 +319,16 @@ proptest! {
     }
 }
 
+/// Returns the work from second `from` to second `until`, by extension.
+async fn work_between(
+    handle: &Handle,
+    from: i64,
+    until: i64,
+) -> BTreeMap<Option<String>, EmployeeWork> {
+    let sums = employee_work(handle, T0 + from, T0 + until);
+    sums.await.expect("readable").work
+}
+
 #[tokio::test]
 async fn employee_work_is_read_by_hour_with_the_day_before() {
     let place = super::place();
@@ -319,16 +342,12 @@ async fn employee_work_is_read_by_hour_with_the_day_before() {
         let finish = Op::Finish(Box::new(call(n, one)));
         handle.write(vec![finish]).await.expect("stored");
     }
-    let work = async |from, until| {
-        let sums = crate::employee_work::employee_work(&handle, T0 + from, T0 + until);
-        sums.await.expect("readable").work
-    };
-    let day = work(0, 10_000).await;
-    assert_eq!(day[&None].missed, 1, "no telephone was heard to ring");
-    let first = &day[&Some("101".to_owned())];
+    let earlier = work_between(&handle, 0, 10_000).await;
+    assert_eq!(earlier[&None].missed, 1, "no telephone was heard to ring");
+    let first = &earlier[&Some("101".to_owned())];
     assert_eq!((first.outbound, first.talk_sec), (1, 4));
     assert_eq!((first.called_back, first.call_back_sec), (1, 8_900));
-    let later = work(8_000, 20_000).await;
+    let later = work_between(&handle, 8_000, 20_000).await;
     assert_eq!(later.len(), 1, "what was missed before is not counted");
     assert_eq!(later[&Some("101".to_owned())].call_back_sec, 8_900);
 }

@@ -43,21 +43,22 @@ struct Model {
 }
 
 impl Model {
+    fn count_in(&self, wanted: State) -> u64 {
+        let found = self.rows.values().filter(|(_, state)| *state == wanted);
+        found.count() as u64
+    }
+
     fn books(&self) -> Books {
-        let count = |wanted| {
-            let found = self.rows.values().filter(|(_, state)| *state == wanted);
-            found.count() as u64
-        };
         Books {
             finished: self.rows.len() as u64,
-            ready: count(State::Ready),
-            sending: count(State::Sending),
-            submitted: count(State::Submitted),
-            journaled: count(State::Journaled),
-            dead: count(State::Dead),
-            waiting: count(State::Waiting),
-            discarded: count(State::Discarded),
-            forwarded: count(State::Forwarded),
+            ready: self.count_in(State::Ready),
+            sending: self.count_in(State::Sending),
+            submitted: self.count_in(State::Submitted),
+            journaled: self.count_in(State::Journaled),
+            dead: self.count_in(State::Dead),
+            waiting: self.count_in(State::Waiting),
+            discarded: self.count_in(State::Discarded),
+            forwarded: self.count_in(State::Forwarded),
             internal: self.internal,
             skipped: self.skipped,
             unreadable: 0,

@@ -31,6 +31,15 @@ pub(super) fn unreadable_file(bytes: &[u8], cut_from: Option<u64>) -> Op {
     })
 }
 
+/// Makes the report that this file of this source is read.
+fn file_read_op(source: &str, file: &str) -> Op {
+    Op::FileRead {
+        source: source.to_owned(),
+        file: file.to_owned(),
+        at: time_at(10),
+    }
+}
+
 fn unreadable_letters(store: &Store) -> Vec<(i64, String, u64)> {
     let filter = LetterFilter::default();
     let letters = tables::letters::letters(store, &filter).expect("readable");
@@ -59,18 +68,13 @@ fn file_has_one_unreadable_letter_until_it_is_read() {
         unreadable_letters(&store),
         [(2, "{\"a\":1".to_owned(), 2_000_000)]
     );
-    let read = |source: &str, file: &str| Op::FileRead {
-        source: source.to_owned(),
-        file: file.to_owned(),
-        at: time_at(10),
-    };
     let others = vec![
-        read("file:///cdr/", "/cdr/b.json"),
-        read("file:///other/", "/cdr/a.json"),
+        file_read_op("file:///cdr/", "/cdr/b.json"),
+        file_read_op("file:///other/", "/cdr/a.json"),
     ];
     store.write(others).expect("stored");
     assert_eq!(unreadable_letters(&store).len(), 1);
-    let own = read("file:///cdr/", "/cdr/a.json");
+    let own = file_read_op("file:///cdr/", "/cdr/a.json");
     store.write(vec![own.clone(), own]).expect("stored");
     assert_eq!(unreadable_letters(&store), []);
     assert_eq!(store.books().unreadable, 2);
@@ -79,11 +83,7 @@ fn file_has_one_unreadable_letter_until_it_is_read() {
 /// Stores an unreadable file twice with the same content, and then reports that the file is read.
 pub(super) fn make_readable(store: &mut Store) {
     let torn = unreadable_file(b"{", None);
-    let read = Op::FileRead {
-        source: "file:///cdr/".to_owned(),
-        file: "/cdr/a.json".to_owned(),
-        at: time_at(10),
-    };
+    let read = file_read_op("file:///cdr/", "/cdr/a.json");
     let done = store.write(vec![torn.clone(), torn, read]);
     let done = done.expect("stored");
     assert_eq!(done[0], done[1], "one letter");

@@ -87,6 +87,15 @@ prop_compose! {
     }
 }
 
+/// Makes the operation that stores an open call. Without a snapshot, it deletes the call.
+fn open_op(pbx: &str, key: u64, snapshot: Option<&[u8]>) -> Op {
+    Op::Open {
+        pbx: pbx.to_owned(),
+        key,
+        snapshot: snapshot.map(<[u8]>::to_vec),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(super::cases(256)))]
 
@@ -115,14 +124,12 @@ proptest! {
         key in any::<u64>(), pbx in "\\PC*", bytes in any::<Vec<u8>>(), other in any::<Vec<u8>>(),
     ) {
         let mut store = store();
-        let open = |snapshot: Option<&Vec<u8>>| {
-            let pbx = pbx.clone();
-            Op::Open { pbx, key, snapshot: snapshot.cloned() }
-        };
-        store.write(vec![open(Some(&other)), open(Some(&bytes))]).expect("stored");
+        let first = open_op(&pbx, key, Some(other.as_slice()));
+        let second = open_op(&pbx, key, Some(bytes.as_slice()));
+        store.write(vec![first, second]).expect("stored");
         let stored = Ok(vec![(pbx.clone(), key, bytes)]);
         prop_assert_eq!(tables::resume::all_open_calls(&store), stored);
-        store.write(vec![open(None)]).expect("stored");
+        store.write(vec![open_op(&pbx, key, None)]).expect("stored");
         prop_assert_eq!(tables::resume::all_open_calls(&store), Ok(Vec::new()));
     }
 

@@ -239,43 +239,62 @@ fn of_very_many_attempts_the_first_and_the_last_are_kept() {
     );
 }
 
+fn bind_address(address: &str, rebind: bool) -> Op {
+    Op::BindAddress {
+        address: address.into(),
+        rebind,
+    }
+}
+
+fn bind_company(company: &str) -> Op {
+    Op::BindCompany {
+        company: company.into(),
+        application: "PBX".into(),
+    }
+}
+
 #[test]
 fn state_belongs_to_one_address_until_it_is_rebound() {
     let mut store = store();
-    let bind = |address: &str, rebind| Op::BindAddress {
-        address: address.into(),
-        rebind,
-    };
     store
-        .write(vec![bind("https://a.example/", false)])
+        .write(vec![bind_address("https://a.example/", false)])
         .expect("first use");
     store
-        .write(vec![bind("https://a.example", false)])
+        .write(vec![bind_address("https://a.example", false)])
         .expect("the same");
     let error = store
-        .write(vec![bind("https://b.example", false)])
+        .write(vec![bind_address("https://b.example", false)])
         .expect_err("another");
     assert_eq!(error.exit_code().number(), 78);
     assert!(error.to_string().contains("--rebind"), "{error}");
-    let company = |company: &str| Op::BindCompany {
-        company: company.into(),
-        application: "PBX".into(),
-    };
-    assert_eq!(store.write(vec![company("Alpha")]), Ok(vec![Done::Stored]));
+    let first = store.write(vec![bind_company("Alpha")]);
+    assert_eq!(first, Ok(vec![Done::Stored]));
     let bound = Binding {
         address: Some("https://a.example".into()),
         company: Some("Alpha".into()),
         application: Some("PBX".into()),
     };
     assert_eq!(
-        store.write(vec![company("Beta")]),
+        store.write(vec![bind_company("Beta")]),
         Ok(vec![Done::WrongCompany(bound.clone())])
     );
     assert_eq!(tables::meta::binding(&store), Ok(bound));
     store
-        .write(vec![bind("https://b.example", true)])
+        .write(vec![bind_address("https://b.example", true)])
         .expect("--rebind");
-    assert_eq!(store.write(vec![company("Beta")]), Ok(vec![Done::Stored]));
+    let rebound = store.write(vec![bind_company("Beta")]);
+    assert_eq!(rebound, Ok(vec![Done::Stored]));
+}
+
+/// Purges at this second, and returns the numbers of calls and of seen calls that were forgotten.
+fn purge(store: &mut Store, seconds: i64) -> (u64, u64) {
+    let done = store
+        .write(vec![Op::Purge(time_at(seconds))])
+        .expect("purged");
+    match done[..] {
+        [Done::PurgeCounts(purged)] => (purged.calls, purged.seen_calls),
+        _ => panic!("{done:?}"),
+    }
 }
 
 #[test]
@@ -300,15 +319,6 @@ fn old_finished_calls_are_purged_and_stay_in_the_books() {
     step(&mut store, 3, Step::Discard, 20);
     let before = store.books();
     let month = 30 * 24 * 3600;
-    let purge = |store: &mut Store, seconds| {
-        let done = store
-            .write(vec![Op::Purge(time_at(seconds))])
-            .expect("purged");
-        match done[..] {
-            [Done::PurgeCounts(purged)] => (purged.calls, purged.seen_calls),
-            _ => panic!("{done:?}"),
-        }
-    };
     assert_eq!(purge(&mut store, month), (0, 0));
     assert_eq!(purge(&mut store, month + 21), (2, 8));
     assert_eq!(store.books(), before);
@@ -362,6 +372,16 @@ fn row_id_is_never_reused() {
     assert_eq!(error, Err(Error::NoRow(RowId(1))));
 }
 
+fn count_to_reconcile(store: &Store, token: &str) -> usize {
+    let query = QueueQuery {
+        tokens: vec![TokenFingerprint::of(token)],
+        ..ask(time_at(500))
+    };
+    tables::work_queue::to_reconcile(store, &query)
+        .expect("rows")
+        .len()
+}
+
 #[test]
 fn orphan_is_sought_however_often_it_was_missed() {
     let mut store = store_with([journal(1), journal(2)]);
@@ -373,16 +393,8 @@ fn orphan_is_sought_however_often_it_was_missed() {
     };
     step(&mut store, 1, missed.clone(), 110);
     step(&mut store, 2, missed, 110);
-    let rows = |token: &str| {
-        let ask = QueueQuery {
-            tokens: vec![TokenFingerprint::of(token)],
-            ..ask(time_at(500))
-        };
-        tables::work_queue::to_reconcile(&store, &ask)
-            .expect("rows")
-            .len()
-    };
-    assert_eq!((rows("token"), rows("another")), (0, 2));
+    assert_eq!(count_to_reconcile(&store, "token"), 0);
+    assert_eq!(count_to_reconcile(&store, "another"), 2);
 }
 
 #[test]

@@ -5,14 +5,17 @@ use crate::{IfAbsent, Refused, State, Step, next};
 use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::{Reason, TokenFingerprint};
 
-/// Returns one of each step, in the order of the table's columns, with two of `Died`.
-pub fn steps() -> [Step; 22] {
-    let record = journal(1).judged.record;
-    let died = |reason| Step::Died {
+fn died_step(reason: Reason) -> Step {
+    Step::Died {
         reason,
         message: "lead 4999 is unknown".into(),
         errors: serde_json::json!([{"field": "leadId"}]),
-    };
+    }
+}
+
+/// Returns one of each step, in the order of the table's columns, with two of `Died`.
+pub fn steps() -> [Step; 22] {
+    let record = journal(1).judged.record;
     [
         Step::Send,
         Step::Accepted {
@@ -40,8 +43,8 @@ pub fn steps() -> [Step; 22] {
             why: "404".into(),
         },
         Step::Resubmit { why: "404".into() },
-        died(Reason::Failed),
-        died(Reason::NoEmployee),
+        died_step(Reason::Failed),
+        died_step(Reason::NoEmployee),
         Step::Retry {
             by_itself: true,
             record: record.clone(),

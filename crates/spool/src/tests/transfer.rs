@@ -305,13 +305,13 @@ fn pair_of_tokens_stored_during_a_move_is_moved() {
         let (from, to) = (state_place(&origin), state_place(&target));
         let connections = origin.connections();
         let mut is_done = false;
-        let mut refresh_late = |copied: Copied<'_>| {
+        let moved = move_state(&from, &to, &mut |copied: Copied<'_>| {
             if copied.table == "unreadable" && !is_done {
                 connect(&connections, "svcrt_second");
                 is_done = true;
             }
-        };
-        move_state(&from, &to, &mut refresh_late).expect("moved");
+        });
+        moved.expect("moved");
         assert!(is_done);
         let stored = target
             .connections()
@@ -352,12 +352,12 @@ fn progress_counts_the_rows_of_each_table() {
         Place::new(Engine::Postgres),
     );
     let mut calls = Vec::new();
-    let mut note = |copied: Copied<'_>| {
+    let (from, to) = (state_place(&origin), state_place(&target));
+    let done = move_state(&from, &to, &mut |copied: Copied<'_>| {
         if copied.table == "calls" {
             calls.push((copied.rows, copied.of));
         }
-    };
-    let done = move_state(&state_place(&origin), &state_place(&target), &mut note);
+    });
     let all = done.expect("moved").rows["calls"];
     assert!(calls.len() > 1, "{calls:?}");
     assert_eq!(calls.last(), Some(&(all, all)));
@@ -446,19 +446,18 @@ fn export_is_a_snapshot_of_one_moment() {
     let mut store: Store = origin.store(Settings::default());
     let before = store.books();
     let mut to = File::create_new(&path).expect("a file");
-    let mut write_more = |_: Copied<'_>| {
-        let call = super::call::journal(70_000);
-        store
-            .write(vec![Op::Finish(Box::new(call))])
-            .expect("stored");
-    };
     let place = state_place(&origin);
     let written = export(
         &place,
         true,
         (&mut to, &path),
         ("0.1.0", 1),
-        &mut write_more,
+        &mut |_: Copied<'_>| {
+            let call = super::call::journal(70_000);
+            store
+                .write(vec![Op::Finish(Box::new(call))])
+                .expect("stored");
+        },
     );
     written.expect("exported");
     assert!(store.books().ready > before.ready);

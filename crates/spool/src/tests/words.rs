@@ -10,10 +10,9 @@ use std::path::PathBuf;
 fn folder_errors() -> Vec<Error> {
     let path = PathBuf::from("/state/spool.db");
     let dir = PathBuf::from("/state");
-    let locked = |pid| Error::Locked(dir.clone(), pid);
     vec![
-        locked(Some(4711)),
-        locked(None),
+        Error::Locked(dir.clone(), Some(4711)),
+        Error::Locked(dir.clone(), None),
         Error::Missing(dir.clone()),
         Error::NotWritable(path.clone(), "Permission denied".into()),
         Error::NewerSchema(path.clone(), 9, 1),
@@ -27,7 +26,7 @@ fn folder_errors() -> Vec<Error> {
 fn request_errors() -> Vec<Error> {
     let path = PathBuf::from("/state/spool.db");
     let row = RowId(7);
-    let why = || "words of SQLite".to_owned();
+    let why = "words of SQLite".to_owned();
     let refused = Refused {
         state: State::Journaled,
         step: "retry",
@@ -36,14 +35,14 @@ fn request_errors() -> Vec<Error> {
     vec![
         Error::Gone("/state".into(), "spool.db is missing".to_owned()),
         Error::Full(path.clone()),
-        Error::Disk(path.clone(), why()),
+        Error::Disk(path.clone(), why.clone()),
         Error::Refused(row, refused),
         Error::UuidTaken(row, uuid),
         Error::NoRow(row),
         Error::NoUuid("1.2".into()),
-        Error::Unstorable("a dead letter", why()),
+        Error::Unstorable("a dead letter", why.clone()),
         Error::Closed,
-        Error::Sql(path, why()),
+        Error::Sql(path, why),
     ]
 }
 
