@@ -25,16 +25,18 @@ fn recordings() -> Vec<PathBuf> {
     all
 }
 
+/// Returns the body of a recorded message. `None` if the line has no body.
+fn message_body(line: &str) -> Option<String> {
+    let message: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    message["body"].as_str().map(str::to_owned)
+}
+
 /// Returns the lines of a file. Of messages over AMQP, it returns only the bodies.
 fn lines(folder: &Path, file: &str) -> Vec<String> {
     let text = std::fs::read_to_string(folder.join(file)).expect("a recording");
-    let body = |line: &str| {
-        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
-        line["body"].as_str().map(str::to_owned)
-    };
     let lines = text.lines();
     lines
-        .map(|line| body(line).unwrap_or_else(|| line.to_owned()))
+        .map(|line| message_body(line).unwrap_or_else(|| line.to_owned()))
         .collect()
 }
 
@@ -50,12 +52,15 @@ fn time_of(decoder: &mut Decoder, message: &str) -> Option<EventTime> {
 
 /// Makes an intake of the folder of records. If `line` is true, it also reads the connection.
 fn intake(line: bool) -> Intake {
-    let trunks = [
+    let rules = [
         "city=gateway/city|address/127.0.0.1:16000,country=UZ",
         "gsm=gateway/gsm|address/127.0.0.1:16001,country=UZ",
     ];
-    let trunk = |rule| trunk::parse(rule, &trunk::Trunk::default()).expect("a trunk");
-    let trunks = Trunks::new(trunks.map(trunk).to_vec()).expect("trunks");
+    let mut trunks = Vec::new();
+    for rule in rules {
+        trunks.push(trunk::parse(rule, &trunk::Trunk::default()).expect("a trunk"));
+    }
+    let trunks = Trunks::new(trunks).expect("trunks");
     let settings = Settings {
         rules: Rules {
             trunks,

@@ -65,22 +65,23 @@ fn send_lines(intake: &mut Intake, lines: &[String], arrived: i64) {
     }
 }
 
+fn is_call_snapshot(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Open {
+            snapshot: Some(_),
+            ..
+        }
+    )
+}
+
 /// Returns the finished calls, and the number of open calls that are stored, at this time of our
 /// clock.
 fn take_stored(intake: &mut Intake, now: i64) -> (Vec<Finished>, usize) {
     let now = EventTime::from_seconds(now);
     intake.tick(now);
     let batch = intake.take(&People::default(), now);
-    let open = |op: &&Op| {
-        matches!(
-            op,
-            Op::Open {
-                snapshot: Some(_),
-                ..
-            }
-        )
-    };
-    let open = batch.ops.iter().filter(open).count();
+    let open = batch.ops.iter().filter(|op| is_call_snapshot(op)).count();
     let finished = batch.ops.into_iter().filter_map(|op| match op {
         Op::Finish(finished) => Some(*finished),
         _ => None,

@@ -146,26 +146,24 @@ mod tests {
         assert!(text.starts_with(first), "{text}");
     }
 
+    /// Returns for each gap whether it is filled.
+    fn filled_flags(log: &GapLog) -> Vec<bool> {
+        let gaps = log.clone().into_gaps();
+        gaps.iter().map(|gap| gap.filled).collect()
+    }
+
     #[test]
     fn awaited_gap_is_filled_once_file_is_past_gap_end() {
         let mut log = GapLog::default();
         log.add(URL, &gap(10, 20), true);
         log.add(URL, &gap(30, 40), true);
         log.add(URL, &gap(50, 60), false);
-        let past = |second: i64| move |_: &str, end: EventTime| end.floor_seconds().get() <= second;
-        log.fill(past(25));
-        let filled = |log: &GapLog| -> Vec<bool> {
-            log.clone()
-                .into_gaps()
-                .iter()
-                .map(|gap| gap.filled)
-                .collect()
-        };
-        assert_eq!(filled(&log), [true, false, false]);
+        log.fill(|_, end| end.floor_seconds().get() <= 25);
+        assert_eq!(filled_flags(&log), [true, false, false]);
         assert!(log.is_awaited());
-        log.fill(past(100));
+        log.fill(|_, end| end.floor_seconds().get() <= 100);
         assert_eq!(
-            filled(&log),
+            filled_flags(&log),
             [true, true, false],
             "no file tells of the third"
         );

@@ -9,6 +9,7 @@ use callbridge_source::{Frame, Outage, SourceId};
 use callbridge_spool::Op;
 use std::time::Duration;
 
+const SECOND: Duration = Duration::from_secs(1);
 const FRAMES: &str = include_str!("../../../tests/recordings/inbound_answered/amiws.jsonl");
 
 fn source(forgets: bool) -> SourceSettings {
@@ -134,6 +135,45 @@ fn switches_of_one_queue_are_listed_with_pbx_ids() {
     assert_eq!(status["switches"], wanted);
 }
 
+/// Makes an intake of two queues of one PBX.
+fn intake_of_two_queues() -> Intake {
+    let sources = vec![source(false), source(false)];
+    Intake::new(settings(), sources, Memory::default()).expect("an intake")
+}
+
+/// Makes an intake that continues with the open call in `kept`, 3,000 s after the process ended.
+fn restored_intake(kept: &[Op], stop: EventTime) -> Intake {
+    let mut intake = intake_of_two_queues();
+    for op in kept {
+        if let Op::Open { pbx, key, snapshot } = op
+            && let Some(bytes) = snapshot
+        {
+            intake.restore(pbx, *key, bytes).expect("restored");
+        }
+    }
+    intake.was_away();
+    intake.tick(stop.plus(3000 * SECOND));
+    assert_eq!((intake.open_calls(), intake.next_deadline()), (1, None));
+    intake
+}
+
+fn is_finished_at(intake: &mut Intake, now: EventTime) -> bool {
+    intake.tick(now);
+    intake.open_calls() == 0
+}
+
+fn report_outage(intake: &mut Intake, id: SourceId, since: EventTime, is_absent: bool) {
+    intake.down(
+        id,
+        Outage {
+            why: "why".to_owned(),
+            since,
+            is_ours: true,
+            is_absent,
+        },
+    );
+}
+
 /// A call has hung up when the process ends. After the restart, the time at which the call finishes
 /// depends on which of the two queues of its PBX are read.
 #[test]
@@ -141,75 +181,41 @@ fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
     let mut lines: Vec<&str> = FRAMES.lines().collect();
     let ends = lines.iter().rposition(|line| line.contains("\"Hangup\""));
     lines.truncate(ends.expect("a hangup") + 1);
-    let sources = || vec![source(false), source(false)];
-    let new = || Intake::new(settings(), sources(), Memory::default()).expect("an intake");
-    let (mut before, stop) = (
-        new(),
-        crate::tests::recorded_time(lines[0]).plus(Duration::from_secs(30)),
-    );
+    let mut before = intake_of_two_queues();
+    let stop = crate::tests::recorded_time(lines[0]).plus(30 * SECOND);
     for (seq, line) in (1..).zip(&lines) {
         let frame = frame(seq, crate::tests::recorded_time(line), line);
         let taken = before.frame(SourceId(0), &frame, &mut |_, _| None);
         taken.expect("taken");
     }
     let kept = before.take(&People::default(), stop).ops;
-    let later = |seconds: u64| stop.plus(Duration::from_secs(seconds));
+    let restart = stop.plus(3000 * SECOND);
     let [first, second] = [SourceId(0), SourceId(1)];
-    let restored = || {
-        let mut intake = new();
-        for op in &kept {
-            if let Op::Open { pbx, key, snapshot } = op
-                && let Some(bytes) = snapshot
-            {
-                intake.restore(pbx, *key, bytes).expect("restored");
-            }
-        }
-        intake.was_away();
-        intake.tick(later(3000));
-        assert_eq!((intake.open_calls(), intake.next_deadline()), (1, None));
-        intake
-    };
-    let is_finished = |intake: &mut Intake, at: u64| {
-        intake.tick(later(at));
-        intake.open_calls() == 0
-    };
-    let down = |intake: &mut Intake, id, is_absent| {
-        intake.down(
-            id,
-            Outage {
-                why: "why".to_owned(),
-                since: later(3000),
-                is_ours: true,
-                is_absent,
-            },
-        );
-    };
-    let cut = |intake: &mut Intake, id| down(intake, id, false);
-    let mut intake = restored();
-    intake.up(first, later(3000));
-    assert!(!is_finished(&mut intake, 3000));
+    let mut intake = restored_intake(&kept, stop);
+    intake.up(first, restart);
+    assert!(!is_finished_at(&mut intake, restart));
     // The second queue is down, and the first queue is still read.
-    cut(&mut intake, second);
-    assert!(is_finished(&mut intake, 3001));
-    let mut intake = restored();
-    intake.up(second, later(3000));
-    cut(&mut intake, second);
-    assert!(!is_finished(&mut intake, 3400));
-    intake.up(first, later(3400));
+    report_outage(&mut intake, second, restart, false);
+    assert!(is_finished_at(&mut intake, stop.plus(3001 * SECOND)));
+    let mut intake = restored_intake(&kept, stop);
+    intake.up(second, restart);
+    report_outage(&mut intake, second, restart, false);
+    assert!(!is_finished_at(&mut intake, stop.plus(3400 * SECOND)));
+    intake.up(first, stop.plus(3400 * SECOND));
     // Nothing was read while the disk was full.
-    intake.resumes(later(3500));
-    assert!(!is_finished(&mut intake, 3500));
-    assert!(is_finished(&mut intake, 3501));
+    intake.resumes(stop.plus(3500 * SECOND));
+    assert!(!is_finished_at(&mut intake, stop.plus(3500 * SECOND)));
+    assert!(is_finished_at(&mut intake, stop.plus(3501 * SECOND)));
     // The process was suspended. Messages that arrived in this time are read first.
-    let mut intake = restored();
-    intake.up(first, later(3000));
-    assert!(!is_finished(&mut intake, 3000));
-    assert!(!is_finished(&mut intake, 4000));
-    assert!(is_finished(&mut intake, 4001));
+    let mut intake = restored_intake(&kept, stop);
+    intake.up(first, restart);
+    assert!(!is_finished_at(&mut intake, restart));
+    assert!(!is_finished_at(&mut intake, stop.plus(4000 * SECOND)));
+    assert!(is_finished_at(&mut intake, stop.plus(4001 * SECOND)));
     // A file that does not exist keeps no events. A file that cannot be read may keep some.
-    let mut intake = restored();
-    down(&mut intake, second, true);
-    assert!(!is_finished(&mut intake, 3000));
-    down(&mut intake, first, true);
-    assert!(is_finished(&mut intake, 3000));
+    let mut intake = restored_intake(&kept, stop);
+    report_outage(&mut intake, second, restart, true);
+    assert!(!is_finished_at(&mut intake, restart));
+    report_outage(&mut intake, first, restart, true);
+    assert!(is_finished_at(&mut intake, restart));
 }

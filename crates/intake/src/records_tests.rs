@@ -13,6 +13,19 @@ const SOURCE: SourceId = SourceId(0);
 /// 2026-11-20 05:09:50 UTC, when the call of the records began.
 const BEGAN: i64 = 1_795_151_390;
 
+fn source_of_format(format: Format) -> SourceSettings {
+    SourceSettings {
+        shown: format!("source of {format}"),
+        url: "of the source".to_owned(),
+        label: "the source".to_owned(),
+        pbx: "hq".to_owned(),
+        format,
+        file: false,
+        forgets: false,
+        catch_up: false,
+    }
+}
+
 pub(super) fn intake(formats: &[Format]) -> Intake {
     let flag = "city=PJSIP/city,country=UZ,lead=userfield:lead=([0-9]+)";
     let trunk = trunk::parse(flag, &trunk::Trunk::default()).expect("a trunk");
@@ -31,37 +44,33 @@ pub(super) fn intake(formats: &[Format]) -> Intake {
             ..Rules::default()
         },
     };
-    let source = |format: &Format| SourceSettings {
-        shown: format!("source of {format}"),
-        url: "of the source".to_owned(),
-        label: "the source".to_owned(),
-        pbx: "hq".to_owned(),
-        format: *format,
-        file: false,
-        forgets: false,
-        catch_up: false,
-    };
-    let sources = formats.iter().map(source).collect();
+    let sources = formats
+        .iter()
+        .map(|format| source_of_format(*format))
+        .collect();
     Intake::new(settings, sources, Memory::default()).expect("an intake")
+}
+
+/// Returns the time of a record, this many seconds after 05:00.
+fn record_time(second: u32) -> String {
+    format!(
+        "2026-11-20T05:{:02}:{:02}.000+0000",
+        second / 60,
+        second % 60
+    )
 }
 
 /// A record of the customer's channel, as asterisk-cdr-amqp publishes it.
 fn body(dest: &str, from: u32, to: u32, answered: bool) -> String {
-    let at = |second: u32| {
-        format!(
-            "2026-11-20T05:{:02}:{:02}.000+0000",
-            second / 60,
-            second % 60
-        )
-    };
     let (answer, billed, disposition) = if answered {
-        (at(from), to - from, "ANSWERED")
+        (record_time(from), to - from, "ANSWERED")
     } else {
         ("1970-01-01T00:00:00.000+0000".to_owned(), 0, "NO ANSWER")
     };
     serde_json::json!({
         "src": "+998901110003", "dst": "s", "channel": "PJSIP/city-00000066",
-        "dstchannel": dest, "lastapp": "Dial", "start": at(from), "answer": answer, "end": at(to),
+        "dstchannel": dest, "lastapp": "Dial", "start": record_time(from), "answer": answer,
+        "end": record_time(to),
         "durationsec": to - from, "billsec": billed, "disposition": disposition,
         "linkedid": format!("{BEGAN}.185"), "uniqueid": format!("{BEGAN}.185"),
         "userfield": "lead=4003",
@@ -116,6 +125,10 @@ fn finished_calls(batch: &Batch) -> Vec<&Finished> {
     .collect()
 }
 
+fn is_records_snapshot(op: &Op) -> bool {
+    matches!(op, Op::Open { pbx, snapshot: Some(_), .. } if pbx == "hq?cdr")
+}
+
 #[test]
 fn cdr_records_are_committed_before_becoming_one_call() {
     let mut intake = intake(&[Format::CdrAmqp]);
@@ -127,9 +140,8 @@ fn cdr_records_are_committed_before_becoming_one_call() {
         batch.verdicts,
         [(SOURCE, FrameVerdict::Committed { through: 2 })]
     );
-    let kept = |op: &Op| matches!(op, Op::Open { pbx, snapshot: Some(_), .. } if pbx == "hq?cdr");
     assert!(
-        batch.ops.iter().any(kept),
+        batch.ops.iter().any(is_records_snapshot),
         "acknowledged, so kept: {batch:?}"
     );
     assert!(finished_calls(&batch).is_empty());
@@ -142,6 +154,10 @@ fn cdr_records_are_committed_before_becoming_one_call() {
     assert_eq!(record.employee.as_deref(), Some("102"));
     assert!(record.estimate);
     assert_eq!(record.lead_id.map(|lead| lead.get()), Some(4003));
+}
+
+fn is_snapshot_deletion(op: &Op) -> bool {
+    matches!(op, Op::Open { snapshot: None, .. })
 }
 
 #[test]
@@ -166,8 +182,11 @@ fn records_on_both_sides_of_a_restart_are_one_call() {
     let calls = finished_calls(&batch);
     assert_eq!(calls.len(), 1);
     assert_eq!(calls[0].judged.record.duration_sec, 70);
-    let forgotten = |op: &Op| matches!(op, Op::Open { snapshot: None, .. });
-    assert!(batch.ops.iter().any(forgotten));
+    assert!(batch.ops.iter().any(is_snapshot_deletion));
+}
+
+fn is_known_call_count(op: &Op) -> bool {
+    matches!(op, Op::Count { counter, by: 1 } if counter == "cdr_known")
 }
 
 #[test]
@@ -178,8 +197,11 @@ fn known_call_is_not_stored_again_from_its_records() {
     }
     let batch = take_batch(&mut intake, BEGAN + 80, true);
     assert!(finished_calls(&batch).is_empty());
-    let counted = |op: &Op| matches!(op, Op::Count { counter, by: 1 } if counter == "cdr_known");
-    assert!(batch.ops.iter().any(counted));
+    assert!(batch.ops.iter().any(is_known_call_count));
+}
+
+fn hour_earlier(line: &str) -> String {
+    line.replace("17951513", "17951477")
 }
 
 #[test]
@@ -190,9 +212,8 @@ fn records_wait_until_the_events_have_come_past_their_call() {
     let lines: Vec<&str> = events.lines().collect();
     // The events of another call arrive, and then the records of this call. The events of this call
     // can still be on their way.
-    let hour = |line: &str| line.replace("17951513", "17951477");
     for (seq, line) in (1..).zip(&lines) {
-        send_body(&mut intake, SOURCE, seq, &hour(line), BEGAN - 3600);
+        send_body(&mut intake, SOURCE, seq, &hour_earlier(line), BEGAN - 3600);
     }
     assert_eq!(
         finished_calls(&take_batch(&mut intake, BEGAN, false)).len(),

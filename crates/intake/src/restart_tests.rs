@@ -5,7 +5,7 @@ use callbridge_call::EventTime;
 use callbridge_formats::Format;
 use callbridge_mapping::People;
 use callbridge_source::{Frame, SourceId};
-use callbridge_spool::{Finished, Op};
+use callbridge_spool::Op;
 
 const SOURCE: SourceId = SourceId(0);
 const BEGAN: i64 = 1_795_151_390;
@@ -55,16 +55,15 @@ fn tick(intake: &mut Intake, at: i64) -> Batch {
 /// Returns the linkedid, the reason of incompleteness, and the end (in seconds after `BEGAN`) of
 /// each finished call.
 fn finished_calls(batch: &Batch) -> Vec<(String, Option<String>, i64)> {
-    let finished = batch.ops.iter().filter_map(|op| match op {
-        Op::Finish(finished) => Some(&**finished),
-        _ => None,
-    });
-    let facts = |finished: &Finished| {
-        let call = &finished.call;
-        let ended = call.ended.floor_seconds().get() - BEGAN;
-        (call.linkedid.to_string(), call.incomplete.clone(), ended)
-    };
-    finished.map(facts).collect()
+    let mut calls = Vec::new();
+    for op in &batch.ops {
+        if let Op::Finish(finished) = op {
+            let call = &finished.call;
+            let ended = call.ended.floor_seconds().get() - BEGAN;
+            calls.push((call.linkedid.to_string(), call.incomplete.clone(), ended));
+        }
+    }
+    calls
 }
 
 /// Returns the calls that finish from second `from` to second `until`, although no more events

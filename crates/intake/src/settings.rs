@@ -126,11 +126,11 @@ mod tests {
             ("file:///cel.csv?format=cel-csv", "hq", true),
             ("amqps://a@mq/v?queue=q&format=wazo", "hq", false),
         ];
-        let source = |(url, pbx, catch_up): (&str, &str, bool)| {
+        let mut sources: Vec<SourceSettings> = Vec::new();
+        for (url, pbx, catch_up) in given {
             let url = SourceUrl::parse(url).expect("a source");
-            SourceSettings::new(&url, pbx.to_owned(), catch_up)
-        };
-        let mut sources: Vec<SourceSettings> = given.into_iter().map(source).collect();
+            sources.push(SourceSettings::new(&url, pbx.to_owned(), catch_up));
+        }
         label_all(&mut sources);
         let labels: Vec<&str> = sources.iter().map(|source| source.label.as_str()).collect();
         let wants = ["hq/ami", "hq/ami-2", "shop/ami", "hq/file", "hq/amqps"];

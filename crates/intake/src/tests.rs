@@ -50,9 +50,8 @@ pub(super) fn intake() -> Intake {
     Intake::new(settings(), vec![source], Memory::default()).expect("an intake")
 }
 
-#[test]
-fn storage_pause_shows_queue_down_and_ami_source_connected() {
-    let source = |shown: &str, forgets| SourceSettings {
+fn broker_source(shown: &str, forgets: bool) -> SourceSettings {
+    SourceSettings {
         shown: shown.to_owned(),
         url: "of the source".to_owned(),
         label: "the source".to_owned(),
@@ -61,8 +60,15 @@ fn storage_pause_shows_queue_down_and_ami_source_connected() {
         file: false,
         forgets,
         catch_up: false,
-    };
-    let sources = vec![source("amqp://broker/", false), source("ami://pbx/", true)];
+    }
+}
+
+#[test]
+fn storage_pause_shows_queue_down_and_ami_source_connected() {
+    let sources = vec![
+        broker_source("amqp://broker/", false),
+        broker_source("ami://pbx/", true),
+    ];
     let mut intake = Intake::new(settings(), sources, Memory::default()).expect("an intake");
     intake.up(SourceId(0), recorded_time(""));
     intake.up(SourceId(1), recorded_time(""));
@@ -80,6 +86,31 @@ fn storage_pause_shows_queue_down_and_ami_source_connected() {
     assert_eq!(held.reason.as_deref(), Some(why));
     assert_eq!(live.state, status::SourceState::Connected);
     assert_eq!(live.reason, None);
+}
+
+/// Returns the time this many seconds after the first recorded event.
+fn time_at(seconds: i64) -> EventTime {
+    EventTime::from_seconds(1_795_151_317 + seconds)
+}
+
+/// Returns the gaps that the intake stores at this second. `None` if they are unchanged.
+fn take_stored_gaps(intake: &mut Intake, seconds: i64) -> Option<String> {
+    intake.tick(time_at(seconds));
+    intake.reconcile(time_at(seconds), &mut |_, _| None);
+    let ops = intake.take(&People::default(), time_at(seconds)).ops;
+    ops.into_iter().find_map(|op| match op {
+        Op::Meta { key, value } if key == super::gap_log::KEY => Some(value),
+        _ => None,
+    })
+}
+
+/// Returns the stored form of a gap from second 0 to second 65.
+fn gap_json(filled: bool) -> String {
+    format!(
+        "[{{\"source\":\"ami://pbx/\",\"from\":1795151317,\"to\":1795151382,\
+         \"filled\":{filled},\"awaited\":{}}}]",
+        !filled
+    )
 }
 
 #[test]
@@ -104,40 +135,27 @@ fn gap_is_listed_then_marked_filled_by_catch_up_file() {
     };
     let mut intake =
         Intake::new(settings(), vec![line, file], Memory::default()).expect("an intake");
-    let at = |seconds: i64| EventTime::from_seconds(1_795_151_317 + seconds);
-    let stored = |intake: &mut Intake, seconds: i64| {
-        intake.tick(at(seconds));
-        intake.reconcile(at(seconds), &mut |_, _| None);
-        let ops = intake.take(&People::default(), at(seconds)).ops;
-        ops.into_iter().find_map(|op| match op {
-            Op::Meta { key, value } if key == super::gap_log::KEY => Some(value),
-            _ => None,
-        })
-    };
     let (line, file) = (SourceId(0), SourceId(1));
-    intake.up(line, at(0));
-    intake.at_end(file, at(0));
-    assert_eq!(stored(&mut intake, 0), None, "nothing was missed");
+    intake.up(line, time_at(0));
+    intake.at_end(file, time_at(0));
+    assert_eq!(take_stored_gaps(&mut intake, 0), None, "nothing was missed");
     intake.down(
         line,
         Outage {
             why: "cut".to_owned(),
-            since: at(5),
+            since: time_at(5),
             is_ours: false,
             is_absent: false,
         },
     );
-    intake.up(line, at(65));
-    let listed = |filled: bool| {
-        format!(
-            "[{{\"source\":\"ami://pbx/\",\"from\":1795151317,\"to\":1795151382,\
-             \"filled\":{filled},\"awaited\":{}}}]",
-            !filled
-        )
-    };
-    assert_eq!(stored(&mut intake, 66), Some(listed(false)));
-    assert_eq!(stored(&mut intake, 75), None, "its rows may still come");
-    assert_eq!(stored(&mut intake, 90), Some(listed(true)));
+    intake.up(line, time_at(65));
+    assert_eq!(take_stored_gaps(&mut intake, 66), Some(gap_json(false)));
+    assert_eq!(
+        take_stored_gaps(&mut intake, 75),
+        None,
+        "its rows may still come"
+    );
+    assert_eq!(take_stored_gaps(&mut intake, 90), Some(gap_json(true)));
 }
 
 /// Returns the time of a recorded line (1795151317 if the line has none). Frames arrive at their
@@ -344,6 +362,10 @@ fn same_ids_twice_in_batch_store_one_call_and_one_conflict() {
     assert_eq!((books.ready, books.dead), (1, 1));
 }
 
+fn is_late_event_count(op: &Op) -> bool {
+    matches!(op, Op::Count { counter, .. } if counter == "late")
+}
+
 #[test]
 fn events_of_a_call_that_is_over_raise_no_ghost() {
     let mut intake = intake();
@@ -353,8 +375,8 @@ fn events_of_a_call_that_is_over_raise_no_ghost() {
     let batch = take_to_end(&mut intake);
     assert_eq!(finished_calls(&batch).len(), 0);
     assert_eq!(intake.open_calls(), 0);
-    let late = |op: &&Op| matches!(op, Op::Count { counter, .. } if counter == "late");
-    assert!(batch.ops.iter().filter(late).count() > 10);
+    let late = batch.ops.iter().filter(|op| is_late_event_count(op));
+    assert!(late.count() > 10);
 }
 
 /// Promise: Open calls survive a restart.
@@ -455,11 +477,11 @@ fn call_ended_during_downtime_has_talk_time_until_stop() {
         forgets: true,
         catch_up: false,
     };
-    let new = |memory| Intake::new(settings(), vec![line.clone()], memory).expect("an intake");
     let lines: Vec<&str> = FRAMES.lines().collect();
-    let ends = |line: &&str| line.contains("HangupRequest");
-    let talks = lines.iter().position(ends).expect("the end of the talk");
-    let mut before = new(Memory::default());
+    let talk_end = lines.iter().position(|line| line.contains("HangupRequest"));
+    let talks = talk_end.expect("the end of the talk");
+    let before = Intake::new(settings(), vec![line.clone()], Memory::default());
+    let mut before = before.expect("an intake");
     before.up(SOURCE, recorded_time(lines[0]));
     for (seq, line) in (1..).zip(&lines[..talks]) {
         send_line(&mut before, seq, line);
@@ -477,7 +499,7 @@ fn call_ended_during_downtime_has_talk_time_until_stop() {
     memory
         .last_received
         .insert("ws://pbx/".to_owned(), received);
-    let mut after = new(memory);
+    let mut after = Intake::new(settings(), vec![line], memory).expect("an intake");
     for op in ops {
         if let Op::Open {
             pbx,
@@ -500,6 +522,10 @@ fn call_ended_during_downtime_has_talk_time_until_stop() {
     assert!(record.incomplete);
 }
 
+fn first_state(intake: &Intake) -> status::SourceState {
+    intake.statuses()[0].state
+}
+
 #[test]
 fn source_with_events_is_up_until_call_rights_are_missing() {
     let line = SourceSettings {
@@ -514,24 +540,23 @@ fn source_with_events_is_up_until_call_rights_are_missing() {
     };
     let intake = Intake::new(settings(), vec![line], Memory::default());
     let mut intake = intake.expect("an intake");
-    let state = |intake: &Intake| intake.statuses()[0].state;
     intake.events_flow(SOURCE);
     assert_eq!(
-        state(&intake),
+        first_state(&intake),
         status::SourceState::Down,
         "the source is not allowed in"
     );
     intake.up(SOURCE, recorded_time(""));
-    assert_eq!(state(&intake), status::SourceState::Connected);
+    assert_eq!(first_state(&intake), status::SourceState::Connected);
     intake.events_flow(SOURCE);
-    assert_eq!(state(&intake), status::SourceState::Up);
+    assert_eq!(first_state(&intake), status::SourceState::Up);
     intake.report_missing_right(SOURCE, MissingRight::System);
-    assert_eq!(state(&intake), status::SourceState::Up);
+    assert_eq!(first_state(&intake), status::SourceState::Up);
     intake.report_missing_right(SOURCE, MissingRight::Calls(1));
-    assert_eq!(state(&intake), status::SourceState::Connected);
+    assert_eq!(first_state(&intake), status::SourceState::Connected);
     intake.events_flow(SOURCE);
     assert_eq!(
-        state(&intake),
+        first_state(&intake),
         status::SourceState::Connected,
         "rights are missing"
     );

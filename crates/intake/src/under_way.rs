@@ -94,14 +94,14 @@ mod tests {
 
     #[test]
     fn stored_branch_name_is_read_back_as_its_branch() {
-        let change = || OpenChange {
-            key: 1,
-            snapshot: None,
-        };
         let branches = SUFFIXES.map(|(branch, _)| branch);
         for branch in branches {
+            let change = OpenChange {
+                key: 1,
+                snapshot: None,
+            };
             let mut ops = Vec::new();
-            branch.keep("hq", vec![change()], &mut ops);
+            branch.keep("hq", vec![change], &mut ops);
             let [Op::Open { pbx: name, .. }] = &ops[..] else {
                 panic!("{ops:?}");
             };

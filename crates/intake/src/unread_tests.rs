@@ -59,22 +59,32 @@ fn record_over_the_limit_is_a_dead_letter_of_its_file() {
     assert_eq!(intake.statuses()[0].unreadable, 1);
 }
 
+fn details_of_file() -> RecordDetails {
+    RecordDetails {
+        file: Some("/cdr/a.json".into()),
+        ..RecordDetails::default()
+    }
+}
+
+fn is_file_read(op: &Op) -> bool {
+    matches!(op, Op::FileRead { file, .. } if file == "/cdr/a.json")
+}
+
+fn count_reads(batch: &Batch) -> usize {
+    let reads = batch.ops.iter().filter(|op| is_file_read(op));
+    reads.count()
+}
+
 #[test]
 fn file_that_is_read_settles_its_dead_letter() {
     let mut intake = intake();
-    let details = || RecordDetails {
-        file: Some("/cdr/a.json".into()),
-        ..RecordDetails::default()
-    };
-    let reads = |batch: &Batch| {
-        let is_read = |op: &&Op| matches!(op, Op::FileRead { file, .. } if file == "/cdr/a.json");
-        batch.ops.iter().filter(is_read).count()
-    };
-    let torn = take_frame(&mut intake, &frame_of_file(1, "{\"Event\":", details()));
-    assert_eq!((unreadable_bytes(&torn).len(), reads(&torn)), (1, 0));
-    let whole = FRAMES.lines().next().expect("a frame");
-    let read = take_frame(&mut intake, &frame_of_file(2, whole, details()));
-    assert_eq!((unreadable_bytes(&read).len(), reads(&read)), (0, 1));
+    let torn_frame = frame_of_file(1, "{\"Event\":", details_of_file());
+    let torn = take_frame(&mut intake, &torn_frame);
+    assert_eq!((unreadable_bytes(&torn).len(), count_reads(&torn)), (1, 0));
+    let line = FRAMES.lines().next().expect("a frame");
+    let whole_frame = frame_of_file(2, line, details_of_file());
+    let read = take_frame(&mut intake, &whole_frame);
+    assert_eq!((unreadable_bytes(&read).len(), count_reads(&read)), (0, 1));
 }
 
 #[test]

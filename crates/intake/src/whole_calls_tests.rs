@@ -103,6 +103,10 @@ fn message_is_a_call_that_is_acknowledged_after_its_commit() {
     assert_eq!(intake.open_calls(), 0);
 }
 
+fn is_newer_message_count(op: &Op) -> bool {
+    matches!(op, Op::Count { counter, .. } if counter == "messages_of_version_2")
+}
+
 #[test]
 fn invalid_or_newer_message_is_dead_letter_naming_field() {
     let mut intake = intake(QUEUE, Memory::default());
@@ -123,9 +127,8 @@ fn invalid_or_newer_message_is_dead_letter_naming_field() {
         reasons[1].starts_with("version: it is 2, and this callbridge reads"),
         "{reasons:?}"
     );
-    let counted =
-        |op: &Op| matches!(op, Op::Count { counter, .. } if counter == "messages_of_version_2");
-    assert_eq!(batch.ops.iter().filter(|op| counted(op)).count(), 1);
+    let counted = batch.ops.iter().filter(|op| is_newer_message_count(op));
+    assert_eq!(counted.count(), 1);
     let [call] = judged_calls(&batch)[..] else {
         panic!("{:?}", batch.ops)
     };

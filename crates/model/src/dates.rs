@@ -193,7 +193,6 @@ mod tests {
 
     #[test]
     fn span_accepts_days_besides_hours_minutes_and_seconds() {
-        let read = |text| span(text).map(|length| length.as_millis());
         for (text, milliseconds) in [
             ("500ms", 500),
             ("10s", 10_000),
@@ -202,26 +201,31 @@ mod tests {
             ("7d", 604_800_000),
             ("1d12h", 129_600_000),
         ] {
-            assert_eq!(read(text), Some(milliseconds), "{text}");
+            let read = span(text).map(|length| length.as_millis());
+            assert_eq!(read, Some(milliseconds), "{text}");
         }
         let most = u64::MAX.to_string() + "d";
         for wrong in [
             "", "d", "7", "0d", "-7d", "+7d", "7dd", "d7h", "1h7d", "soon", &most,
         ] {
-            assert_eq!(read(wrong), None, "{wrong}");
+            assert_eq!(span(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn dates_are_taken_in_the_zone_unless_they_bring_one() {
         let tashkent = TimeZone::get("Asia/Tashkent").expect("known");
-        let at = |text| date(text, &tashkent).map(|at| at.floor_seconds().get());
-        assert_eq!(at("2026-11-20"), Ok(1_795_114_800));
-        assert_eq!(at("2026-11-20T08:00:00"), Ok(1_795_143_600));
-        assert_eq!(at("2026-11-20T08:00:00Z"), Ok(1_795_161_600));
-        assert_eq!(at("2026-11-20T08:00:00+05:00"), Ok(1_795_143_600));
+        for (text, seconds) in [
+            ("2026-11-20", 1_795_114_800),
+            ("2026-11-20T08:00:00", 1_795_143_600),
+            ("2026-11-20T08:00:00Z", 1_795_161_600),
+            ("2026-11-20T08:00:00+05:00", 1_795_143_600),
+        ] {
+            let read = date(text, &tashkent).map(|time| time.floor_seconds().get());
+            assert_eq!(read, Ok(seconds), "{text}");
+        }
         for wrong in ["", "20.11.2026", "1795151317", "2026-13-01"] {
-            assert!(at(wrong).is_err(), "{wrong}");
+            assert!(date(wrong, &tashkent).is_err(), "{wrong}");
         }
     }
 }

@@ -82,21 +82,32 @@ pub fn stalled(
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Returns the loops that have not beaten for 15 s at second `now`.
+    fn stalled_at(monitors: &[HeartbeatMonitor], now: u32) -> Vec<&'static str> {
+        stalled(monitors, now * SECOND, 15 * SECOND)
+    }
+
     #[test]
     fn stalled_loop_is_named_until_next_beat() {
-        let second = Duration::from_secs(1);
         let (sender, intake) = (Heartbeat::new("sender"), Heartbeat::new("intake"));
         let all = [sender.vital(), intake.vital()];
-        sender.beat_at(100 * second);
-        intake.beat_at(110 * second);
-        let at = |now: u32| stalled(&all, now * second, 15 * second);
-        assert!(at(115).is_empty());
-        assert_eq!(at(116), ["sender"]);
-        assert_eq!(at(126), ["sender", "intake"]);
-        sender.beat_at(126 * second);
-        assert_eq!(at(126), ["intake"]);
-        assert!(at(90).is_empty(), "a clock that lags is no stall");
+        sender.beat_at(100 * SECOND);
+        intake.beat_at(110 * SECOND);
+        assert!(stalled_at(&all, 115).is_empty());
+        assert_eq!(stalled_at(&all, 116), ["sender"]);
+        assert_eq!(stalled_at(&all, 126), ["sender", "intake"]);
+        sender.beat_at(126 * SECOND);
+        assert_eq!(stalled_at(&all, 126), ["intake"]);
+        assert!(
+            stalled_at(&all, 90).is_empty(),
+            "a clock that lags is no stall"
+        );
         drop(intake);
-        assert!(at(130).is_empty(), "a loop that ended has not stalled");
+        assert!(
+            stalled_at(&all, 130).is_empty(),
+            "a loop that ended has not stalled"
+        );
     }
 }

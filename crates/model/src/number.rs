@@ -233,25 +233,31 @@ mod tests {
 
     #[test]
     fn dial_prefix_is_kept_if_number_is_valid_and_else_removed() {
-        let out = |text| uz(text, true, Some("9"));
-        assert_eq!(out("998901110001").as_deref(), Some("+998901110001"));
-        assert_eq!(out("9998901110001").as_deref(), Some("+998901110001"));
-        assert_eq!(out("9901110001").as_deref(), Some("+998901110001"));
-        assert_eq!(out("979161234567").as_deref(), Some("+79161234567"));
-        assert_eq!(out("9+998901110001").as_deref(), Some("+998901110001"));
+        for (dialed, phone) in [
+            ("998901110001", "+998901110001"),
+            ("9998901110001", "+998901110001"),
+            ("9901110001", "+998901110001"),
+            ("979161234567", "+79161234567"),
+            ("9+998901110001", "+998901110001"),
+        ] {
+            let found = uz(dialed, true, Some("9"));
+            assert_eq!(found.as_deref(), Some(phone), "{dialed}");
+        }
         assert_eq!(
             uz("*9998901110001", true, Some("*9")).as_deref(),
             Some("+998901110001")
         );
     }
 
+    /// Returns the number as a trunk in Russia with the dial prefix 9 reads it.
+    fn ru(text: &str, from_dial_string: bool, direction: Direction) -> Option<String> {
+        let raw = RawNumber::new(text, from_dial_string);
+        let phone = normalize(&raw, Country::parse("RU"), Some("9"), direction)?;
+        Some(phone.as_str().to_owned())
+    }
+
     #[test]
     fn dialed_number_at_home_is_none_of_another_country() {
-        let read = |text: &str, from_dial_string, direction| {
-            let raw = RawNumber::new(text, from_dial_string);
-            let phone = normalize(&raw, Country::parse("RU"), Some("9"), direction)?;
-            Some(phone.as_str().to_owned())
-        };
         let (moscow, mobile, iran) = ("+74951234567", "+79161234567", "+989161234567");
         for (dialed, phone) in [
             ("989161234567", mobile),
@@ -265,11 +271,11 @@ mod tests {
             ("+989161234567", iran),
             ("992901234567", "+992901234567"),
         ] {
-            let read = read(dialed, false, Direction::Outbound);
-            assert_eq!(read.as_deref(), Some(phone), "{dialed}");
+            let found = ru(dialed, false, Direction::Outbound);
+            assert_eq!(found.as_deref(), Some(phone), "{dialed}");
         }
-        let caller = read(&iran[1..], false, Direction::Inbound);
-        let dial_string = read(&iran[1..], true, Direction::Outbound);
+        let caller = ru(&iran[1..], false, Direction::Inbound);
+        let dial_string = ru(&iran[1..], true, Direction::Outbound);
         assert_eq!([caller.as_deref(), dial_string.as_deref()], [Some(iran); 2]);
     }
 
@@ -285,10 +291,12 @@ mod tests {
         );
     }
 
+    fn e164_text(text: &str, country: Option<Country>) -> Option<String> {
+        e164(text, country).map(|phone| phone.as_str().to_owned())
+    }
+
     #[test]
     fn number_that_begins_like_the_trunk_prefix_is_read_whole() {
-        let read =
-            |text, code| e164(text, Country::parse(code)).map(|phone| phone.as_str().to_owned());
         for (country, phone, forms) in [
             ("RU", "+78122345678", "78122345678 88122345678 8122345678"),
             ("RU", "+78005553535", "78005553535 88005553535 8005553535"),
@@ -297,15 +305,14 @@ mod tests {
             ("BY", "+3758011234567", "88011234567 8011234567"),
         ] {
             for text in forms.split(' ').chain([phone]) {
-                assert_eq!(read(text, country).as_deref(), Some(phone), "{text}");
+                let found = e164_text(text, Country::parse(country));
+                assert_eq!(found.as_deref(), Some(phone), "{text}");
             }
         }
-        let outside = [
-            read("98122345678", "RU"),
-            read("812234567", "RU"),
-            read("101", "RU"),
-        ];
-        assert_eq!(outside, [None, None, None]);
+        for outside in ["98122345678", "812234567", "101"] {
+            let found = e164_text(outside, Country::parse("RU"));
+            assert_eq!(found, None, "{outside}");
+        }
     }
 
     #[test]
@@ -334,12 +341,13 @@ mod tests {
 
     #[test]
     fn numbers_without_a_country_must_be_international() {
-        let read = |text| e164(text, None).map(|phone| phone.as_str().to_owned());
-        assert_eq!(read("+998901110001").as_deref(), Some("+998901110001"));
-        assert_eq!(read("00998901110001").as_deref(), Some("+998901110001"));
-        assert_eq!(read("901110001"), None);
+        for text in ["+998901110001", "00998901110001"] {
+            let found = e164_text(text, None);
+            assert_eq!(found.as_deref(), Some("+998901110001"), "{text}");
+        }
+        assert_eq!(e164_text("901110001", None), None);
         assert_eq!(
-            read("13012345678"),
+            e164_text("13012345678", None),
             None,
             "a Chinese mobile, or one in Maryland"
         );
@@ -348,9 +356,10 @@ mod tests {
     #[test]
     fn leading_zeros_that_belong_to_the_number_stay() {
         let italy = Country::parse("it");
-        let read = |text| e164(text, italy).map(|phone| phone.as_str().to_owned());
-        assert_eq!(read("0236618300").as_deref(), Some("+390236618300"));
-        assert_eq!(read("+39 02 3661 8300").as_deref(), Some("+390236618300"));
+        for text in ["0236618300", "+39 02 3661 8300"] {
+            let found = e164_text(text, italy);
+            assert_eq!(found.as_deref(), Some("+390236618300"), "{text}");
+        }
     }
 
     #[test]

@@ -127,13 +127,13 @@ mod tests {
     #[test]
     fn non_plain_file_is_refused_unchanged_without_blocking() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = |name: &str| folder.path().join(name);
-        std::fs::write(path("victim"), "kept").expect("written");
-        symlink(path("victim"), path("link")).expect("a link");
-        symlink(path("nowhere"), path("dangling")).expect("a link");
-        std::fs::hard_link(path("victim"), path("second")).expect("a link");
-        std::fs::create_dir(path("folder")).expect("a folder");
-        mkfifoat(CWD, path("fifo"), Mode::from(0o600)).expect("a FIFO");
+        let dir = folder.path();
+        std::fs::write(dir.join("victim"), "kept").expect("written");
+        symlink(dir.join("victim"), dir.join("link")).expect("a link");
+        symlink(dir.join("nowhere"), dir.join("dangling")).expect("a link");
+        std::fs::hard_link(dir.join("victim"), dir.join("second")).expect("a link");
+        std::fs::create_dir(dir.join("folder")).expect("a folder");
+        mkfifoat(CWD, dir.join("fifo"), Mode::from(0o600)).expect("a FIFO");
         let hows: [fn() -> OpenOptions; 3] = [
             || OpenOptions::new().read(true).clone(),
             || OpenOptions::new().create(true).append(true).clone(),
@@ -141,30 +141,31 @@ mod tests {
         ];
         for name in ["link", "dangling", "second", "folder", "fifo"] {
             for how in hows {
-                let error = open(&path(name), &mut how()).expect_err(name);
+                let error = open(&dir.join(name), &mut how()).expect_err(name);
                 assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}: {error}");
             }
-            assert!(check(&path(name)).is_err(), "{name}");
+            assert!(check(&dir.join(name)).is_err(), "{name}");
         }
-        assert!(!path("nowhere").exists());
-        assert!(open_named(&path("link")).is_ok());
+        assert!(!dir.join("nowhere").exists());
+        assert!(open_named(&dir.join("link")).is_ok());
         for name in ["dangling", "folder", "fifo"] {
-            assert!(open_named(&path(name)).is_err(), "{name}");
+            assert!(open_named(&dir.join(name)).is_err(), "{name}");
         }
-        std::fs::remove_file(path("second")).expect("removed");
-        assert_eq!(read(&path("victim"), 3).expect("plain"), b"kep");
-        assert!(check(&path("nowhere")).expect("nothing").is_none());
-        assert!(super::folder(&path("fifo")).is_err());
-        assert!(super::folder(&path("folder")).is_ok());
+        std::fs::remove_file(dir.join("second")).expect("removed");
+        assert_eq!(read(&dir.join("victim"), 3).expect("plain"), b"kep");
+        assert!(check(&dir.join("nowhere")).expect("nothing").is_none());
+        assert!(super::folder(&dir.join("fifo")).is_err());
+        assert!(super::folder(&dir.join("folder")).is_ok());
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("set");
     }
 
     #[test]
     fn file_in_a_closed_folder_is_not_open_to_all() {
         let folder = tempfile::tempdir().expect("a folder");
-        let set_mode = |path: &Path, mode: u32| {
-            let mode = std::fs::Permissions::from_mode(mode);
-            std::fs::set_permissions(path, mode).expect("set");
-        };
         let file = folder.path().join("token");
         std::fs::write(&file, "t").expect("written");
         for (folder_mode, file_mode, open) in [
@@ -178,18 +179,20 @@ mod tests {
         }
     }
 
+    /// Sets the permission bits of a folder, and returns the metadata of the folder.
+    fn metadata_with_mode(folder: &Path, mode: u32) -> Metadata {
+        set_mode(folder, mode);
+        folder.metadata().expect("there")
+    }
+
     #[test]
     fn folder_writable_by_others_is_shared_unless_root_sticky() {
         let folder = tempfile::tempdir().expect("a folder");
-        let about = |mode| {
-            let mode = std::fs::Permissions::from_mode(mode);
-            std::fs::set_permissions(folder.path(), mode).expect("set");
-            folder.path().metadata().expect("there")
-        };
         for (mode, shared) in [(0o700, false), (0o755, false), (0o770, true), (0o707, true)] {
-            assert_eq!(is_shared(&about(mode)), shared, "{mode:o}");
+            let metadata = metadata_with_mode(folder.path(), mode);
+            assert_eq!(is_shared(&metadata), shared, "{mode:o}");
         }
-        let sticky = about(0o1777);
+        let sticky = metadata_with_mode(folder.path(), 0o1777);
         assert_eq!(is_shared(&sticky), sticky.uid() != 0);
     }
 }

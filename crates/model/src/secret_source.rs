@@ -271,6 +271,10 @@ mod tests {
         place.read().expect("a secret").expose_secret().to_owned()
     }
 
+    fn find_token(file: Option<&Path>, environment: &Environment) -> SecretPlace {
+        SecretPlace::find(SecretKind::Token, file, environment).expect("found")
+    }
+
     #[test]
     fn secret_is_read_from_file_then_credential_then_variable() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -281,12 +285,12 @@ mod tests {
             ("CREDENTIALS_DIRECTORY", directory),
             ("CALLBRIDGE_TOKEN", "from-variable"),
         ]);
-        let find = |file| SecretPlace::find(SecretKind::Token, file, &environment).expect("found");
-        assert_eq!(read(&find(Some(&own))), "from-file");
-        assert_eq!(read(&find(None)), "from-variable");
+        let from_file = find_token(Some(own.as_path()), &environment);
+        assert_eq!(read(&from_file), "from-file");
+        assert_eq!(read(&find_token(None, &environment)), "from-variable");
         let marked = "\u{feff}from-credential\r\n";
         std::fs::write(folder.path().join("token"), marked).expect("written");
-        assert_eq!(read(&find(None)), "from-credential");
+        assert_eq!(read(&find_token(None, &environment)), "from-credential");
     }
 
     #[test]
@@ -362,25 +366,25 @@ mod tests {
         );
     }
 
+    fn read_texts(place: &SecretPlace) -> Result<Vec<String>, Code> {
+        let secrets = place.read_lines().map_err(|error| error.exit_code())?;
+        let texts = secrets
+            .iter()
+            .map(|secret| secret.expose_secret().to_owned());
+        Ok(texts.collect())
+    }
+
     #[test]
     fn several_secrets_are_read_one_per_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secrets");
         let place = SecretPlace::File(file.clone());
-        let write = |text: &str| std::fs::write(&file, text).expect("written");
-        let read = || {
-            let secrets = place.read_lines();
-            let texts = secrets.map(|all| {
-                let text = |secret: &Secret| secret.expose_secret().to_owned();
-                all.iter().map(text).collect::<Vec<_>>()
-            });
-            texts.map_err(|error| error.exit_code())
-        };
-        write("\u{feff}current \r\n\n previous\n");
-        assert_eq!(read(), Ok(vec!["current".into(), "previous".into()]));
+        std::fs::write(&file, "\u{feff}current \r\n\n previous\n").expect("written");
+        let both = vec!["current".to_owned(), "previous".to_owned()];
+        assert_eq!(read_texts(&place), Ok(both));
         for wrong in ["", "\n \n", "a\nb\nc\nd\ne", "a\u{7}"] {
-            write(wrong);
-            assert_eq!(read(), Err(Code::Configuration), "{wrong:?}");
+            std::fs::write(&file, wrong).expect("written");
+            assert_eq!(read_texts(&place), Err(Code::Configuration), "{wrong:?}");
         }
     }
 

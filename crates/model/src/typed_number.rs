@@ -166,26 +166,27 @@ mod tests {
         assert_eq!(match_typed("+1110001", "UZ", "+998901110001"), Some(false));
     }
 
+    fn parse_full(typed: &str, codes: &[&str]) -> Result<String, String> {
+        let countries = codes.iter().filter_map(|code| Country::parse(code));
+        TypedNumber::parse_full(typed, countries).map(|phone| phone.as_str().to_owned())
+    }
+
     #[test]
     fn number_in_full_is_one_number_or_refused_with_words() {
-        let full = |typed: &str, countries: &[&str]| {
-            let countries = countries.iter().filter_map(|code| Country::parse(code));
-            TypedNumber::parse_full(typed, countries).map(|phone| phone.as_str().to_owned())
-        };
         for typed in ["+998 90 111-00-01", "90 111 00 01", "00998901110001"] {
             assert_eq!(
-                full(typed, &["UZ", "UZ"]).as_deref(),
+                parse_full(typed, &["UZ", "UZ"]).as_deref(),
                 Ok("+998901110001"),
                 "{typed}"
             );
         }
         for typed in ["0001", "", "PJSIP/101", "+1"] {
-            let message = full(typed, &["UZ"]).expect_err("no number");
+            let message = parse_full(typed, &["UZ"]).expect_err("no number");
             assert!(message.contains("with + and its country"), "{message}");
         }
-        let message = full("901110001", &[]).expect_err("of no country");
+        let message = parse_full("901110001", &[]).expect_err("of no country");
         assert!(message.contains("`901110001`"), "{message}");
-        let message = full("911234567", &["UZ", "RU", "DE"]).expect_err("of two countries");
+        let message = parse_full("911234567", &["UZ", "RU", "DE"]).expect_err("of two countries");
         assert!(message.contains("may be +"), "{message}");
     }
 

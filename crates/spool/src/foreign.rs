@@ -168,7 +168,7 @@ mod tests {
 
     /// Returns `true` if our call of the n-th number, which began at second `seconds`, matches a
     /// call of another provider that began at second 0 with the first number.
-    fn matches_ours(n: u32, seconds: i64) -> bool {
+    fn is_same_call(n: u32, seconds: i64) -> bool {
         let mut log = ForeignLog::default();
         log.foreign(call(1, 0), false, time_at(30));
         log.note_ours(&phone(n), EpochSeconds::new(START + seconds), time_at(90))
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn calls_of_one_number_within_a_minute_are_one_in_either_order() {
-        assert!(matches_ours(1, 60) && matches_ours(1, -60));
-        assert!(!matches_ours(1, 61) && !matches_ours(1, -61) && !matches_ours(2, 0));
+        assert!(is_same_call(1, 60) && is_same_call(1, -60));
+        assert!(!is_same_call(1, 61) && !is_same_call(1, -61) && !is_same_call(2, 0));
         let mut log = ForeignLog::default();
         log.foreign(call(1, 0), true, time_at(30));
         log.foreign(call(1, 0), true, time_at(31));

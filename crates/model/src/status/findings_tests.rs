@@ -11,18 +11,21 @@ use crate::status::{
 const NOW: i64 = 1_795_151_317;
 const DAY: i64 = 86_400;
 
-/// Makes the status of a daemon without problems.
-fn healthy_status() -> Status {
-    let up = |url: &str| SourceStatus {
+fn source_up(url: &str) -> SourceStatus {
+    SourceStatus {
         url: url.to_owned(),
         pbx: "pbx1".to_owned(),
         state: SourceState::Up,
         ..SourceStatus::default()
-    };
+    }
+}
+
+/// Makes the status of a daemon without problems.
+fn healthy_status() -> Status {
     Status {
         at: NOW,
         state: "/var/lib/callbridge".to_owned(),
-        sources: vec![up("ami://a@pbx:5038"), up("wss://b/ws")],
+        sources: vec![source_up("ami://a@pbx:5038"), source_up("wss://b/ws")],
         token: Token {
             state: "ok".to_owned(),
             kind: Some("PAT".to_owned()),
@@ -271,31 +274,39 @@ fn trunks() -> Vec<(Status, &'static [FindingKind])> {
     ]
 }
 
+/// Makes a status with this result for the newest call that was compared.
+fn newest_field_shown(last: Echo) -> Status {
+    status_with(|status| {
+        status.journal_fields = vec![JournalField {
+            last,
+            ..JournalField::default()
+        }];
+    })
+}
+
+/// Makes a status with this number of calls that another provider has journaled within an hour.
+fn foreign_calls(most_in_an_hour: u64) -> Status {
+    status_with(|status| {
+        status.foreign_calls = vec![ForeignCalls {
+            most_in_an_hour,
+            ..ForeignCalls::default()
+        }];
+    })
+}
+
 /// Makes one status for each thing that the CRM's journal can show.
 fn journals() -> Vec<(Status, &'static [FindingKind])> {
-    let shown = |last| {
-        status_with(|status| {
-            status.journal_fields = vec![JournalField {
-                last,
-                ..JournalField::default()
-            }];
-        })
-    };
-    let foreign = |most_in_an_hour| {
-        status_with(|status| {
-            status.foreign_calls = vec![ForeignCalls {
-                most_in_an_hour,
-                ..ForeignCalls::default()
-            }];
-        })
-    };
     vec![
-        (shown(Echo::Right), &[]),
-        (shown(Echo::Missing), &[K::FieldNotShown]),
-        (shown(Echo::Different), &[K::FieldNotShown]),
-        (foreign(1), &[]),
-        (foreign(2), &[K::ForeignCalls]),
+        (newest_field_shown(Echo::Right), &[]),
+        (newest_field_shown(Echo::Missing), &[K::FieldNotShown]),
+        (newest_field_shown(Echo::Different), &[K::FieldNotShown]),
+        (foreign_calls(1), &[]),
+        (foreign_calls(2), &[K::ForeignCalls]),
     ]
+}
+
+fn is_incomplete(problem: &Problem) -> bool {
+    problem.message.is_empty() || problem.command.is_empty()
 }
 
 #[test]
@@ -370,9 +381,8 @@ fn verdict_is_that_of_the_worst_that_is_found() {
         let worst = kinds.iter().map(|kind| kind.verdict()).max();
         assert_eq!(status.verdict, worst.unwrap_or(OverallState::Ok));
         found_kinds.extend(found);
-        let is_empty = |problem: &Problem| problem.message.is_empty() || problem.command.is_empty();
         assert!(
-            !status.problems.iter().any(is_empty),
+            !status.problems.iter().any(is_incomplete),
             "{:?}",
             status.problems
         );
@@ -410,21 +420,28 @@ fn every_pause_stops_calls_and_shows_fix_and_command() {
     );
 }
 
+fn first_message(status: &Status) -> String {
+    status.problems[0].message.clone()
+}
+
+/// Makes a status with a list that cannot be read, and that was read before at `read_at`.
+fn unreadable_list(read_at: Option<i64>) -> Status {
+    list(|list| {
+        list.reason = Some("/etc/l: no such file".to_owned());
+        list.read_at = read_at;
+    })
+}
+
 #[test]
 fn list_problem_reports_wrong_rows_and_rows_in_force() {
-    let message = |status: Status| status.problems[0].message.clone();
     let two = list(|file| {
         file.bad = 3;
         file.faults = vec!["line 4: a".to_owned(), "line 7: b".to_owned()];
     });
-    let unreadable = |read_at| {
-        message(list(|list| {
-            list.reason = Some("/etc/l: no such file".to_owned());
-            list.read_at = read_at;
-        }))
-    };
-    let empty = message(list(|list| list.rows = 0));
-    let messages = [message(two), unreadable(Some(NOW)), unreadable(None), empty];
+    let read_before = unreadable_list(Some(NOW));
+    let never_read = unreadable_list(None);
+    let empty = list(|list| list.rows = 0);
+    let messages = [two, read_before, never_read, empty].map(|status| first_message(&status));
     insta::assert_snapshot!(messages.join("\n"), @r"
     3 rows of the list /etc/l cannot be used: line 4: a; line 7: b; and 1 more
     the list /etc/l cannot be used: no such file; the rows read before stay in use (3 rows)

@@ -172,21 +172,24 @@ mod tests {
         ");
     }
 
+    /// Returns the messages about a provider with this number of calls, and this highest number of
+    /// calls within an hour.
+    fn provider_messages(calls: u64, most_in_an_hour: u64) -> Vec<String> {
+        problem_messages(Status {
+            foreign_calls: vec![ForeignCalls {
+                provider: "ONLINE_PBX".to_owned(),
+                calls,
+                most_in_an_hour,
+                last_at: 1_795_151_317,
+            }],
+            ..Status::default()
+        })
+    }
+
     #[test]
     fn another_provider_is_reported_after_two_calls_in_an_hour() {
-        let messages = |calls, most_in_an_hour| {
-            problem_messages(Status {
-                foreign_calls: vec![ForeignCalls {
-                    provider: "ONLINE_PBX".to_owned(),
-                    calls,
-                    most_in_an_hour,
-                    last_at: 1_795_151_317,
-                }],
-                ..Status::default()
-            })
-        };
-        assert_eq!(messages(9, 1), [""; 0]);
-        let text = messages(9, 2).join("\n");
+        assert_eq!(provider_messages(9, 1), [""; 0]);
+        let text = provider_messages(9, 2).join("\n");
         assert!(
             text.starts_with("ONLINE_PBX journals our calls as well (9 in 24 hours)"),
             "{text}"

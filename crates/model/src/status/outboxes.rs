@@ -52,23 +52,29 @@ pub(super) fn notify_command(status: &Status, found: &mut Vec<Problem>) {
 pub(super) mod tests {
     use super::*;
 
+    fn status_of_queue(outbox: OutboxStatus) -> Status {
+        Status {
+            outboxes: vec![outbox],
+            ..Status::default()
+        }
+    }
+
     /// Returns statuses with this module's problems, each with the findings that it must produce.
     pub(in crate::status) fn statuses_with_findings() -> Vec<(Status, &'static [FindingKind])> {
         let full = OutboxStatus {
             problem: Some(OutboxProblem::default()),
             ..OutboxStatus::default()
         };
-        let queue = |outbox| Status {
-            outboxes: vec![outbox],
-            ..Status::default()
-        };
         let command = Status {
             notify_problem: Some("exit status: 1".to_owned()),
             ..Status::default()
         };
         vec![
-            (queue(full).judged(), &[FindingKind::DeadLetterQueue]),
-            (queue(OutboxStatus::default()).judged(), &[]),
+            (
+                status_of_queue(full).judged(),
+                &[FindingKind::DeadLetterQueue],
+            ),
+            (status_of_queue(OutboxStatus::default()).judged(), &[]),
             (command.judged(), &[FindingKind::Notify]),
         ]
     }

@@ -213,6 +213,12 @@ fn replace_texts(status: &Status, text: &str) -> Status {
     serde_json::from_value(value).expect("the same shape")
 }
 
+/// Returns what `status` prints if every text in the status is `text`.
+fn text_of_replaced(status: &Status, text: &str) -> String {
+    let replaced = replace_texts(status, text).judged();
+    replaced.to_text(&style("UTC"))
+}
+
 #[test]
 fn text_from_outside_adds_no_lines_and_no_control_characters() {
     let other = serde_json::json!({"pid": null, "state": "s", "pbx": "p", "effect": "unknown"});
@@ -254,16 +260,12 @@ fn text_from_outside_adds_no_lines_and_no_control_characters() {
         state: "/state".to_owned(),
         ..Status::default()
     };
-    let shown = |text: &str| {
-        let hostile_status = replace_texts(&status, text).judged();
-        hostile_status.to_text(&style("UTC"))
-    };
-    let (evil, tame) = (
-        shown("x\u{1b}[2J\u{9b}1m\u{202e}\r\nall is well"),
-        shown("x"),
+    let evil = text_of_replaced(&status, "x\u{1b}[2J\u{9b}1m\u{202e}\r\nall is well");
+    let tame = text_of_replaced(&status, "x");
+    assert!(
+        !evil.contains(|c: char| crate::safe::is_hostile(c) && c != '\n'),
+        "{evil:?}"
     );
-    let order = |c: char| crate::safe::is_hostile(c) && c != '\n';
-    assert!(!evil.contains(order), "{evil:?}");
     assert_eq!(evil.lines().count(), tame.lines().count(), "{evil}");
     assert!(
         evil.contains(r"company x\u{1b}[2J\u{9b}1m\u{202e}\r\nall is well"),

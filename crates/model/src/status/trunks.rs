@@ -158,12 +158,15 @@ mod tests {
         }
     }
 
-    fn trunk_findings(trunk: TrunkStatus, day_calls: u64) -> Vec<(FindingKind, String)> {
-        let unmatched = |prefix: &str, last_at| Unmatched {
+    fn unmatched(prefix: &str, last_at: i64) -> Unmatched {
+        Unmatched {
             prefix: prefix.to_owned(),
             last_at,
             ..Unmatched::default()
-        };
+        }
+    }
+
+    fn trunk_findings(trunk: TrunkStatus, day_calls: u64) -> Vec<(FindingKind, String)> {
         let unlisted = Unlisted {
             extension: "101".to_owned(),
             ..Unlisted::default()

@@ -164,8 +164,8 @@ fn make_outbound_talk(call: &mut CallRecord) {
     call.direction = Direction::Outbound;
 }
 
-/// Checks the values of the fields 12, 13, and 15 in the next write. A field with the value `"-"` is
-/// not written.
+/// Checks the values of the fields 12, 13, and 15 in the next write. The value `"-"` marks a field
+/// that is not written.
 fn assert_written(store: &Store, values: [Value; 3]) {
     let ids = [12, 13, 15].into_iter().zip(values);
     let items = ids.filter(|(_, value)| *value != json!("-"));
