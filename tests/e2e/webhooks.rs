@@ -139,18 +139,15 @@ impl Delivery {
 
     /// Sends the delivery to the URL `target`. Returns the HTTP status of the answer.
     async fn post(&self, client: &reqwest::Client, target: &str) -> u16 {
-        let send = async || {
-            let mut request = client.post(target);
-            for (name, value) in &self.headers {
-                request = request.header(*name, value);
-            }
-            request.body(self.body.clone()).send().await
-        };
         // If the receiver refuses a request before it reads the body, the connection can end
         // without an answer. Then the test sends the request again.
         let status = async {
             loop {
-                if let Ok(answer) = send().await {
+                let mut request = client.post(target);
+                for (name, value) in &self.headers {
+                    request = request.header(*name, value);
+                }
+                if let Ok(answer) = request.body(self.body.clone()).send().await {
                     return answer.status().as_u16();
                 }
             }
@@ -191,21 +188,21 @@ async fn request(crm: &Server, method: &str, path: &str, body: &str) -> Value {
 }
 
 /// Returns the port on which the program receives events.
-async fn port(program: &Program) -> u16 {
-    let find = || {
-        let log = program.log();
-        let line = log
-            .lines()
-            .find(|line| line.contains("webhooks are received"))?;
-        let (_, after) = line.split_once("127.0.0.1:")?;
-        after
-            .split(|c: char| !c.is_ascii_digit())
-            .next()?
-            .parse()
-            .ok()
-    };
-    until("the port of webhooks in the log", async || find().is_some()).await;
-    find().expect("a port")
+pub async fn port(program: &Program) -> u16 {
+    until("the port of webhooks in the log", async || {
+        logged_port(&program.log()).is_some()
+    })
+    .await;
+    logged_port(&program.log()).expect("a port")
+}
+
+/// Returns the port of webhooks that the log names.
+fn logged_port(log: &str) -> Option<u16> {
+    let mut lines = log.lines();
+    let line = lines.find(|line| line.contains("webhooks are received"))?;
+    let (_, after) = line.split_once("127.0.0.1:")?;
+    let port = after.split(|c: char| !c.is_ascii_digit()).next()?;
+    port.parse().ok()
 }
 
 /// Starts a CRM with webhooks that `send_events_to` turns on. Returns the CRM, the flags of a
@@ -229,16 +226,15 @@ pub async fn crm_with_events(
     });
     let created = admin(&crm, "webhook", &events).await;
     let secret = created["webhookSecret"].as_str().expect("a secret");
-    let flag = |name: &str, text: &str| format!("--{name}={}", place.write(name, text));
-    let flags = vec![
-        format!("--webhook-listen={}", free_addr()),
-        flag(
-            "webhook-secret-file",
-            &format!("{secret}\n{}\n", "0".repeat(64)),
-        ),
-        flag("webhook-cert", &identity.certificate),
-        flag("webhook-key", &identity.key),
-    ];
+    let secrets = format!("{secret}\n{}\n", "0".repeat(64));
+    let mut flags = vec![format!("--webhook-listen={}", free_addr())];
+    for (name, text) in [
+        ("webhook-secret-file", &secrets),
+        ("webhook-cert", &identity.certificate),
+        ("webhook-key", &identity.key),
+    ] {
+        flags.push(format!("--{name}={}", place.write(name, text)));
+    }
     (crm, flags, authority)
 }
 
@@ -372,16 +368,20 @@ async fn forged_webhooks_confirm_no_call_and_true_event_counts_once() {
         "{:?}",
         status.books
     );
-    let is_counted_once = |current: &callbridge_model::Status| {
-        let events = current
-            .webhooks
-            .as_ref()
-            .map(|webhooks| webhooks.events.clone())
-            .unwrap_or_default();
-        events.get("repeat") == Some(&1) && events.get("confirmed") == Some(&1)
-    };
-    program.until("the repeated webhook", is_counted_once).await;
+    program
+        .until("the repeated webhook", is_webhook_counted_once)
+        .await;
     program.terminate().await;
+}
+
+/// Returns `true` if one webhook confirmed a call and one webhook was a repetition.
+fn is_webhook_counted_once(status: &callbridge_model::Status) -> bool {
+    let events = status
+        .webhooks
+        .as_ref()
+        .map(|webhooks| webhooks.events.clone())
+        .unwrap_or_default();
+    events.get("repeat") == Some(&1) && events.get("confirmed") == Some(&1)
 }
 
 #[tokio::test]
@@ -404,19 +404,16 @@ async fn kill_between_events_loses_none_and_doubles_none() {
         })
     })
     .await;
-    let flags = |port| {
-        let flag = |name: &str| format!("--{name}={}", place.path(name));
-        vec![
-            place.file("recorded", "ami"),
-            "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID".to_owned(),
-            RATE_FLAG.to_owned(),
-            format!("--webhook-listen=127.0.0.1:{port}"),
-            flag("webhook-secret-file"),
-            flag("webhook-cert"),
-            flag("webhook-key"),
-        ]
-    };
-    let mut program = place.run(&crm.url(), &flags(port));
+    let mut flags = vec![
+        place.file("recorded", "ami"),
+        "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID".to_owned(),
+        RATE_FLAG.to_owned(),
+        format!("--webhook-listen=127.0.0.1:{port}"),
+    ];
+    for name in ["webhook-secret-file", "webhook-cert", "webhook-key"] {
+        flags.push(format!("--{name}={}", place.path(name)));
+    }
+    let mut program = place.run(&crm.url(), &flags);
     let status = program
         .until("the end of 20 calls", |current| {
             crm.admin(attempt_now);

@@ -59,18 +59,37 @@ fn deploy_path(name: &str) -> PathBuf {
 fn queries() -> Vec<Query> {
     let text = std::fs::read(deploy_path("grafana/callbridge.json")).expect("a dashboard");
     let board: Value = serde_json::from_slice(&text).expect("JSON");
-    let text_of = |object: &Value, name: &str| object[name].as_str().unwrap_or_default().to_owned();
     let mut all = Vec::new();
     for panel in board["panels"].as_array().expect("panels") {
         for target in panel["targets"].as_array().into_iter().flatten() {
             all.push(Query {
-                title: text_of(panel, "title"),
-                legend: text_of(target, "legendFormat"),
-                expression: text_of(target, "expr").replace("$instance", ".*"),
+                title: text_field(panel, "title"),
+                legend: text_field(target, "legendFormat"),
+                expression: text_field(target, "expr").replace("$instance", ".*"),
             });
         }
     }
     all
+}
+
+/// Returns the text in a field of a JSON object, or an empty text without the field.
+fn text_field(object: &Value, name: &str) -> String {
+    object[name].as_str().unwrap_or_default().to_owned()
+}
+
+/// Returns the expected value of a query with one series without labels.
+fn single_value(value: f64) -> ExpectedValue {
+    ExpectedValue::Exact(Series::from([(Labels::new(), value)]))
+}
+
+/// Returns the expected value of a query for the growth of all series of `counter`.
+fn counter_growth(counter: &'static str, by: &'static [&'static str], per: f64) -> ExpectedValue {
+    ExpectedValue::Growth {
+        counter,
+        only: None,
+        by,
+        per,
+    }
 }
 
 /// The series of one scrape, by the name of the metric.
@@ -101,6 +120,15 @@ impl Scrape {
         self.0.get(name).cloned().unwrap_or_default()
     }
 
+    /// Returns the values of all series of a metric.
+    fn values(&self, name: &str) -> impl Iterator<Item = f64> {
+        self.series(name).into_values()
+    }
+
+    fn max(&self, name: &str) -> f64 {
+        self.values(name).fold(f64::MIN, f64::max)
+    }
+
     /// Returns the sum of the series of a metric whose `label` has one of these values.
     fn sum(&self, name: &str, label: &str, label_values: &[&str]) -> f64 {
         let all = self.series(name);
@@ -113,35 +141,27 @@ impl Scrape {
     /// Returns the value that a query must have at the time `at`, in seconds since the epoch.
     /// Returns `None` for a query that the test does not know.
     fn expected_value(&self, query: &Query, at: i64) -> Option<ExpectedValue> {
-        let all = |name: &str| self.series(name).into_values();
-        let one = |value: f64| ExpectedValue::Exact(Series::from([(Labels::new(), value)]));
-        let max = |name: &str| all(name).fold(f64::MIN, f64::max);
-        let growth = |counter, by, per| ExpectedValue::Growth {
-            counter,
-            only: None,
-            by,
-            per,
-        };
         let books = "callbridge_calls";
         let on_their_way = ["ready", "sending", "submitted"];
         let request = "callbridge_request_duration_seconds_bucket";
         let commit = "callbridge_commit_duration_seconds_bucket";
         Some(match (&*query.title, &*query.legend) {
-            ("In the journal", _) => one(self.sum(books, "book", &["journaled"])),
-            ("On their way", _) => one(self.sum(books, "book", &on_their_way)),
+            ("In the journal", _) => single_value(self.sum(books, "book", &["journaled"])),
+            ("On their way", _) => single_value(self.sum(books, "book", &on_their_way)),
             ("Dead letters and waiting calls", "dead letters") => {
-                one(all("callbridge_dead_letters").sum())
+                single_value(self.values("callbridge_dead_letters").sum())
             }
             ("Dead letters and waiting calls", "waiting calls") => {
-                one(all("callbridge_waiting_calls").sum())
+                single_value(self.values("callbridge_waiting_calls").sum())
             }
-            ("Paused", _) => one(max("callbridge_paused")),
+            ("Paused", _) => single_value(self.max("callbridge_paused")),
             ("Sources that are down", _) => {
-                one(all("callbridge_source_up").map(|up| 1.0 - up).sum())
+                let ups = self.values("callbridge_source_up");
+                single_value(ups.map(|up| 1.0 - up).sum())
             }
             ("Token ends", _) => {
-                let ends = all("callbridge_token_expiry_timestamp_seconds");
-                one(ends.fold(f64::MAX, f64::min) * 1000.0)
+                let ends = self.values("callbridge_token_expiry_timestamp_seconds");
+                single_value(ends.fold(f64::MAX, f64::min) * 1000.0)
             }
             ("Calls journaled an hour", _) => ExpectedValue::Growth {
                 counter: books,
@@ -165,9 +185,9 @@ impl Scrape {
                 shown.retain(|_, letters| *letters > 0.0);
                 ExpectedValue::Exact(shown)
             }
-            ("Backlog drains in", _) => one(max("callbridge_backlog_drain_seconds")),
+            ("Backlog drains in", _) => single_value(self.max("callbridge_backlog_drain_seconds")),
             ("Requests a minute", _) => {
-                growth("callbridge_requests_total", &["verdict"], 60.0 / 300.0)
+                counter_growth("callbridge_requests_total", &["verdict"], 60.0 / 300.0)
             }
             ("Budget of the minute", _) => {
                 ExpectedValue::Exact(self.series("callbridge_budget_slots"))
@@ -176,7 +196,7 @@ impl Scrape {
             ("Answers of the CRM", "95 %") => ExpectedValue::Quantile(request, 0.95),
             ("Commits", "median") => ExpectedValue::Quantile(commit, 0.5),
             ("Commits", "95 %") => ExpectedValue::Quantile(commit, 0.95),
-            ("Events by source", _) => growth(
+            ("Events by source", _) => counter_growth(
                 "callbridge_source_events_total",
                 &["source", "result"],
                 1.0 / 300.0,
@@ -188,9 +208,9 @@ impl Scrape {
                     .for_each(|last| *last = at as f64 - *last);
                 ExpectedValue::Exact(shown)
             }
-            ("Gaps a day", _) => growth("callbridge_gaps_total", &["source"], 1.0),
+            ("Gaps a day", _) => counter_growth("callbridge_gaps_total", &["source"], 1.0),
             ("Channels that match no trunk", _) => {
-                growth("callbridge_unmatched_channels_total", &["prefix"], 1.0)
+                counter_growth("callbridge_unmatched_channels_total", &["prefix"], 1.0)
             }
             _ => return None,
         })
@@ -230,22 +250,27 @@ async fn growth(
 /// the growth of cumulative buckets, and `share` is from 0 to 1. Returns `None` without an
 /// observation.
 fn quantile(grown: &Series, share: f64) -> Option<(f64, f64)> {
-    let le = |labels: &Labels| labels["le"].parse::<f64>().expect("a bound");
-    let mut buckets: Vec<(f64, f64)> = grown.iter().map(|(labels, n)| (le(labels), *n)).collect();
+    let mut buckets: Vec<(f64, f64)> = Vec::new();
+    for (labels, n) in grown {
+        let bound = labels["le"].parse().expect("a bound");
+        buckets.push((bound, *n));
+    }
     buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
     let total = buckets
         .last()
         .map(|last| last.1)
         .filter(|total| *total > 0.0)?;
-    let bucket_at = |rank: f64| {
-        let index = buckets.iter().position(|(_, n)| *n >= rank);
-        // Beyond the last bound, Prometheus returns the last bound.
-        index.unwrap_or(buckets.len() - 1).min(buckets.len() - 2)
-    };
-    let low = bucket_at(share * total / MAX_EXTRAPOLATION);
-    let high = bucket_at(share * total * MAX_EXTRAPOLATION);
+    let low = bucket_at(&buckets, share * total / MAX_EXTRAPOLATION);
+    let high = bucket_at(&buckets, share * total * MAX_EXTRAPOLATION);
     let begin = low.checked_sub(1).map_or(0.0, |before| buckets[before].0);
     Some((begin, buckets[high].0))
+}
+
+/// Returns the index of the bucket that has the observation with this rank.
+fn bucket_at(buckets: &[(f64, f64)], rank: f64) -> usize {
+    let index = buckets.iter().position(|(_, n)| *n >= rank);
+    // Beyond the last bound, Prometheus returns the last bound.
+    index.unwrap_or(buckets.len() - 1).min(buckets.len() - 2)
 }
 
 /// Returns a message with the wrong value of the query, or `None` if the value is right.
@@ -289,12 +314,12 @@ async fn query_error(
 /// growth and at most `MAX_EXTRAPOLATION` times that.
 fn is_growth(grown: &Series, shown: &Series, per: f64) -> bool {
     let tolerance = 1e-9;
-    let is_within = |(labels, grown): (&Labels, &f64)| {
-        let (least, most) = (grown * per, grown * per * MAX_EXTRAPOLATION);
-        let value = shown.get(labels);
-        value.is_some_and(|value| (least - tolerance..=most + tolerance).contains(value))
-    };
-    grown.len() == shown.len() && grown.iter().all(is_within)
+    grown.len() == shown.len()
+        && grown.iter().all(|(labels, increase)| {
+            let (least, most) = (increase * per, increase * per * MAX_EXTRAPOLATION);
+            let value = shown.get(labels);
+            value.is_some_and(|value| (least - tolerance..=most + tolerance).contains(value))
+        })
 }
 
 /// Returns the AMI events of five calls: two that are journaled, one without a lead, one with a
@@ -314,13 +339,12 @@ fn events_of_five_calls(from: u32) -> Vec<u8> {
 
 /// Waits until all calls of `groups` groups of `events_of_five_calls` are in the expected books.
 async fn wait_for_books(program: &mut Program, groups: u64) {
-    let is_complete = |status: &callbridge_model::Status| {
-        let books = &status.books;
-        (books.journaled, books.waiting, books.dead) == (2 * groups, groups, groups)
-            && books.internal == groups
-    };
     program
-        .until("every call in the expected book", is_complete)
+        .until("every call in the expected book", |status| {
+            let books = &status.books;
+            (books.journaled, books.waiting, books.dead) == (2 * groups, groups, groups)
+                && books.internal == groups
+        })
         .await;
 }
 

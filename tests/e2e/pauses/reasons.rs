@@ -81,11 +81,13 @@ impl Stage {
     /// in the fix of the pause, and that no call is lost.
     async fn check_paused(&mut self, reason: &str, fix: &str) -> Status {
         let calls = self.calls.len() as u64;
-        let is_paused = |status: &Status| {
-            let pause = status.pause.as_ref().map(|pause| pause.reason.as_str());
-            pause == Some(reason) && status.books.finished == calls
-        };
-        let status = self.program.until(reason, is_paused).await;
+        let status = self
+            .program
+            .until(reason, |status| {
+                let pause = status.pause.as_ref().map(|pause| pause.reason.as_str());
+                pause == Some(reason) && status.books.finished == calls
+            })
+            .await;
         let shown_fix = &status.pause.as_ref().expect("a pause").fix;
         assert!(shown_fix.contains(fix), "{reason}: {shown_fix}");
         assert!(status.books.balance(), "{:?}", status.books);
@@ -186,8 +188,7 @@ async fn a_406_pauses_as_a_401_does_and_ends_by_itself() {
         (status.books.dead, status.token.state.as_str()),
         (0, "refused")
     );
-    let answered_statuses = |core: &mut callbridge_sandbox::Sandbox, _| core.counts().len();
-    assert!(stage.crm.admin(answered_statuses) > 0);
+    assert!(stage.crm.admin(|core, _| core.counts().len()) > 0);
     stage.check_recovery(allow_none).await;
 }
 
@@ -235,18 +236,22 @@ async fn outage_of_submissions_pauses_and_makes_no_dead_letters() {
     let mut stage = Stage::new(7, vec![rule]).await;
     stage.check_paused("failing", "(503").await;
     // Five failures open the breaker.
-    let has_five_failures = async || {
+    until("five failures", async || {
         let key = (Endpoint::CallHistory, 503);
         let count = stage.crm.admin(|core, _| core.counts().get(&key).copied());
         count.is_some_and(|count| count >= 5)
-    };
-    until("five failures", has_five_failures).await;
+    })
+    .await;
     let status = stage.check_paused("failing", "(503").await;
     assert_eq!(status.books.dead, 0);
     stage.clear_faults();
     // The failed calls wait a little longer than the others.
-    let are_sent = |current: &Status| current.books.journaled >= 4 && current.pause.is_none();
-    let status = stage.program.until("calls that are sent", are_sent).await;
+    let status = stage
+        .program
+        .until("calls that are sent", |current| {
+            current.books.journaled >= 4 && current.pause.is_none()
+        })
+        .await;
     assert!(
         status.books.dead == 0 && status.books.balance(),
         "{:?}",
@@ -277,13 +282,11 @@ async fn other_company_token_pauses_and_writes_no_call_there() {
         ("wrong_company", 1)
     );
     stage.place.write("token", TOKEN);
-    let foreign_records = |core: &mut callbridge_sandbox::Sandbox, _| {
-        core.records()
-            .iter()
-            .filter(|record| record.company_id == 2)
-            .count()
-    };
-    assert_eq!(stage.crm.admin(foreign_records), 0);
+    let foreign_records = stage.crm.admin(|core, _| {
+        let records = core.records().iter();
+        records.filter(|record| record.company_id == 2).count()
+    });
+    assert_eq!(foreign_records, 0);
     stage.check_recovery(allow_none).await;
 }
 
@@ -324,15 +327,19 @@ async fn log_of_a_pause_follows_a_new_cause() {
     stage.check_paused("failing", "(500").await;
     let rules = faults_of_every_endpoint(503);
     stage.crm.admin(|core, _| core.set_faults(rules));
-    let has_new_cause = |status: &Status| {
-        let pause = status.pause.as_ref();
-        pause.is_some_and(|pause| pause.fix.contains("(503"))
-    };
-    let status = stage.program.until("the new cause", has_new_cause).await;
+    let status = stage
+        .program
+        .until("the new cause", |status| {
+            let pause = status.pause.as_ref();
+            pause.is_some_and(|pause| pause.fix.contains("(503"))
+        })
+        .await;
     let fix = status.pause.expect("a pause").fix;
     let line = format!("still paused reason=failing fix={fix}");
-    let is_logged = async || stage.program.log().replace('"', "").contains(&line);
-    until("the new cause in the log", is_logged).await;
+    until("the new cause in the log", async || {
+        stage.program.log().replace('"', "").contains(&line)
+    })
+    .await;
     assert!(!stage.program.log().contains("no longer paused"));
     stage.clear_faults();
     stage.check_recovery(allow_none).await;
@@ -345,14 +352,12 @@ async fn second_refused_token_does_not_end_pause() {
     stage.place.write("token", "svc_pat_unknown");
     let fix = "issue a new one in the CRM";
     stage.check_paused("token_refused", fix).await;
-    let refusals = |core: &mut callbridge_sandbox::Sandbox, _| {
-        let key = (Endpoint::TokenInfo, 401);
-        core.counts().get(&key).copied().unwrap_or_default()
-    };
-    let before = stage.crm.admin(refusals);
+    let before = token_refusals(&stage.crm);
     stage.place.write("token", "svc_pat_unknown_too");
-    let is_refused_again = async || stage.crm.admin(refusals) > before;
-    until("a second refusal", is_refused_again).await;
+    until("a second refusal", async || {
+        token_refusals(&stage.crm) > before
+    })
+    .await;
     let call = recordings::one("outbound_answered");
     stage.place.append("recorded", &call.ami);
     stage.calls.push(call);
@@ -361,6 +366,12 @@ async fn second_refused_token_does_not_end_pause() {
     assert!(!log.contains("no longer paused"), "{log}");
     stage.place.write("token", TOKEN);
     stage.check_recovery(allow_none).await;
+}
+
+/// Returns how many times the CRM has answered `token/info` with 401.
+fn token_refusals(crm: &Server) -> u64 {
+    let key = (Endpoint::TokenInfo, 401);
+    crm.admin(|core, _| core.counts().get(&key).copied().unwrap_or_default())
 }
 
 #[tokio::test]
@@ -406,13 +417,11 @@ async fn unreadable_token_file_keeps_previous_token_in_use() {
     // Root can read every file but not a folder.
     fs::remove_file(stage.place.at("token")).expect("removed");
     fs::create_dir(stage.place.at("token")).expect("a folder");
-    let is_logged = || {
-        stage
-            .program
-            .log()
-            .contains("cannot read the token again; the previous one stays in use")
-    };
-    until("the error in the log", async || is_logged()).await;
+    let error = "cannot read the token again; the previous one stays in use";
+    until("the error in the log", async || {
+        stage.program.log().contains(error)
+    })
+    .await;
     stage
         .place
         .append("recorded", &recordings::one("outbound_answered").ami);
@@ -440,13 +449,12 @@ async fn clock_before_build_date_pauses_requests_until_corrected() {
     let behind = place.write("clock", "9000000");
     let variables = [("LD_PRELOAD", library), ("TEST_CLOCK", behind)];
     let mut program = run_with(&place, &crm, &variables);
-    let is_paused = |status: &Status| {
-        status
-            .pause
-            .as_ref()
-            .is_some_and(|pause| pause.reason == "clock")
-    };
-    let status = program.until("the pause of a wrong clock", is_paused).await;
+    let status = program
+        .until("the pause of a wrong clock", |status| {
+            let pause = status.pause.as_ref();
+            pause.is_some_and(|pause| pause.reason == "clock")
+        })
+        .await;
     assert!(status.pause.expect("a pause").fix.contains("timedatectl"));
     let metrics = crate::e2e::operations::monitoring::metrics(&program).await;
     assert!(

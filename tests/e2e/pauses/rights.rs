@@ -45,11 +45,12 @@ async fn grant_added_while_running_takes_effect_after_crm_answer() {
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let mut program = start(&place, &crm, &["--lead-field=last_call=11"]);
     program.settled(1).await;
-    let is_off = |status: &Status| {
-        let fields = status.lead_fields.as_ref();
-        fields.is_some_and(|fields| fields.state == "off" && fields.waiting == 1)
-    };
-    program.until("the right is missing", is_off).await;
+    program
+        .until("the right is missing", |status| {
+            let fields = status.lead_fields.as_ref();
+            fields.is_some_and(|fields| fields.state == "off" && fields.waiting == 1)
+        })
+        .await;
     assert_eq!(field(&crm, "11"), Value::Null);
     set_grants(&crm, &[CALL_GRANTS[0], CALL_GRANTS[1], LEAD_SAVE]);
     // The token cannot read fields (403), but callbridge still writes values.
@@ -113,15 +114,12 @@ async fn unconfirmable_calls_are_sent_and_confirmed_once_possible() {
     let calls = ["inbound_answered", "outbound_answered", "blind_transfer"].map(recordings::one);
     place.append("recorded", &calls[0].ami);
     let mut program = start(&place, &crm, &[]);
-    let is_reported = |status: &Status| {
-        let polls = status.degraded.iter().find(|part| part.part == "polls");
-        polls.is_some_and(|part| {
-            part.fallback
-                .contains("nothing shows whether they are journaled")
-        })
-    };
+    let fallback = "nothing shows whether they are journaled";
     program
-        .until("the missing confirmation is reported", is_reported)
+        .until("the missing confirmation is reported", |status| {
+            let polls = status.degraded.iter().find(|part| part.part == "polls");
+            polls.is_some_and(|part| part.fallback.contains(fallback))
+        })
         .await;
     for call in &calls[1..] {
         place.append("recorded", &call.ami);
@@ -199,11 +197,11 @@ async fn gateway_404_is_not_shown_as_missing_lead_in_dead_letter() {
     program
         .until("a dead letter", |status| status.books.dead == 1)
         .await;
-    let was_looked_up = async || {
+    until("the lookup", async || {
         let key = (Endpoint::Lead, 404);
         crm.admin(|core, _| core.counts().get(&key).is_some())
-    };
-    until("the lookup", was_looked_up).await;
+    })
+    .await;
     let pause_message = "leads of failed calls are not looked up for an hour";
     until("the pause of lookups in the log", async || {
         program.log().contains(pause_message)

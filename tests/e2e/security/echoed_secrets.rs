@@ -7,7 +7,6 @@ use crate::support::crm::RATE_FLAG;
 use crate::support::program::{Place, Program, TOKEN};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use callbridge_model::Status;
 use callbridge_testbed::calls::{Call, recording};
 use callbridge_testbed::port::free_addr;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
@@ -87,15 +86,12 @@ async fn read_request(stream: &TcpStream) -> Option<(String, String)> {
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let header = |name: &str| {
-                let mut lines = head.lines().filter_map(|line| line.split_once(": "));
-                lines.find(|(key, _)| key.eq_ignore_ascii_case(name))
-            };
-            let length = header("content-length").map_or(0, |(_, value)| value.parse().expect("n"));
+            let length = header(head, "content-length");
+            let length = length.map_or(0, |value| value.parse().expect("n"));
             if body.len() >= length {
                 let path = head.split(' ').nth(1)?.to_owned();
-                let token = header("x-open-api-token").map(|(_, token)| token.to_owned());
-                return Some((path, token.unwrap_or_else(|| body.to_owned())));
+                let secret = header(head, "x-open-api-token").unwrap_or(body);
+                return Some((path, secret.to_owned()));
             }
         }
         let mut part = [0; 4096];
@@ -111,6 +107,13 @@ async fn read_request(stream: &TcpStream) -> Option<(String, String)> {
         }
         bytes.extend_from_slice(&part[..read]);
     }
+}
+
+/// Returns the value of a header, or `None` if the request does not have the header.
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut headers = head.lines().filter_map(|line| line.split_once(": "));
+    let (_, value) = headers.find(|(key, _)| key.eq_ignore_ascii_case(name))?;
+    Some(value)
 }
 
 async fn write_answer(mut stream: TcpStream, status: u16, body: &str) {
@@ -205,8 +208,9 @@ async fn run_with_calls(place: &Place, count: u32, answer: Answer) -> Program {
 async fn dead_letters_log_and_status_redact_an_echoed_token() {
     let place = Place::new();
     let mut program = run_with_calls(&place, 4, reject_calls).await;
-    let are_dead = |status: &Status| status.books.dead == 4;
-    program.until("four dead letters", are_dead).await;
+    program
+        .until("four dead letters", |status| status.books.dead == 4)
+        .await;
     for arguments in [
         &["dead", "list", "--json"][..],
         &["dead", "export", "--all", "--format=jsonl"],
@@ -228,11 +232,12 @@ async fn dead_letters_log_and_status_redact_an_echoed_token() {
 async fn log_and_status_of_an_outage_redact_an_echoed_token() {
     let place = Place::new();
     let mut program = run_with_calls(&place, 6, refuse_calls).await;
-    let is_paused = |status: &Status| {
-        let pause = status.pause.as_ref();
-        pause.is_some_and(|pause| pause.fix.contains("(503: down: "))
-    };
-    program.until("the outage", is_paused).await;
+    program
+        .until("the outage", |status| {
+            let pause = status.pause.as_ref();
+            pause.is_some_and(|pause| pause.fix.contains("(503: down: "))
+        })
+        .await;
     let output = place.command(&["status"]).await;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_redacted("status", &text, &[TOKEN]);

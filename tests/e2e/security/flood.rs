@@ -2,6 +2,7 @@
 //! listeners.
 
 use crate::e2e::operations::monitoring;
+use crate::e2e::webhooks;
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
 use crate::support::recordings::TRUNKS;
@@ -103,20 +104,13 @@ async fn start_receiver(place: &Place, crm: &str) -> (Program, SocketAddr) {
     let arguments = place.arguments(crm, &flags);
     let limited = ["prlimit", "--nofile=1024:1024"];
     let mut program = place.start_under(&limited, &arguments, &[]);
-    let has_company = |status: &callbridge_model::Status| status.token.company.is_some();
-    program.until("the company of the token", has_company).await;
-    let find = || {
-        let log = program.log();
-        let line = log
-            .lines()
-            .find(|line| line.contains("webhooks are received"))?;
-        let (_, after) = line.split_once("127.0.0.1:")?;
-        let port = after.split(|c: char| !c.is_ascii_digit()).next()?;
-        Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
-    };
-    until("the port of webhooks in the log", async || find().is_some()).await;
-    let addr = find().expect("a port");
-    (program, addr)
+    program
+        .until("the company of the token", |status| {
+            status.token.company.is_some()
+        })
+        .await;
+    let port = webhooks::port(&program).await;
+    (program, SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
 /// Returns the n-th webhook request, signed with this secret, with `padding` bytes of padding.
@@ -183,8 +177,10 @@ impl Flood {
     /// Waits until this many more connections are open.
     async fn wait_for_arrivals(&self, arrivals: usize) {
         let wanted = self.arrived.load(Ordering::Relaxed) + arrivals;
-        let has_arrived = async || self.arrived.load(Ordering::Relaxed) >= wanted;
-        until("the flood", has_arrived).await;
+        until("the flood", async || {
+            self.arrived.load(Ordering::Relaxed) >= wanted
+        })
+        .await;
     }
 }
 
@@ -245,8 +241,10 @@ async fn unsigned_bodies_use_little_memory_and_delay_no_event() {
             .map(|line| send_request(line, last_byte)),
     )
     .await;
-    let is_retryable = |status: &Option<u16>| matches!(status, Some(401 | 408 | 503) | None);
-    assert!(statuses.iter().all(is_retryable), "{statuses:?}");
+    let are_retryable = statuses
+        .iter()
+        .all(|status| matches!(status, Some(401 | 408 | 503) | None));
+    assert!(are_retryable, "{statuses:?}");
     // The promise is 64 MB. The bodies have about 64 MB together, but the program may use less than
     // half of that.
     let grown = peak(&program) - before;

@@ -3,10 +3,12 @@
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program, TOKEN};
 use crate::support::recordings::{self, TRUNKS};
+use callbridge_model::Status;
 use callbridge_testbed::broker::{self, Broker};
 use callbridge_testbed::pbx::{self, FakePbx};
 use callbridge_testbed::wait::until;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 const QUEUE: &str = "secrets";
 const DEAD_LETTER_QUEUE: &str = "secrets-letters";
@@ -26,26 +28,28 @@ const OLD_TOKEN: &str = "svc_pat_revoked_long_ago";
 /// at each offset, in hexadecimal, and as a list of numbers.
 pub fn forms(secret: &str) -> Vec<String> {
     let bytes = secret.as_bytes();
-    let join = |each: &dyn Fn(u8) -> String, between: &str| -> String {
-        let parts: Vec<String> = bytes.iter().map(|byte| each(*byte)).collect();
-        parts.join(between)
-    };
     let encoded = percent_encoding::percent_encode(bytes, percent_encoding::NON_ALPHANUMERIC);
     let mut forms = vec![
         secret.to_owned(),
         secret.replace(' ', "%20"),
         secret.replace(' ', "+"),
         encoded.to_string(),
-        join(&|byte| format!("{byte:02x}"), ""),
-        join(&|byte| format!("{byte:02X}"), ""),
-        join(&|byte| format!("{byte:02x}"), " "),
-        join(&|byte| byte.to_string(), ", "),
-        join(&|byte| format!("0x{byte:02x}"), ", "),
+        join_bytes(bytes, "", |byte| format!("{byte:02x}")),
+        join_bytes(bytes, "", |byte| format!("{byte:02X}")),
+        join_bytes(bytes, " ", |byte| format!("{byte:02x}")),
+        join_bytes(bytes, ", ", |byte| byte.to_string()),
+        join_bytes(bytes, ", ", |byte| format!("0x{byte:02x}")),
     ];
     for alphabet in ["+/", "-_"] {
         forms.extend((0..3).map(|skipped| base64(bytes, skipped, alphabet)));
     }
     forms
+}
+
+/// Returns the text of each byte, with `separator` between two texts.
+fn join_bytes(bytes: &[u8], separator: &str, text: impl Fn(u8) -> String) -> String {
+    let parts: Vec<String> = bytes.iter().map(|byte| text(*byte)).collect();
+    parts.join(separator)
 }
 
 /// Returns the part of a base64 text that depends only on `bytes` if `skipped` other bytes precede
@@ -61,8 +65,12 @@ fn base64(bytes: &[u8], skipped: usize, last_two: &str) -> String {
         .flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1))
         .collect();
     let sextets = bits.chunks_exact(6).skip((skipped * 8).div_ceil(6));
-    let index = |chunk: &[u8]| chunk.iter().fold(0, |sum, bit| sum * 2 + usize::from(*bit));
-    sextets.map(|chunk| alphabet[index(chunk)]).collect()
+    sextets.map(|sextet| alphabet[number(sextet)]).collect()
+}
+
+/// Returns the number with these binary digits.
+fn number(bits: &[u8]) -> usize {
+    bits.iter().fold(0, |sum, bit| sum * 2 + usize::from(*bit))
 }
 
 /// Checks that a text has no secret in any form. `source` names the text in the message.
@@ -169,14 +177,14 @@ async fn assert_no_secret_in_check(place: &Place, crm: &str, flags: &[String]) {
 
 /// Checks that the program makes no core dump and that only root can read its memory.
 fn assert_no_dumps(pid: u32) {
-    let proc_path = |file: &str| format!("/proc/{pid}/{file}");
-    let limits = fs::read_to_string(proc_path("limits")).expect("readable");
+    let folder = PathBuf::from(format!("/proc/{pid}"));
+    let limits = fs::read_to_string(folder.join("limits")).expect("readable");
     let core = limits.lines().find(|line| line.starts_with("Max core"));
     let core = core.map(|line| line.split_whitespace().skip(4).take(2).collect::<Vec<_>>());
     assert_eq!(core, Some(vec!["0", "0"]), "{limits}");
-    let owner = fs::metadata(proc_path("environ")).expect("there");
+    let owner = fs::metadata(folder.join("environ")).expect("there");
     assert_eq!(std::os::unix::fs::MetadataExt::uid(&owner), 0);
-    if let Ok(variables) = fs::read(proc_path("environ")) {
+    if let Ok(variables) = fs::read(folder.join("environ")) {
         assert_no_secret("the environment", &variables);
     }
 }
@@ -195,20 +203,13 @@ async fn secrets_stay_out_of_logs_status_metrics_state_and_cmdline() {
         let events = recordings::one(name);
         broker.publish(QUEUE, &events.cel()).await;
     }
-    let are_tried = |status: &callbridge_model::Status| {
-        let [ami, queue, wrong, wrong_queue] = &status.sources[..] else {
-            return false;
-        };
-        let tried = [wrong, wrong_queue]
-            .iter()
-            .all(|source| source.reason.is_some());
-        tried && ami.read > 0 && queue.read > 0 && status.books.waiting == 2
-    };
     let status = program
-        .until("an attempt of every connection", are_tried)
+        .until("an attempt of every connection", are_connections_tried)
         .await;
-    let has_two_letters = async || broker.depth(DEAD_LETTER_QUEUE).await == 2;
-    until("two dead letters in the queue", has_two_letters).await;
+    until("two dead letters in the queue", async || {
+        broker.depth(DEAD_LETTER_QUEUE).await == 2
+    })
+    .await;
     until("a request to the CRM", async || {
         !crm.admin(|core, _| core.counts().is_empty())
     })
@@ -230,8 +231,7 @@ async fn secrets_stay_out_of_logs_status_metrics_state_and_cmdline() {
     // The CRM refuses the token of the start and the new token.
     crm.admin(|core, _| core.revoke_all());
     place.write("token", OLD_TOKEN);
-    let is_refused = |current: &callbridge_model::Status| current.token.state == "refused";
-    program.until("a refused token", is_refused).await;
+    program.until("a refused token", is_token_refused).await;
     program.kill().await;
     assert_no_secret_in_state(&place);
     let log = place.logs();
@@ -243,11 +243,26 @@ async fn secrets_stay_out_of_logs_status_metrics_state_and_cmdline() {
     assert_no_secret("the log", log.as_bytes());
 
     let mut program = place.run(&crm.url(), &flags);
-    program.until("the refusal again", is_refused).await;
+    program.until("the refusal again", is_token_refused).await;
     program.terminate().await;
     assert_no_secret("the log after a kill", place.logs().as_bytes());
     assert_no_secret_in_state(&place);
     assert_no_secret_in_check(&place, &crm.url(), &flags).await;
+}
+
+/// Returns `true` if every connection of `flags` was tried and both calls wait.
+fn are_connections_tried(status: &Status) -> bool {
+    let [ami, queue, wrong, wrong_queue] = &status.sources[..] else {
+        return false;
+    };
+    let tried = [wrong, wrong_queue]
+        .iter()
+        .all(|source| source.reason.is_some());
+    tried && ami.read > 0 && queue.read > 0 && status.books.waiting == 2
+}
+
+fn is_token_refused(status: &Status) -> bool {
+    status.token.state == "refused"
 }
 
 #[tokio::test]
@@ -258,11 +273,6 @@ async fn state_files_are_mode_0600_under_umask_0() {
     // Other users can enter this folder, because it already holds a file of another program.
     fs::create_dir(place.at("state")).expect("a folder");
     fs::write(place.at("state").join("theirs"), "").expect("written");
-    let mode = |path: &std::path::Path| {
-        use std::os::unix::fs::PermissionsExt as _;
-        let metadata = fs::symlink_metadata(path).expect("there");
-        metadata.permissions().mode() & 0o777
-    };
     let path = std::env::var("PATH").expect("a path");
     let wrapper = ["sh", "-c", "umask 0; exec \"$@\"", "sh"];
     let arguments = place.arguments(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
@@ -291,6 +301,13 @@ async fn state_files_are_mode_0600_under_umask_0() {
     }
     assert!(names.len() >= 5, "lock and WAL are there, too: {names:?}");
     program.terminate().await;
+}
+
+/// Returns the permissions of a file.
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    let metadata = fs::symlink_metadata(path).expect("there");
+    metadata.permissions().mode() & 0o777
 }
 
 #[test]
