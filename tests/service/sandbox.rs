@@ -6,6 +6,7 @@ use callbridge_sandbox::token::{Grant, TokenKey};
 use callbridge_sandbox::{Action, Config, Endpoint, Rule, Server, ViolationKind, start};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const TOKEN: &str = "svc_pat_sandbox";
@@ -199,15 +200,11 @@ async fn wrong_requests_are_answered_in_the_envelope_over_http_too() {
     let server = server(|_| ()).await;
     let url = format!("{}/v1/open-api/call-history", server.url());
     let client = client();
-    let with_token = |request: reqwest::RequestBuilder| {
-        let request = request.header("X-Open-Api-Token", TOKEN);
-        async { request.send().await.expect("an answer") }
-    };
-    let plain = with_token(client.post(&url).body("{}")).await;
+    let plain = send_with_token(client.post(&url).body("{}")).await;
     assert_eq!(plain.status().as_u16(), 415);
-    let large = with_token(client.post(&url).json(&"n".repeat(100_000))).await;
+    let large = send_with_token(client.post(&url).json(&"n".repeat(100_000))).await;
     assert_eq!(large.status().as_u16(), 413);
-    let deleted = with_token(client.delete(&url)).await;
+    let deleted = send_with_token(client.delete(&url)).await;
     assert_eq!(deleted.status().as_u16(), 405);
     let bearer = client
         .get(&url)
@@ -226,76 +223,83 @@ async fn wrong_requests_are_answered_in_the_envelope_over_http_too() {
     server.stop().await.expect("stops");
 }
 
+async fn send_with_token(request: reqwest::RequestBuilder) -> reqwest::Response {
+    let request = request.header("X-Open-Api-Token", TOKEN);
+    request.send().await.expect("an answer")
+}
+
 /// §7.7: no answer tells a client how long to wait.
 #[tokio::test]
 async fn answer_of_any_status_has_no_limit_or_retry_header() {
     let server = server(|config| config.settings.rate.requests = 12).await;
     let url = format!("{}/v1/open-api", server.url());
-    let ask = |path: &str, token: &str| {
-        let request = client().get(format!("{url}/{path}"));
-        let request = request.header("X-Open-Api-Token", token.to_owned());
-        async { request.send().await.expect("an answer") }
-    };
     let mut seen = std::collections::BTreeSet::new();
-    let look = |answer: &reqwest::Response| {
-        for name in answer.headers().keys() {
-            let name = name.as_str();
-            let tells = name == "retry-after" || name.contains("rate") || name.contains("limit");
-            assert!(!tells, "{} has {name}", answer.status());
-        }
-        answer.status().as_u16()
-    };
     for text in ["500", "503", "403", "409", "429", "406"] {
         let fault = format!("token-info status {text}");
         let (rules, _) = callbridge_sandbox::faults::parse(&fault).expect("a fault");
         server.admin(|core, _| core.set_faults(rules));
-        seen.insert(look(&ask("token/info", TOKEN).await));
+        seen.insert(check_headers(&ask(&url, "token/info", TOKEN).await));
     }
     let (rules, _) = callbridge_sandbox::faults::parse("token-info gateway 502").expect("a fault");
     server.admin(|core, _| core.set_faults(rules));
-    seen.insert(look(&ask("token/info", TOKEN).await));
+    seen.insert(check_headers(&ask(&url, "token/info", TOKEN).await));
     server.admin(|core, _| core.set_faults(Vec::new()));
-    seen.insert(look(&ask("token/info", "svc_pat_none").await));
-    seen.insert(look(&ask("request/none", TOKEN).await));
+    seen.insert(check_headers(
+        &ask(&url, "token/info", "svc_pat_none").await,
+    ));
+    seen.insert(check_headers(&ask(&url, "request/none", TOKEN).await));
     let body = json!({});
     let refused = client().post(format!("{url}/call-history")).json(&body);
     let refused = refused.header("X-Open-Api-Token", TOKEN).send().await;
-    seen.insert(look(&refused.expect("an answer")));
+    seen.insert(check_headers(&refused.expect("an answer")));
     for _ in 0..6 {
-        seen.insert(look(&ask("token/info", TOKEN).await));
+        seen.insert(check_headers(&ask(&url, "token/info", TOKEN).await));
     }
     let all = [200, 400, 401, 403, 404, 406, 409, 429, 500, 502, 503];
     assert_eq!(seen, all.into());
     let exceeded = server
         .violations()
         .iter()
-        .any(|it| it.kind == ViolationKind::WindowExceeded);
+        .any(|violation| violation.kind == ViolationKind::WindowExceeded);
     assert!(exceeded, "a 429 of the window, too");
     server.stop().await.expect("stops");
+}
+
+/// Gets `path` below `url` with this token.
+async fn ask(url: &str, path: &str, token: &str) -> reqwest::Response {
+    let request = client().get(format!("{url}/{path}"));
+    let request = request.header("X-Open-Api-Token", token);
+    request.send().await.expect("an answer")
+}
+
+/// Checks that no header of the answer is about waiting or a limit. Returns the HTTP status.
+fn check_headers(answer: &reqwest::Response) -> u16 {
+    for name in answer.headers().keys() {
+        let name = name.as_str();
+        let tells = name == "retry-after" || name.contains("rate") || name.contains("limit");
+        assert!(!tells, "{} has {name}", answer.status());
+    }
+    answer.status().as_u16()
+}
+
+/// Posts `body` to `/sandbox/admin/{path}`.
+async fn administer(server: &Server, path: &str, body: &Value) -> reqwest::Response {
+    let url = format!("{}/sandbox/admin/{path}", server.url());
+    let request = client().post(url).json(body);
+    request.send().await.expect("an answer")
 }
 
 #[tokio::test]
 async fn admin_adds_leads_replaces_token_and_blocks_company() {
     let server = server(|_| ()).await;
-    let admin = |path: &'static str, body: Value| {
-        let request = client()
-            .post(format!("{}/sandbox/admin/{path}", server.url()))
-            .json(&body);
-        async { request.send().await.expect("an answer") }
-    };
     let mut body = call(&server, "one");
     body["leadId"] = json!(777_777);
     post(&server, "/v1/open-api/call-history", &body)
         .await
         .expect("an answer");
     assert_eq!(server.journal().len(), 0, "an unknown lead");
-    assert_eq!(
-        admin("leads", json!({ "add": [777_777] }))
-            .await
-            .status()
-            .as_u16(),
-        200
-    );
+    let added = administer(&server, "leads", &json!({ "add": [777_777] })).await;
+    assert_eq!(added.status().as_u16(), 200);
     post(&server, "/v1/open-api/call-history", &body)
         .await
         .expect("an answer");
@@ -308,11 +312,12 @@ async fn admin_adds_leads_replaces_token_and_blocks_company() {
     states.sort_unstable();
     assert_eq!(states, ["FAILED", "SUCCESS"]);
 
-    admin("company", json!({ "blocked": true })).await;
+    administer(&server, "company", &json!({ "blocked": true })).await;
     assert_eq!(get(&server, "/v1/open-api/token/info").await.0, 401);
-    admin("company", json!({ "blocked": false })).await;
+    administer(&server, "company", &json!({ "blocked": false })).await;
     assert_eq!(get(&server, "/v1/open-api/token/info").await.0, 200);
-    let issued: Value = admin("token", json!({})).await.json().await.expect("JSON");
+    let issued = administer(&server, "token", &json!({})).await;
+    let issued: Value = issued.json().await.expect("JSON");
     assert_eq!(
         get(&server, "/v1/open-api/token/info").await.0,
         401,
@@ -320,14 +325,10 @@ async fn admin_adds_leads_replaces_token_and_blocks_company() {
     );
     let value = issued["token"].as_str().expect("shown once").to_owned();
     assert!(server.admin(|core, now| core.token_works(now, &value)));
-    assert_eq!(admin("nothing", json!({})).await.status().as_u16(), 404);
-    assert_eq!(
-        admin("leads", json!({ "add": "x" }))
-            .await
-            .status()
-            .as_u16(),
-        400
-    );
+    let unknown = administer(&server, "nothing", &json!({})).await;
+    assert_eq!(unknown.status().as_u16(), 404);
+    let wrong = administer(&server, "leads", &json!({ "add": "x" })).await;
+    assert_eq!(wrong.status().as_u16(), 400);
     server.stop().await.expect("stops");
 }
 
@@ -335,12 +336,7 @@ async fn admin_adds_leads_replaces_token_and_blocks_company() {
 async fn restart_keeps_journal_breaches_window_and_administration() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("sandbox.json");
-    let state = path.clone();
-    let change = move |config: &mut Config| {
-        config.state = Some(state.clone());
-        config.settings.rate.requests = 4;
-    };
-    let first = server(change.clone()).await;
+    let first = server(|config| limit_and_keep(config, &path)).await;
     let held = start(Config {
         state: Some(path.clone()),
         ..Config::default()
@@ -368,7 +364,7 @@ async fn restart_keeps_journal_breaches_window_and_administration() {
     // A file that was partly written when the machine stopped.
     let half = folder.path().join("sandbox.json.new");
     std::fs::write(&half, "{\"companies\":").expect("written");
-    let second = server(change).await;
+    let second = server(|config| limit_and_keep(config, &path)).await;
     assert_eq!((second.journal(), second.violations()), (journal, breaches));
     let id = answer["requestId"].as_str().expect("a requestId");
     let (_, status) = get(&second, &format!("/v1/open-api/request/{id}")).await;
@@ -390,6 +386,12 @@ async fn restart_keeps_journal_breaches_window_and_administration() {
         .mode();
     assert_eq!(mode & 0o777, 0o600);
     second.stop().await.expect("stops");
+}
+
+/// Makes the sandbox keep its state in this file, and take four requests per window.
+fn limit_and_keep(config: &mut Config, state: &Path) {
+    config.state = Some(state.to_owned());
+    config.settings.rate.requests = 4;
 }
 
 #[tokio::test]
@@ -471,17 +473,13 @@ async fn consent_token_and_revocation_work_at_auth_address() {
     assert_eq!(response.headers()["cache-control"], "no-store");
     let tokens: Value = response.json().await.expect("JSON");
     let access = tokens["access_token"].as_str().expect("a token");
-    let info = || async {
-        let request = client().get(format!("{}/v1/open-api/token/info", server.url()));
-        let answer = request.header("X-Open-Api-Token", access).send().await;
-        answer.expect("an answer").status()
-    };
-    assert_eq!(info().await, 200);
+    let api = format!("{}/v1/open-api", server.url());
+    assert_eq!(ask(&api, "token/info", access).await.status(), 200);
     let refresh = tokens["refresh_token"].as_str().expect("a token");
     let body = format!("token={refresh}&client_id=svc_app_1&client_secret=svc_sec_1");
     let url = format!("{}/v1/open-api/oauth/revoke", server.auth_url());
     assert_eq!(post_form(url, body).await.status(), 200);
-    assert_eq!(info().await, 401);
+    assert_eq!(ask(&api, "token/info", access).await.status(), 401);
     let kinds: Vec<ViolationKind> = server
         .violations()
         .iter()
@@ -495,38 +493,22 @@ async fn consent_token_and_revocation_work_at_auth_address() {
 async fn restart_keeps_leads_accepted_writes_and_a_moved_clock() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("sandbox.json");
-    let change = move |config: &mut Config| {
-        config.state = Some(path.clone());
-        config.settings.persist_after = Duration::from_secs(3_600);
-        let grants = ["LEAD:SAVE", "LEAD:READ"].map(|scope| {
-            let grant = format!("PERMISSION_OPEN_API_{scope}");
-            callbridge_sandbox::token::Grant::parse(&grant).expect("a grant")
-        });
-        config.settings.company.grants.extend(grants);
-    };
-    let first = server(change.clone()).await;
-    let admin = |server: &Server, path: &str, body: Value| {
-        let url = format!("{}/sandbox/admin/{path}", server.url());
-        let request = client().post(url).json(&body);
-        async { request.send().await.expect("an answer").status().as_u16() }
-    };
+    let first = server(|config| grant_and_keep_leads(config, &path)).await;
     let ali = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
-    assert_eq!(admin(&first, "lead", ali).await, 200);
+    assert_eq!(administer(&first, "lead", &ali).await.status(), 200);
     let merge = json!({ "into": 5001, "from": [4001] });
-    assert_eq!(admin(&first, "lead/merge", merge).await, 200);
+    assert_eq!(administer(&first, "lead/merge", &merge).await.status(), 200);
     let items = json!([{ "id": 11, "value": "an hour later" }]);
     let (status, _) = post(&first, "/v1/open-api/lead/5001/field/list", &items)
         .await
         .expect("an answer");
     assert_eq!(status, 200);
-    assert_eq!(
-        admin(&first, "clock", json!({ "aheadSec": 600 })).await,
-        200
-    );
+    let moved = administer(&first, "clock", &json!({ "aheadSec": 600 })).await;
+    assert_eq!(moved.status(), 200);
     let before = first.admin(|_, now| now);
     first.stop().await.expect("stops");
 
-    let second = server(change).await;
+    let second = server(|config| grant_and_keep_leads(config, &path)).await;
     assert!(
         second.admin(|_, now| now) >= before,
         "time does not go back"
@@ -535,14 +517,24 @@ async fn restart_keeps_leads_accepted_writes_and_a_moved_clock() {
     let seen = (status, &lead["data"]["phone"], &lead["data"]["fields"]);
     assert_eq!(seen, (200, &json!("+998901112233"), &json!([])));
     assert_eq!(get(&second, "/v1/open-api/lead/4001").await.0, 409);
-    assert_eq!(
-        admin(&second, "clock", json!({ "aheadSec": 7_200 })).await,
-        200
-    );
+    let moved = administer(&second, "clock", &json!({ "aheadSec": 7_200 })).await;
+    assert_eq!(moved.status(), 200);
     let (_, lead) = get(&second, "/v1/open-api/lead/5001").await;
     assert_eq!(
         lead["data"]["fields"],
         json!([{ "id": 11, "value": "an hour later" }])
     );
     second.stop().await.expect("stops");
+}
+
+/// Makes the sandbox keep its state in this file and apply accepted writes after an hour. Grants
+/// the rights to write and to read leads.
+fn grant_and_keep_leads(config: &mut Config, state: &Path) {
+    config.state = Some(state.to_owned());
+    config.settings.persist_after = Duration::from_secs(3_600);
+    let grants = ["LEAD:SAVE", "LEAD:READ"].map(|scope| {
+        let grant = format!("PERMISSION_OPEN_API_{scope}");
+        Grant::parse(&grant).expect("a grant")
+    });
+    config.settings.company.grants.extend(grants);
 }

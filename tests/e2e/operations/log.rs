@@ -3,7 +3,6 @@
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
 use crate::support::recordings::{self, TRUNKS};
-use callbridge_model::Status;
 use callbridge_testbed::broker::{self, Broker};
 use callbridge_testbed::calls::{Call, recording};
 use callbridge_testbed::pbx::FakePbx;
@@ -78,16 +77,9 @@ async fn reconnect_is_one_line_that_names_the_gap_and_the_reason() {
         .lines()
         .skip_while(|line| !line.contains("is down"))
         .collect();
-    let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
-    assert_eq!(
-        (
-            count("the source is up again"),
-            count("gap"),
-            count("missing")
-        ),
-        (1, 1, 1),
-        "{log}"
-    );
+    let texts = ["the source is up again", "gap", "missing"];
+    let counts = texts.map(|text| lines.iter().filter(|line| line.contains(text)).count());
+    assert_eq!(counts, [1, 1, 1], "{log}");
     let line = lines
         .iter()
         .find(|line| line.contains("up again"))
@@ -108,8 +100,11 @@ async fn log_flood_of_one_kind_is_limited_and_rest_is_counted() {
     let source = place.file("calls.ami", "ami");
     let trunk = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
     let mut program = place.run(&crm.url(), &[&source, trunk, RATE_FLAG]);
-    let are_waiting = |status: &Status| status.books.waiting == u64::from(CALLS);
-    program.until("the calls are waiting", are_waiting).await;
+    program
+        .until("the calls are waiting", |status| {
+            status.books.waiting == u64::from(CALLS)
+        })
+        .await;
     program.terminate().await;
     let log = place.logs();
     let (mut logged, mut seconds, mut left_out) = (0, std::collections::BTreeMap::new(), 0);
@@ -135,10 +130,12 @@ async fn log_flood_of_one_kind_is_limited_and_rest_is_counted() {
 /// Waits until `status` and the log report that the source has another format. `advice` is the part
 /// of the message that names the right format.
 async fn check_format_report(program: &mut Program, place: &Place, advice: &str) {
-    let is_reported = |status: &Status| {
-        (status.sources[0].reason.as_ref()).is_some_and(|reason| reason.contains(advice))
-    };
-    program.until("the format is named", is_reported).await;
+    program
+        .until("the format is named", |status| {
+            let reason = status.sources[0].reason.as_ref();
+            reason.is_some_and(|reason| reason.contains(advice))
+        })
+        .await;
     let message = "the source has another format than its format= says";
     let log = place.logs();
     let lines = log

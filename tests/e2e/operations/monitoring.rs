@@ -38,12 +38,15 @@ pub async fn metrics(program: &Program) -> String {
 
 /// Returns the address on which `--listen` with port 0 listens.
 pub async fn address(program: &Program) -> SocketAddr {
-    let find = || program.log().lines().find_map(listen_address);
     until("the address of health and metrics in the log", async || {
-        find().is_some()
+        logged_address(program).is_some()
     })
     .await;
-    find().expect("an address")
+    logged_address(program).expect("an address")
+}
+
+fn logged_address(program: &Program) -> Option<SocketAddr> {
+    program.log().lines().find_map(listen_address)
 }
 
 /// Returns the address of `--listen` if this log line names the address.
@@ -93,10 +96,11 @@ async fn health_readiness_and_every_promised_metric_are_served() {
         "--cdr-wait=1s",
     ];
     let mut program = place.run(&crm.url(), &flags);
-    let are_settled = |status: &callbridge_model::Status| {
-        status.books.journaled == 1 && status.books.waiting == 1
-    };
-    program.until("two calls settled", are_settled).await;
+    program
+        .until("two calls settled", |current| {
+            current.books.journaled == 1 && current.books.waiting == 1
+        })
+        .await;
     let addr = address(&program).await;
     assert_eq!(get(addr, "/healthz").await.0, 200);
     assert_eq!(get(addr, "/readyz").await.0, 200);
@@ -112,17 +116,18 @@ async fn health_readiness_and_every_promised_metric_are_served() {
     // that restarted.
     let path = place.at("state").join(callbridge_spool::folder::FILE);
     let database = rusqlite::Connection::open(&path).expect("the state");
-    let rename_table = |from: &str, to: &str| {
-        let renamed = database.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}"));
-        renamed.expect("renamed");
-    };
-    rename_table("missed_customers", "elsewhere");
+    rename_table(&database, "missed_customers", "elsewhere");
     let (status, text) = get(addr, "/metrics").await;
     assert_eq!(status, 503, "{text}");
     assert!(text.starts_with("the books cannot be read: "), "{text}");
-    rename_table("elsewhere", "missed_customers");
+    rename_table(&database, "elsewhere", "missed_customers");
     assert_eq!(get(addr, "/metrics").await.0, 200);
     program.terminate().await;
+}
+
+fn rename_table(database: &rusqlite::Connection, from: &str, to: &str) {
+    let renamed = database.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}"));
+    renamed.expect("renamed");
 }
 
 /// Checks that `promtool check metrics` reports no problem. Does nothing if promtool is not
@@ -201,13 +206,18 @@ fn keys(value: &Value) -> BTreeSet<&str> {
     object.keys().map(String::as_str).collect()
 }
 
+/// Checks that a JSON object has these keys.
+fn assert_keys(value: &Value, wanted: &[&str]) {
+    let present = keys(value);
+    let missing: Vec<_> = wanted
+        .iter()
+        .filter(|key| !present.contains(**key))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?} of {value}");
+}
+
 /// Checks that the JSON of `status` has all documented keys.
 fn assert_status_shape(status: &Value) {
-    let assert_keys = |value: &Value, wanted: &[&str]| {
-        let keys = keys(value);
-        let missing: Vec<_> = wanted.iter().filter(|key| !keys.contains(**key)).collect();
-        assert!(missing.is_empty(), "{missing:?} of {value}");
-    };
     assert_keys(
         status,
         &["books", "budget", "backlog", "sources", "token", "pause"],
@@ -253,10 +263,11 @@ async fn status_keeps_shape_without_daemon_and_exits_69_without_state() {
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let source = place.file("recorded", "ami");
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
-    let is_done = |status: &callbridge_model::Status| {
-        status.books.journaled == 1 && status.token.state == "ok"
-    };
-    program.until("a journaled call", is_done).await;
+    program
+        .until("a journaled call", |status| {
+            status.books.journaled == 1 && status.token.state == "ok"
+        })
+        .await;
     let running = place.lines(&["status", "--json"]).await.remove(0);
     assert_status_shape(&running);
     assert_eq!(running["books"]["finished"], 1);

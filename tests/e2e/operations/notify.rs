@@ -23,8 +23,10 @@ fn notifications(place: &Place) -> Vec<Value> {
 
 /// Waits until the log reports `count` successful runs of the command. Returns the notifications.
 async fn notifications_after_runs(place: &Place, count: usize) -> Vec<Value> {
-    let has_run = || place.logs().matches("--notify-command has run").count() >= count;
-    wait::until(&format!("{count} runs"), async || has_run()).await;
+    wait::until(&format!("{count} runs"), async || {
+        place.logs().matches("--notify-command has run").count() >= count
+    })
+    .await;
     notifications(place)
 }
 
@@ -67,8 +69,9 @@ async fn notify_command_runs_once_per_problem_start_and_end() {
 
     // The second run starts with the problem of the first run. Then the operator assigns a lead.
     let mut program = place.run(&crm.url(), &flags);
-    let is_waiting = |status: &Status| status.books.waiting == 1;
-    program.until("the call that waits", is_waiting).await;
+    program
+        .until("the call that waits", |status| status.books.waiting == 1)
+        .await;
     let assigned = place
         .lines(&["lead", "give", "+998901110001", "4001", "--json"])
         .await;
@@ -137,13 +140,6 @@ async fn mail_contains_all_notifications_of_one_run() {
         double.address
     );
     let curl = place.write("mail", &curl);
-    let notification = |state: Turn, message: &str| Notification {
-        kind: FindingKind::SourceDown.word(),
-        state,
-        since: 1,
-        message: message.to_owned(),
-        command: "callbridge check".to_owned(),
-    };
     let sent = [
         notification(Turn::Begins, "source hq/ami is down: «отказ»"),
         notification(Turn::Ends, "2 dead letters"),
@@ -166,13 +162,13 @@ async fn mail_contains_all_notifications_of_one_run() {
     assert!(error.ends_with(": /no/such/file cannot be read"), "{error}");
 }
 
-/// Returns the notification that a problem with this message begins.
-fn begin_notification(message: String) -> Notification {
+/// Returns a notification with this message.
+fn notification(state: Turn, message: &str) -> Notification {
     Notification {
         kind: FindingKind::SourceDown.word(),
-        state: Turn::Begins,
+        state,
         since: 1,
-        message,
+        message: message.to_owned(),
         command: "callbridge check".to_owned(),
     }
 }
@@ -195,7 +191,8 @@ async fn chat_text_is_cut_by_utf16_units() {
         );
         let curl = place.write("telegram", &curl);
         let command = format!("{} '{curl}'", script("telegram"));
-        let sent = notify::run(&command, &[begin_notification(text)], WITHIN).await;
+        let sent = [notification(Turn::Begins, &text)];
+        let sent = notify::run(&command, &sent, WITHIN).await;
         assert_eq!(sent, Ok(()));
         let request = double.next().await;
         assert!(
@@ -228,7 +225,8 @@ async fn failure_of_curl_shows_no_line_of_its_file() {
     ] {
         let curl = place.write(name, lines);
         let command = format!("{} '{curl}'", script(name));
-        let failed = notify::run(&command, &[begin_notification("a".to_owned())], WITHIN).await;
+        let sent = [notification(Turn::Begins, "a")];
+        let failed = notify::run(&command, &sent, WITHIN).await;
         let error = failed.expect_err("no server");
         assert!(!error.contains("TOKEN"), "{lines}: {error}");
         assert!(
@@ -254,30 +252,19 @@ async fn failed_command_is_retried_shown_and_recovers() {
          {{ echo no way to the chat >&2; exit 3; }}; cat >> '{notified}'"
     );
     let mut program = place.run(&crm.url(), &[&source, TRUNK, RATE_FLAG, &command]);
-    let problem = |status: &Status| {
-        let found = status
-            .problems
-            .iter()
-            .find(|problem| problem.kind == FindingKind::Notify);
-        found.map(|problem| problem.message.clone())
-    };
     let status = program
-        .until("the problem", |status| problem(status).is_some())
+        .until("the problem", |status| notify_problem(status).is_some())
         .await;
-    let message = problem(&status).expect("a problem");
+    let message = notify_problem(&status).expect("a problem");
     assert!(message.contains("no way to the chat"), "{message}");
     let text = place.command(&["status"]).await.stdout;
     let text = String::from_utf8(text).expect("text");
     assert!(text.contains("no way to the chat"), "{text}");
-    let count = |name: &str| {
-        let text = std::fs::read_to_string(place.at(name)).unwrap_or_default();
-        text.lines().count()
-    };
-    wait::until("a second try", async || count("tries") >= 2).await;
-    assert_eq!(count("told"), 0);
+    wait::until("a second try", async || count_lines(&place, "tries") >= 2).await;
+    assert_eq!(count_lines(&place, "told"), 0);
     place.write("mended", "");
     program
-        .until("no problem", |status| problem(status).is_none())
+        .until("no problem", |status| notify_problem(status).is_none())
         .await;
     let log = place.logs();
     assert!(
@@ -289,8 +276,23 @@ async fn failed_command_is_retried_shown_and_recovers() {
         "{log}"
     );
     // The message was delivered once, although the command was run several times.
-    assert_eq!(count("told"), 1);
+    assert_eq!(count_lines(&place, "told"), 1);
     assert_eq!(notifications(&place)[0]["kind"], "no_lead");
     assert!(log.contains("--notify-command has run"), "{log}");
     program.terminate().await;
+}
+
+/// Returns the message of the problem with the command, if there is one.
+fn notify_problem(status: &Status) -> Option<String> {
+    let found = status
+        .problems
+        .iter()
+        .find(|problem| problem.kind == FindingKind::Notify);
+    found.map(|problem| problem.message.clone())
+}
+
+/// Returns the number of lines in a file of the place.
+fn count_lines(place: &Place, name: &str) -> usize {
+    let text = std::fs::read_to_string(place.at(name)).unwrap_or_default();
+    text.lines().count()
 }

@@ -3,8 +3,8 @@
 //! blocked.
 
 use crate::e2e::tokens::consent::Stage;
+use crate::support::connecting::CommandOutput;
 use crate::support::recordings;
-use callbridge_model::Status;
 use callbridge_sandbox::token::TokenKey;
 use callbridge_sandbox::{Action, Endpoint, Rule};
 use std::time::Duration;
@@ -15,20 +15,25 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn stored_tokens(stage: &Stage) -> Vec<String> {
     let stored = stage.stored().expect("stored");
     let names = ["accessToken", "refreshToken", "previousToken"];
-    let text = |name: &str| stored[name].as_str().map(str::to_owned);
-    names.into_iter().filter_map(text).collect()
+    names
+        .into_iter()
+        .filter_map(|name| stored[name].as_str().map(str::to_owned))
+        .collect()
 }
 
 /// Returns the tokens in this list that the CRM still accepts.
 fn accepted_tokens(stage: &Stage, tokens: &[String]) -> Vec<String> {
-    let is_accepted = |token: &&String| {
-        stage.crm.admin(|core, now| {
-            let refresh = core.oauth.refreshes.get(&TokenKey::from_value(token));
-            let refresh = refresh.is_some_and(|entry| entry.used.is_none() && !entry.revoked);
-            refresh || core.token_works(now, token)
-        })
-    };
-    tokens.iter().filter(is_accepted).cloned().collect()
+    let accepted = tokens.iter().filter(|token| is_accepted(stage, token));
+    accepted.cloned().collect()
+}
+
+/// Returns `true` if the CRM accepts this access token or refresh token.
+fn is_accepted(stage: &Stage, token: &str) -> bool {
+    stage.crm.admin(|core, now| {
+        let refresh = core.oauth.refreshes.get(&TokenKey::from_value(token));
+        let refresh = refresh.is_some_and(|entry| entry.used.is_none() && !entry.revoked);
+        refresh || core.token_works(now, token)
+    })
 }
 
 #[tokio::test]
@@ -60,11 +65,8 @@ async fn second_connect_and_disconnect_revoke_earlier_tokens() {
 async fn tokens_that_cannot_be_revoked_are_named_with_a_fix() {
     let stage = Stage::new(HOUR).await;
     stage.approve_connection().await;
-    let refuse = |status| {
-        let rule = Rule::always(Endpoint::OauthRevoke, Action::Gateway(status));
-        stage.crm.admin(|core, _| core.set_faults(vec![rule]));
-    };
-    refuse(404);
+    let rule = Rule::always(Endpoint::OauthRevoke, Action::Gateway(404));
+    stage.crm.admin(|core, _| core.set_faults(vec![rule]));
     let connecting = stage.connect(&[]).await;
     connecting.answer("decision=approve").await;
     let output = connecting.end().await;
@@ -115,53 +117,59 @@ async fn first_company_must_be_confirmed_and_refusal_stores_nothing() {
 #[tokio::test]
 async fn connect_checks_the_given_company_or_reports_the_actual_one() {
     let stage = Stage::new(HOUR).await;
-    let connect = async |more: &[&str]| {
-        let connecting = stage.connect(more).await;
-        connecting.answer("decision=approve").await;
-        connecting.end().await
-    };
-    let output = connect(&["--company=999"]).await;
+    let output = connect_and_approve(&stage, &["--company=999"]).await;
     assert_eq!(output.code, Some(77), "{output:?}");
     assert!(output.err.contains("--company is 999"), "{output:?}");
     assert!(stage.stored().is_none());
-    let output = connect(&[]).await;
+    let output = connect_and_approve(&stage, &[]).await;
     assert_eq!(output.code, Some(0), "{output:?}");
     assert!(output.err.contains("no question was asked"), "{output:?}");
     let company = crate::support::crm::settings().settings.company.id;
-    let output = connect(&[&format!("--company={company}")]).await;
+    let output = connect_and_approve(&stage, &[&format!("--company={company}")]).await;
     assert_eq!(output.code, Some(0), "{output:?}");
     assert!(!output.err.contains("no question was asked"), "{output:?}");
     stage.judge();
+}
+
+/// Runs `connect` with the flags `more`, and approves the connection on the consent page.
+async fn connect_and_approve(stage: &Stage, more: &[&str]) -> CommandOutput {
+    let connecting = stage.connect(more).await;
+    connecting.answer("decision=approve").await;
+    connecting.end().await
 }
 
 #[tokio::test]
 async fn blocked_company_is_named_and_sending_resumes_when_unblocked() {
     let stage = Stage::new(HOUR).await;
     stage.approve_connection().await;
-    let block = |blocked: bool| {
-        let refusal = Rule::always(Endpoint::OauthToken, Action::Status(401));
-        stage.crm.admin(|core, now| {
-            core.company(now, |company| company.blocked = blocked);
-            core.set_faults(blocked.then_some(refusal).into_iter().collect());
-        });
-    };
-    block(true);
+    set_blocked(&stage, true);
     stage
         .place
         .append("recorded", &recordings::one("inbound_answered").ami);
     let mut program = stage.place.start(&stage.flags(&[]), &[]);
-    let is_named = |status: &Status| {
-        let pause = status.pause.as_ref();
-        pause.is_some_and(|pause| {
-            pause.reason == "client_refused" && pause.fix.contains("is blocked")
-        })
-    };
     program
-        .until("the blocked company is named", is_named)
+        .until("the blocked company is named", |status| {
+            let pause = status.pause.as_ref();
+            pause.is_some_and(|pause| {
+                pause.reason == "client_refused" && pause.fix.contains("is blocked")
+            })
+        })
         .await;
-    block(false);
+    set_blocked(&stage, false);
     let status = program.settled(1).await;
     assert_eq!((status.books.journaled, status.pause), (1, None));
     assert_eq!(status.token.state, "ok");
     program.terminate().await;
+}
+
+/// Blocks or unblocks the company. While the company is blocked, the CRM gives it no token.
+fn set_blocked(stage: &Stage, blocked: bool) {
+    let mut faults = Vec::new();
+    if blocked {
+        faults.push(Rule::always(Endpoint::OauthToken, Action::Status(401)));
+    }
+    stage.crm.admin(|core, now| {
+        core.company(now, |company| company.blocked = blocked);
+        core.set_faults(faults);
+    });
 }

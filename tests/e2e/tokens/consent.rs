@@ -5,7 +5,6 @@ use crate::support::connecting::{Connecting, http};
 use crate::support::crm::{self, RATE};
 use crate::support::program::Place;
 use crate::support::recordings::{self, TRUNKS};
-use callbridge_call::EventTime;
 use callbridge_model::ExposeSecret as _;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::oauth::{Application, connection};
@@ -147,10 +146,9 @@ impl Stage {
     /// Makes the company revoke every refresh token in the CRM.
     pub fn revoke(&self) {
         let company = crm::settings().settings.company.id;
-        let revoke = |core: &mut sandbox::Sandbox, _: EventTime| {
+        self.crm.admin(|core, _| {
             connection::revoke_refresh_tokens(core, APPLICATION, company);
-        };
-        self.crm.admin(revoke);
+        });
     }
 
     /// Posts `body` to `/sandbox/admin/{path}`, and returns the answer.
@@ -217,15 +215,10 @@ async fn company_connects_calls_are_journaled_and_it_disconnects() {
         .place
         .lines(&[&["check", "--json"], &check[..]].concat())
         .await;
-    let check_row = |name: &str| report.iter().find(|row| row["name"] == name).cloned();
-    assert_eq!(
-        check_row("connection").expect("a row of the check")["ok"],
-        true
-    );
-    assert_eq!(
-        check_row("company").expect("a row of the check")["ok"],
-        true
-    );
+    for name in ["connection", "company"] {
+        let row = report.iter().find(|row| row["name"] == name);
+        assert_eq!(row.expect("a row of the check")["ok"], true);
+    }
     let disconnect = stage.place.command(&["disconnect"]).await;
     let out = String::from_utf8_lossy(&disconnect.stdout);
     assert!(disconnect.status.success(), "{disconnect:?}");

@@ -51,11 +51,11 @@ async fn wait_for_journal(crm: &Server, count: usize) {
 /// Kills the program while it refreshes no token. A kill during a refresh loses the answer with the
 /// new tokens. Then only a new consent connects the program again.
 async fn kill_between_refreshes(stage: &Stage, program: Program) {
-    let is_idle = async || {
+    until("no refresh under way", async || {
         let stored = stage.stored().expect("stored");
         stored["refreshBeganAt"].is_null()
-    };
-    until("no refresh under way", is_idle).await;
+    })
+    .await;
     program.kill().await;
 }
 
@@ -66,11 +66,15 @@ pub fn pairs(crm: &Server) -> u64 {
 
 /// Returns how many answers with this HTTP status the token endpoint has sent.
 fn answers(crm: &Server, status: u16) -> u64 {
-    crm.admin(|core, _| {
-        let is_counted = |key: &(Endpoint, u16)| *key == (Endpoint::OauthToken, status);
-        let counts = core.counts().iter().filter(|(key, _)| is_counted(key));
-        counts.map(|(_, count)| *count).sum()
-    })
+    let key = (Endpoint::OauthToken, status);
+    crm.admin(|core, _| core.counts().get(&key).copied().unwrap_or_default())
+}
+
+/// Appends calls to the recording that the program reads.
+fn append_calls(stage: &Stage, calls: &[Recording]) {
+    for call in calls {
+        stage.place.append("recorded", &call.ami);
+    }
 }
 
 /// Checks that every call is journaled once while tokens are refreshed, the program is killed, and
@@ -81,22 +85,20 @@ async fn check_connection(stage: &Stage, size: &Size) {
     let (first, later) = all.split_at(size.calls);
     let mut parts = first.chunks(first.len().div_ceil(size.kills + 1));
     let mut written = 0;
-    let mut append_calls = |part: &[Recording]| {
-        part.iter()
-            .for_each(|call| stage.place.append("recorded", &call.ami));
-        written += part.len();
-        written
-    };
     for _ in 0..size.kills {
-        let reported = append_calls(parts.next().unwrap_or_default());
+        let part = parts.next().unwrap_or_default();
+        append_calls(stage, part);
+        written += part.len();
         let program = stage.place.start(&stage.flags(&[]), &[]);
-        wait_for_journal(&stage.crm, reported * 2 / 3).await;
+        wait_for_journal(&stage.crm, written * 2 / 3).await;
         kill_between_refreshes(stage, program).await;
     }
-    let reported = append_calls(parts.next().unwrap_or_default());
+    let part = parts.next().unwrap_or_default();
+    append_calls(stage, part);
+    written += part.len();
     let mut program = stage.place.start(&stage.flags(&[]), &[]);
-    wait_for_journal(&stage.crm, reported).await;
-    program.settled(reported as u64).await;
+    wait_for_journal(&stage.crm, written).await;
+    program.settled(written as u64).await;
     let pairs = pairs(&stage.crm);
     assert!(pairs > size.kills as u64, "{pairs} pairs");
     stage.revoke();
@@ -110,9 +112,13 @@ async fn check_connection(stage: &Stage, size: &Size) {
     assert_eq!(paused.token.state, "reconnect");
     let fix = paused.pause.expect("a pause").fix;
     assert!(fix.contains("run: callbridge connect --crm-url"), "{fix}");
-    let total = append_calls(later);
-    let is_finished = |status: &callbridge_model::Status| status.books.finished == total as u64;
-    let status = program.until("all calls taken", is_finished).await;
+    append_calls(stage, later);
+    let total = written + later.len();
+    let status = program
+        .until("all calls taken", |status| {
+            status.books.finished == total as u64
+        })
+        .await;
     assert!(status.books.balance());
     stage.approve_connection().await;
     wait_for_journal(&stage.crm, total).await;
@@ -168,20 +174,17 @@ async fn failing_token_endpoint_past_expiry_keeps_connection() {
     stage.crm.admin(|core, _| core.set_faults(rules.into()));
     let before = pairs(&stage.crm);
     let (first, later) = all.split_at(10);
-    let append_calls = |part: &[Recording]| {
-        part.iter()
-            .for_each(|call| stage.place.append("recorded", &call.ami));
-    };
-    append_calls(first);
+    append_calls(&stage, first);
     let mut program = stage.place.start(&stage.flags(&[]), &[]);
-    let is_unreachable = |status: &callbridge_model::Status| {
-        let pause = status.pause.as_ref();
-        pause.is_some_and(|pause| {
-            pause.reason == "unreachable" && pause.fix.contains("tries again automatically")
+    program
+        .until("the end of the token", |status| {
+            let pause = status.pause.as_ref();
+            pause.is_some_and(|pause| {
+                pause.reason == "unreachable" && pause.fix.contains("tries again automatically")
+            })
         })
-    };
-    program.until("the end of the token", is_unreachable).await;
-    append_calls(later);
+        .await;
+    append_calls(&stage, later);
     let status = program.settled(all.len() as u64).await;
     assert_eq!((status.books.journaled, status.pause), (20, None));
     assert!(pairs(&stage.crm) > before);

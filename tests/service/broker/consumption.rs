@@ -290,25 +290,29 @@ async fn wrong_secret_vhost_or_missing_right_is_named() {
     let wrong = folder.path().join("secret");
     std::fs::write(&wrong, "wrong\n").expect("written");
     let base = broker.url(ADMINISTRATOR);
-    let with =
-        |base: &str, key: &str| format!("{base}?queue=asterisk_cel&format=asterisk-cel{key}");
     let secret = format!("&secret-file={}", wrong.display());
-    let why = Stage::start(&with(&base, &secret), settings())
+    let why = Stage::start(&cel_url(&base, &secret), settings())
         .expect_down()
         .await;
     assert!(why.contains("login refused"), "{why}");
-    let why = Stage::start(&with(&base.replace(broker.vhost(), "none"), ""), settings())
+    let elsewhere = base.replace(broker.vhost(), "none");
+    let why = Stage::start(&cel_url(&elsewhere, ""), settings())
         .expect_down()
         .await;
     assert!(why.contains("rabbitmqctl add_vhost none"), "{why}");
     // `asterisk` can only publish.
-    let why = Stage::start(&with(&broker.url("asterisk"), ""), settings())
+    let why = Stage::start(&cel_url(&broker.url("asterisk"), ""), settings())
         .expect_down()
         .await;
     assert!(
         why.contains("rabbitmqctl list_user_permissions asterisk"),
         "{why}"
     );
+}
+
+/// Returns the URL of the queue `asterisk_cel` with the parameters `more`.
+fn cel_url(base: &str, more: &str) -> String {
+    format!("{base}?queue=asterisk_cel&format=asterisk-cel{more}")
 }
 
 #[tokio::test]

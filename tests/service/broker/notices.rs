@@ -35,20 +35,8 @@ impl State {
 
     /// Adds unreadable messages, which are the simplest dead letters.
     pub async fn add_letters(&self, range: std::ops::Range<u32>) {
-        let letter = |n: u32| {
-            Op::Unreadable(UnreadableBytes {
-                source: "amqp://pbx".to_owned(),
-                pbx: "hq".to_owned(),
-                bytes: format!("message {n}").into_bytes(),
-                cut_from: None,
-                file: None,
-                why: "the message names no event".to_owned(),
-                at: EventTime::from_seconds(1_795_151_317),
-                content_type: None,
-            })
-        };
         self.handle
-            .write(range.map(letter).collect())
+            .write(range.map(unreadable_message).collect())
             .await
             .expect("stored");
     }
@@ -71,6 +59,20 @@ impl State {
         };
         soon(&format!("{wanted} notices in the outbox"), looking).await;
     }
+}
+
+/// Returns the operation that adds the n-th unreadable message.
+fn unreadable_message(n: u32) -> Op {
+    Op::Unreadable(UnreadableBytes {
+        source: "amqp://pbx".to_owned(),
+        pbx: "hq".to_owned(),
+        bytes: format!("message {n}").into_bytes(),
+        cut_from: None,
+        file: None,
+        why: "the message names no event".to_owned(),
+        at: EventTime::from_seconds(1_795_151_317),
+        content_type: None,
+    })
 }
 
 impl Drop for State {
@@ -104,13 +106,11 @@ pub fn publish(state: &State, queue: Queue) -> (oneshot::Sender<()>, JoinHandle<
 }
 
 pub fn ids(taken: &[Taken]) -> Vec<String> {
-    let id = |one: &Taken| {
-        one.properties
-            .message_id()
-            .as_ref()
-            .map(ToString::to_string)
-    };
-    let mut ids: Vec<_> = taken.iter().filter_map(id).collect();
+    let ids = taken.iter().filter_map(|message| {
+        let id = message.properties.message_id().as_ref();
+        id.map(ToString::to_string)
+    });
+    let mut ids: Vec<_> = ids.collect();
     ids.dedup();
     ids
 }
@@ -195,7 +195,7 @@ async fn full_queue_keeps_the_notices_in_the_outbox() {
     }
     let refused = problem.wait_for(Option::is_some);
     let refused = soon("the problem", refused).await.expect("it runs").clone();
-    assert!(refused.is_some_and(|it| it.message.contains("make room in it")));
+    assert!(refused.is_some_and(|problem| problem.message.contains("make room in it")));
     let draining = async {
         while seen.len() < 6 {
             seen.extend(ids(&broker.take("dead_full").await));

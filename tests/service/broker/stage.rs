@@ -71,8 +71,9 @@ impl Stage {
             Some(file) => Secret::File(file.clone()),
             None => Secret::Value(SECRET.into()),
         };
-        let clock = || EventTime::from_seconds(1_795_151_317);
-        let source = Source::new(SourceId(0), url, secret, None, settings, clock);
+        let source = Source::new(SourceId(0), url, secret, None, settings, || {
+            EventTime::from_seconds(1_795_151_317)
+        });
         let (ring, intake) = ring(Limits::default());
         let (verdicts, reader) = verdicts();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -325,7 +325,11 @@ async fn send_over_tls(server: &Identity, trusted: Option<&Identity>) -> ApiResu
     let acceptor = Some(server.acceptor.clone());
     let running = serve_over(http("200 OK", "", ACCEPTED), acceptor).await;
     let url = format!("https://localhost:{}", running.addr.port());
-    send(&client(&url, trusted.map(|it| it.ca_file.clone()))).await
+    send(&client(
+        &url,
+        trusted.map(|identity| identity.ca_file.clone()),
+    ))
+    .await
 }
 
 pub fn tls_refusal(answer: ApiResult) -> String {

@@ -13,13 +13,13 @@ use tokio::net::TcpListener;
 fn user_timeout(to: SocketAddr) -> Option<u32> {
     let ourselves = pidfd_open(getpid(), PidfdFlags::empty()).expect("our own process");
     let open = std::fs::read_dir("/proc/self/fd").expect("our files");
-    let numbers = open.filter_map(|it| it.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let sockets = numbers.filter_map(|it| {
-        let socket = pidfd_getfd(&ourselves, it, PidfdGetfdFlags::empty()).ok()?;
+    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let sockets = numbers.filter_map(|number| {
+        let socket = pidfd_getfd(&ourselves, number, PidfdGetfdFlags::empty()).ok()?;
         let peer = getpeername(&socket).ok()??;
         (SocketAddr::try_from(peer).ok()? == to).then_some(socket)
     });
-    let mut timeouts = sockets.filter_map(|it| sockopt::tcp_user_timeout(&it).ok());
+    let mut timeouts = sockets.filter_map(|socket| sockopt::tcp_user_timeout(&socket).ok());
     timeouts.next()
 }
 

@@ -145,14 +145,13 @@ async fn every_call_of_a_burst_is_journaled_once_within_the_limit() {
     assert_eq!(crm.journal().len(), 50);
     assert_eq!(crm.violations(), []);
     let shown = work.status.borrow().clone();
-    let count = |endpoint: &str, verdict: &str| {
-        shown
-            .requests
-            .get(&(endpoint.to_owned(), verdict.to_owned()))
-            .copied()
-    };
-    assert_eq!(count("submit", "submitted"), Some(50));
-    assert_eq!(count("token_info", "token_valid"), Some(1));
+    for (endpoint, verdict, count) in [
+        ("submit", "submitted", 50),
+        ("token_info", "token_valid", 1),
+    ] {
+        let key = (endpoint.to_owned(), verdict.to_owned());
+        assert_eq!(shown.requests.get(&key).copied(), Some(count), "{endpoint}");
+    }
     assert_eq!(
         (shown.token.state.as_str(), shown.token.kind.as_deref()),
         ("ok", Some("PAT"))
