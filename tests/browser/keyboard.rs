@@ -101,7 +101,8 @@ pub async fn retry_letter(stage: &Stage) -> Result<()> {
     let journaled = async {
         loop {
             looks.tick().await;
-            if stage.crm.journal().iter().any(|it| it.call.uuid == uuid) {
+            let journal = stage.crm.journal();
+            if journal.iter().any(|record| record.call.uuid == uuid) {
                 return;
             }
         }

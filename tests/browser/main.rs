@@ -32,7 +32,10 @@ fn main() -> ExitCode {
     // An error means that another test has already installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (mut passed, mut failed) = (0, 0);
-    match runtime.context("a runtime").map(|it| it.block_on(run())) {
+    match runtime
+        .context("a runtime")
+        .map(|runtime| runtime.block_on(run()))
+    {
         Ok(Ok(results)) => {
             for (name, result) in results {
                 match result {
@@ -57,6 +60,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// Returns `true` if the part is named, or if no part is named.
+fn is_wanted(named: &[String], part: &str) -> bool {
+    named.is_empty() || named.iter().any(|name| name == part)
+}
+
 /// The name of each check, and its result.
 pub type Results = Vec<(String, Result<()>)>;
 
@@ -72,24 +80,26 @@ async fn run() -> Result<Results> {
     // Only the parts that are named, such as `person`, or all.
     let named: Vec<String> = std::env::args()
         .skip(1)
-        .filter(|it| !it.starts_with('-'))
+        .filter(|argument| !argument.starts_with('-'))
         .collect();
-    let wanted = |part: &str| named.is_empty() || named.iter().any(|it| it == part);
-    for language in ["en", "ru", "uz"].into_iter().filter(|it| wanted(it)) {
+    for language in ["en", "ru", "uz"] {
+        if !is_wanted(&named, language) {
+            continue;
+        }
         println!("== {language}");
         results.extend(views::check_all(&stage, language, &axe, &folder).await?);
     }
-    if wanted("keyboard") {
+    if is_wanted(&named, "keyboard") {
         println!("== keyboard");
         let by_keyboard = keyboard::retry_letter(&stage).await;
         results.push(("a letter retried by keyboard".to_owned(), by_keyboard));
     }
-    if wanted("live") {
+    if is_wanted(&named, "live") {
         println!("== live");
         let live = live::check_live_parts(&mut stage).await;
         results.push(("live parts".to_owned(), live));
     }
-    if wanted("person") {
+    if is_wanted(&named, "person") {
         println!("== person");
         results.extend(person::morning(&stage).await?);
     }

@@ -192,8 +192,9 @@ impl Person<'_> {
         let gone = format!("!{causes}.includes('Lead {lead}')");
         self.check("that all of it left", &gone).await?;
         // Every sixth of fifty-one calls had that lead.
-        let has_lead = |n: &u32| i64::from(*n) % UNKNOWN_LEADS == 1;
-        let calls = (1..=FAILED).filter(has_lead).count();
+        let calls = (1..=FAILED)
+            .filter(|n| i64::from(*n) % UNKNOWN_LEADS == 1)
+            .count();
         self.wait_until_journaled(calls, |record| record.call.lead_id == 4001)
             .await
     }
@@ -281,7 +282,7 @@ impl Person<'_> {
             loop {
                 looks.tick().await;
                 let journal = self.stage.crm.journal();
-                if journal.iter().filter(|it| such(it)).count() >= calls {
+                if journal.iter().filter(|record| such(record)).count() >= calls {
                     return;
                 }
             }

@@ -54,9 +54,8 @@ impl Stage {
         config.settings.rate.requests = 100_000;
         let crm = sandbox::start(config).await.context("a sandbox")?;
         let folder = tempfile::tempdir()?;
-        let path = |name: &str| folder.path().join(name);
-        std::fs::write(path("token"), "svc_pat_sandbox")?;
-        std::fs::write(path("calls.ami"), recorded_calls())?;
+        std::fs::write(folder.path().join("token"), "svc_pat_sandbox")?;
+        std::fs::write(folder.path().join("calls.ami"), recorded_calls())?;
         let mut stage = Self {
             folder,
             crm,
@@ -108,15 +107,18 @@ impl Stage {
         Ok(())
     }
 
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
     /// Starts the daemon, and waits until it has sent all calls.
     pub async fn start(&mut self) -> Result<()> {
-        let shown = |name: &str| self.folder.path().join(name).display().to_string();
         let daemon = Command::new(env!("CARGO_BIN_EXE_callbridge"))
             .env_remove("CALLBRIDGE_AXE")
             .arg("run")
             .arg(format!("--crm-url={}", self.crm.url()))
-            .arg(format!("--token-file={}", shown("token")))
-            .arg(format!("--state={}", shown("state")))
+            .arg(format!("--token-file={}", self.path("token")))
+            .arg(format!("--state={}", self.path("state")))
             .args(["--pbx-id=hq", "--rate=1000/1s"])
             .arg(format!("--page=127.0.0.1:{}", self.port))
             .arg(format!("--collect=127.0.0.1:{}", self.collect))
@@ -125,11 +127,11 @@ impl Stage {
             .args(TRUNKS)
             .arg(format!(
                 "--source=file://{}?format=ami&from=start",
-                shown("calls.ami")
+                self.path("calls.ami")
             ))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(std::fs::File::create(shown("log"))?)
+            .stderr(std::fs::File::create(self.path("log"))?)
             .kill_on_drop(true)
             .spawn()?;
         self.daemon = Some(daemon);
@@ -161,8 +163,8 @@ impl Stage {
                     continue;
                 };
                 let books = &status["books"];
-                let count = |name: &str| books[name].as_u64().unwrap_or(0);
-                let over = count("journaled") + count("dead") + count("waiting");
+                let counts = ["journaled", "dead", "waiting"].map(|name| books[name].as_u64());
+                let over: u64 = counts.into_iter().flatten().sum();
                 if over == u64::from(CALLS + BESIDE) {
                     return;
                 }
@@ -221,32 +223,36 @@ pub fn first_number() -> String {
 /// Returns the recording. Its last call is still open.
 fn recorded_calls() -> String {
     let now = now();
-    let call = |n: u32| {
-        let base = match n {
-            1..=FAILED => Call::new(n, UNKNOWN_LEAD + i64::from(n) % UNKNOWN_LEADS),
-            n if n <= FAILED + NUMBERS => Call::without_lead(n),
-            _ => Call::new(n, 4_002),
-        };
-        let begins = now - STEP * i64::from(CALLS + 10 - n);
-        Call { begins, ..base }
-    };
-    let calls: Vec<Call> = (1..=CALLS).map(call).collect();
+    let calls: Vec<Call> = (1..=CALLS).map(|n| numbered_call(n, now)).collect();
     let hostile = "<script>alert(1)</script>\u{202e}gnp.exe";
-    let until = |n: u32, begins: i64, event: &str| {
-        let text = Call {
-            begins,
-            ..Call::new(n, 4_002)
-        };
-        let text = text.ami();
-        let end = text.find(event).unwrap_or(text.len());
-        text[..end].to_owned()
-    };
-    let half = until(CALLS + 2, now - LONG_AGO, "Event: BridgeEnter");
+    let half = events_until(CALLS + 2, now - LONG_AGO, "Event: BridgeEnter");
     let missed = moved_to(MISSED, now - 700).replace("LEAD_ID=\r\n", "LEAD_ID=4002\r\n");
     let in_vain = moved_to(IN_VAIN, now - 500);
-    let begun = until(CALLS + 1, now, "Event: Hangup");
+    let begun = events_until(CALLS + 1, now, "Event: Hangup");
     let text = recording(&calls).replace("CallerIDName: ", &format!("CallerIDName: {hostile} "));
     format!("{half}{text}{}{}{begun}", events(&missed), events(&in_vain))
+}
+
+/// Returns the n-th of the calls, which are over at `now`.
+fn numbered_call(n: u32, now: i64) -> Call {
+    let base = match n {
+        1..=FAILED => Call::new(n, UNKNOWN_LEAD + i64::from(n) % UNKNOWN_LEADS),
+        n if n <= FAILED + NUMBERS => Call::without_lead(n),
+        _ => Call::new(n, 4_002),
+    };
+    let begins = now - STEP * i64::from(CALLS + 10 - n);
+    Call { begins, ..base }
+}
+
+/// Returns the events of a call before the first event that begins with `event`.
+fn events_until(n: u32, begins: i64, event: &str) -> String {
+    let call = Call {
+        begins,
+        ..Call::new(n, 4_002)
+    };
+    let text = call.ami();
+    let end = text.find(event).unwrap_or(text.len());
+    text[..end].to_owned()
 }
 
 /// Returns the events without the greeting of a new connection.

@@ -43,9 +43,18 @@ async fn prepare_connected(name: &'static str) -> Scene {
 }
 
 fn count_token_pairs(scene: &Scene) -> usize {
-    let given =
-        |seen: &&Seen| seen.purpose() == Purpose::Exchange && seen.received_status() == Some(200);
-    scene.judge.seen().iter().filter(given).count()
+    let seen = scene.judge.seen();
+    let exchanges = seen
+        .iter()
+        .filter(|request| request.purpose() == Purpose::Exchange);
+    exchanges
+        .filter(|request| request.received_status() == Some(200))
+        .count()
+}
+
+/// Returns `true` if the request exchanged a code or a refresh token and got a fault.
+fn is_faulty_exchange(request: &Seen) -> bool {
+    request.purpose() == Purpose::Exchange && request.fault.is_some()
 }
 
 /// Makes the token endpoint fail with the faults `kinds` for longer than the life of two tokens.
@@ -58,9 +67,8 @@ async fn fail_token_endpoint(scene: &Scene, kinds: &[Fault], kills: usize) {
     scene.judge.set_token_faults(kinds);
     // Refreshes come one after the other. After a refresh has failed, no refresh is under way that
     // reached the CRM. A kill would lose the pair of tokens of such a refresh.
-    let struck = |it: &Seen| it.purpose() == Purpose::Exchange && it.fault.is_some();
     until("a refresh that fails", async || {
-        scene.judge.has_seen(struck)
+        scene.judge.has_seen(is_faulty_exchange)
     })
     .await;
     let begun = Instant::now();

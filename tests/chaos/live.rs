@@ -3,7 +3,6 @@
 use crate::chaos::stage::Scene;
 use crate::support::judge::seen::Seen;
 use crate::support::recordings::{self, Recording};
-use callbridge_model::Status;
 use callbridge_testbed::pbx::{self, FakePbx};
 
 /// Returns a customer's call that has just taken place.
@@ -30,11 +29,13 @@ async fn live_call_over_ami_goes_before_a_draining_backlog() {
     let before = scene.judge.count();
     pbx.say(&call.events().collect::<Vec<_>>().concat()).await;
     let calls = scene.scale.calls as u64 + 1;
-    let is_finished = |status: &Status| status.books.finished == calls;
     scene
-        .wait_for(&mut program, "the live call's end", is_finished)
+        .wait_for(&mut program, "the live call's end", |status| {
+            status.books.finished == calls
+        })
         .await;
-    let waiting = program.status().await.map_or(0, |it| it.books.ready);
+    let status = program.status().await;
+    let waiting = status.map_or(0, |status| status.books.ready);
     scene.add_call(call.clone());
     scene
         .wait_until_journaled(&mut program, scene.scale.calls + 1)
@@ -44,7 +45,10 @@ async fn live_call_over_ami_goes_before_a_draining_backlog() {
 
     let uuid = recordings::expected(&[call])[0].uuid.clone();
     let order: Vec<String> = scene.judge.seen().iter().filter_map(Seen::uuid).collect();
-    let place = order.iter().position(|it| *it == uuid).expect("submitted");
+    let place = order
+        .iter()
+        .position(|sent| *sent == uuid)
+        .expect("submitted");
     let after = order.len() - 1 - place;
     // Four others can have been under way when it ended.
     let after_it = usize::try_from(waiting).expect("few").saturating_sub(8);

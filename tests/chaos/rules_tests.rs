@@ -27,7 +27,6 @@ fn ms(millis: u64) -> Duration {
 
 /// Returns a request with the token `t` at this time, answered 10 ms later.
 fn request(at: u64, method: &str, path: &str, status: u16, answer: &Value) -> Seen {
-    let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     Seen {
         at: ms(at),
         method: method.to_owned(),
@@ -46,6 +45,10 @@ fn request(at: u64, method: &str, path: &str, status: u16, answer: &Value) -> Se
         ended: Some(ms(at + 10)),
         ..Seen::default()
     }
+}
+
+fn header(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
 }
 
 fn acceptance(id: &str) -> Value {
@@ -93,13 +96,9 @@ fn call_that_is_submitted_polled_and_done_breaks_nothing() {
 
 #[test]
 fn over_60_requests_in_window_and_429_are_breaches() {
-    let many = |status| {
-        (0..61)
-            .map(move |n| info(30_000 + n * 900, status))
-            .collect::<Vec<_>>()
-    };
-    assert_breach("61 requests", &many(200), &Times::default());
-    let mut apart = many(200);
+    let many: Vec<Seen> = (0..61).map(|n| info(30_000 + n * 900, 200)).collect();
+    assert_breach("61 requests", &many, &Times::default());
+    let mut apart = many;
     apart[60].at = ms(90_000);
     assert_no_breach(&apart, &Times::default());
     let limited = [info(0, 429)];
@@ -154,33 +153,39 @@ fn repeat_after_lost_200_is_allowed_only_without_journal() {
     }
 }
 
+/// Returns a submission of the n-th call, answered with the request id `id-n`.
+fn numbered_submission(n: u64) -> Seen {
+    let uuid = format!("6a5c2b64-0000-5000-8000-{n:012}");
+    let body = json!({"uuid": uuid, "leadId": 4001}).to_string();
+    let answer = acceptance(&format!("id-{n}"));
+    Seen {
+        body: body.into_bytes(),
+        ..submission(n * 1_000, 200, &answer)
+    }
+}
+
+/// Returns the events of a test with one kill, after which the spool has the answers of the
+/// submissions from `from` to 8.
+fn times_with_answers(from: u64) -> Times {
+    let calls = (from..9).map(|n| {
+        let call = Stored {
+            state: "submitted".to_owned(),
+            request_id: Some(format!("id-{n}")),
+        };
+        (format!("6a5c2b64-0000-5000-8000-{n:012}"), call)
+    });
+    times_with_kill(SpoolContents {
+        calls: calls.collect(),
+        refused: None,
+    })
+}
+
 #[test]
 fn lost_answer_before_eight_stored_answers_is_breach() {
-    let call = |n: u64| {
-        let uuid = format!("6a5c2b64-0000-5000-8000-{n:012}");
-        let body = json!({"uuid": uuid, "leadId": 4001}).to_string();
-        let answer = acceptance(&format!("id-{n}"));
-        Seen {
-            body: body.into_bytes(),
-            ..submission(n * 1_000, 200, &answer)
-        }
-    };
-    let seen: Vec<Seen> = (0..9).map(call).collect();
-    let kept = |from: u64| {
-        let calls = (from..9).map(|n| {
-            let call = Stored {
-                state: "submitted".to_owned(),
-                request_id: Some(format!("id-{n}")),
-            };
-            (format!("6a5c2b64-0000-5000-8000-{n:012}"), call)
-        });
-        let calls = calls.collect();
-        let refused = None;
-        times_with_kill(SpoolContents { calls, refused })
-    };
-    assert_no_breach(&seen, &kept(0));
-    assert_no_breach(&seen, &kept(2));
-    assert_breach("was not written down", &seen, &kept(1));
+    let seen: Vec<Seen> = (0..9).map(numbered_submission).collect();
+    assert_no_breach(&seen, &times_with_answers(0));
+    assert_no_breach(&seen, &times_with_answers(2));
+    assert_breach("was not written down", &seen, &times_with_answers(1));
 }
 
 #[test]
@@ -211,13 +216,16 @@ fn token_check_repeated_after_kill_is_breach() {
         refused: Some(print[16..].to_owned()),
         ..SpoolContents::default()
     };
-    let count = |left| breaches(&seen, &times_with_kill(left), &law()).len();
-    assert_eq!(
-        count(SpoolContents::default()),
-        1,
-        "the second question of the second life"
-    );
-    assert_eq!(count(known), 1, "one of them may have been under way");
+    for (left, message) in [
+        (
+            SpoolContents::default(),
+            "the second question of the second life",
+        ),
+        (known, "one of them may have been under way"),
+    ] {
+        let all = breaches(&seen, &times_with_kill(left), &law());
+        assert_eq!(all.len(), 1, "{message}");
+    }
     let mut seen = seen.to_vec();
     seen.insert(1, seen_in_life(1, info(15_000, 401)));
     assert_breach(
@@ -279,15 +287,20 @@ fn refused_token_is_checked_once_a_minute_and_not_used() {
     used[1].body = json!({"page": 1, "size": 1}).to_string().into_bytes();
     let all = breaches(&used, &Times::default(), &law());
     assert_eq!(
-        all.iter().filter(|it| it.contains("refused token")).count(),
+        all.iter()
+            .filter(|breach| breach.contains("refused token"))
+            .count(),
         2,
         "{all:?}"
     );
 }
 
+fn denied(at: u64) -> Seen {
+    submission(at, 403, &Value::Null)
+}
+
 #[test]
 fn missing_grant_is_not_tried_again_within_a_minute() {
-    let denied = |at| submission(at, 403, &Value::Null);
     assert_breach(
         "after its 403",
         &[denied(0), denied(40_000)],
@@ -381,8 +394,8 @@ fn call() -> (Expected, Value) {
 #[test]
 fn record_is_right_only_if_every_field_of_it_is() {
     let (expected, row) = call();
-    let wrong = |row: &Value| truth::journal(&json!([row]), std::slice::from_ref(&expected));
-    assert_eq!(wrong(&row), [""; 0]);
+    let expected = [expected];
+    assert_eq!(truth::journal(&json!([row]), &expected), [""; 0]);
     for (name, value) in [
         ("leadId", json!(4002)),
         ("employeeId", json!(null)),
@@ -400,7 +413,8 @@ fn record_is_right_only_if_every_field_of_it_is() {
     ] {
         let mut changed = row.clone();
         changed[name] = value;
-        assert!(!wrong(&changed).is_empty(), "{name} is not looked at");
+        let wrong = truth::journal(&json!([changed]), &expected);
+        assert!(!wrong.is_empty(), "{name} is not looked at");
     }
 }
 

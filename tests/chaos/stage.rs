@@ -11,7 +11,6 @@ use crate::support::stored;
 use callbridge_model::Status;
 use callbridge_testbed::expected::Expected;
 use callbridge_testbed::wait::{pass, until_within};
-use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -84,8 +83,9 @@ pub struct Scene {
 fn seed(name: &str) -> u64 {
     let given = std::env::var("CALLBRIDGE_CHAOS_SEED").ok();
     let given: u64 = given.and_then(|text| text.parse().ok()).unwrap_or(1);
-    let named = |sum: u64, byte: u8| sum.wrapping_mul(31).wrapping_add(u64::from(byte));
-    name.bytes().fold(given, named)
+    name.bytes().fold(given, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(u64::from(byte))
+    })
 }
 
 impl Scene {
@@ -118,7 +118,7 @@ impl Scene {
         let flags = [&source, TRUNKS[0], TRUNKS[1], &rate];
         Self {
             name,
-            flags: flags.iter().map(|it| (*it).to_owned()).collect(),
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             calls: recordings::consecutive(scale.calls),
             place,
             crm,
@@ -241,12 +241,15 @@ impl Scene {
     /// Waits until this many calls are confirmed, and records every pause.
     pub async fn wait_until_journaled(&self, program: &mut Program, calls: usize) {
         let calls = u64::try_from(calls).expect("few");
-        let finished = |it: &Status| it.books.finished == calls;
-        self.wait_for(program, "every call's end", finished).await;
+        self.wait_for(program, "every call's end", |status| {
+            status.books.finished == calls
+        })
+        .await;
         let finished_at = Instant::now();
-        let confirmed = |it: &Status| it.books.journaled == calls;
-        self.wait_for(program, "every call's record", confirmed)
-            .await;
+        self.wait_for(program, "every call's record", |status| {
+            status.books.journaled == calls
+        })
+        .await;
         let (name, drained) = (self.name, finished_at.elapsed());
         println!("{name}: {drained:.0?} from the last call to the last record");
     }
@@ -286,9 +289,10 @@ impl Scene {
 
     fn note(&self, status: &Status) {
         let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
-        let reason = status.pause.as_ref().map_or("", |it| it.reason.as_str());
+        let pause = status.pause.as_ref();
+        let reason = pause.map_or("", |pause| pause.reason.as_str());
         if pauses.last().map_or("", |(last, _)| last) != reason {
-            let fix = status.pause.as_ref().map_or("", |it| it.fix.as_str());
+            let fix = pause.map_or("", |pause| pause.fix.as_str());
             let at = self.begun.elapsed();
             println!("{} {at:.1?}: `{reason}` {fix}", self.name);
             pauses.push((reason.to_owned(), fix.to_owned()));
@@ -339,16 +343,14 @@ impl Scene {
         let breaches = self.crm.look("breaches").await;
         // The CRM does not know which answers were lost on the way or in a kill, or which requests
         // were under way at that time. The judge does.
-        let judged = [200, 400, 401, 403].map(|it| format!("repeat_after{it}"));
-        let allowed = |breach: &&Value| {
+        let judged = [200, 400, 401, 403].map(|status| format!("repeat_after{status}"));
+        let mut wrong = Vec::new();
+        for breach in breaches.as_array().expect("a list") {
             let kind = breach["kind"].as_str().unwrap_or_default();
-            self.allowed.contains(&kind) || judged.iter().any(|it| it == kind)
-        };
-        let all = breaches.as_array().expect("a list").iter();
-        let mut wrong: Vec<String> = all
-            .filter(|it| !allowed(it))
-            .map(|breach| format!("the CRM counts {breach}"))
-            .collect();
+            if !self.allowed.contains(&kind) && !judged.iter().any(|other| other == kind) {
+                wrong.push(format!("the CRM counts {breach}"));
+            }
+        }
         let requests = self.crm.look("requests").await;
         let fullest = requests["fullest"]["inAWindow"].as_u64();
         if fullest > Some(60) {
@@ -360,22 +362,24 @@ impl Scene {
 
 /// Writes every request to a file, one per line. Returns its path.
 fn trace(name: &str, seen: &[Seen]) -> String {
-    let line = |it: &Seen| {
-        let answer = it.answer.as_ref();
-        let status = answer.map_or(0, |it| it.status);
-        let reply = answer.map_or(String::new(), |reply| text(&reply.body));
-        let (what, body) = (it.purpose(), text(&it.body));
-        let whole = answer.is_some_and(|it| it.whole);
-        format!(
-            "{:>10.3?} life {} {what:?} {} fault {:?} → {status} whole {whole} {body} {reply}\n",
-            it.at, it.life, it.path, it.fault
-        )
-    };
     let file = format!("callbridge-chaos-{}.txt", name.replace(' ', "-"));
     let path = std::env::temp_dir().join(file);
     let lines: String = seen.iter().map(line).collect();
     std::fs::write(&path, lines).expect("written");
     path.display().to_string()
+}
+
+/// Returns the line about one request.
+fn line(request: &Seen) -> String {
+    let answer = request.answer.as_ref();
+    let status = answer.map_or(0, |answer| answer.status);
+    let reply = answer.map_or(String::new(), |answer| text(&answer.body));
+    let (what, body) = (request.purpose(), text(&request.body));
+    let whole = answer.is_some_and(|answer| answer.whole);
+    format!(
+        "{:>10.3?} life {} {what:?} {} fault {:?} → {status} whole {whole} {body} {reply}\n",
+        request.at, request.life, request.path, request.fault
+    )
 }
 
 fn text(bytes: &[u8]) -> String {

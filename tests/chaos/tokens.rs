@@ -74,8 +74,10 @@ async fn use_other_company_token(scene: &Scene, kills: usize) {
     let story = async {
         scene.wait_until_under_way().await;
         scene.place.write("token", OTHER);
-        let has_request = async || scene.judge.has_seen(|seen| seen.token() == OTHER);
-        until("the question whose token it is", has_request).await;
+        until("the question whose token it is", async || {
+            scene.judge.has_seen(|request| request.token() == OTHER)
+        })
+        .await;
         scene.wait_until_problem_shown(kills, "wrong_company").await;
         scene.place.write("token", TOKEN);
     };
@@ -84,11 +86,12 @@ async fn use_other_company_token(scene: &Scene, kills: usize) {
 }
 
 fn assert_untouched(seen: &[Seen]) {
-    let with_it = seen.iter().filter(|it| it.token() == OTHER);
-    let purposes: Vec<Purpose> = with_it.map(Seen::purpose).collect();
+    let requests = seen.iter().filter(|request| request.token() == OTHER);
+    let purposes: Vec<Purpose> = requests.map(Seen::purpose).collect();
     assert!(purposes.contains(&Purpose::TokenInfo), "it was never asked");
-    let is_token_info = |purpose: &Purpose| *purpose == Purpose::TokenInfo;
-    assert!(purposes.iter().all(is_token_info), "{purposes:?}");
+    for purpose in &purposes {
+        assert_eq!(*purpose, Purpose::TokenInfo, "{purposes:?}");
+    }
 }
 
 #[tokio::test]

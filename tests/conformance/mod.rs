@@ -123,9 +123,10 @@ fn every_rule_of_the_document_is_shown_by_a_test_or_explained() {
             How::Explained(_) => explained += 1,
             How::Duty => {
                 bind += 1;
-                let is_same_place =
-                    |duty: &Row| (&duty.section, &duty.place) == (&row.section, &row.place);
-                if !duties.iter().any(is_same_place) {
+                let has_duty = duties
+                    .iter()
+                    .any(|duty| duty.section == row.section && duty.place == row.place);
+                if !has_duty {
                     let place = format!("{} {}", row.section, row.place);
                     faults.push(format!("{place}: duties.tsv does not have it"));
                 }

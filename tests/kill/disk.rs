@@ -15,7 +15,8 @@ use callbridge_testbed::wait::until;
 const LAST_MESSAGES: usize = 1_030;
 
 fn is_full(status: &Status) -> bool {
-    status.pause.as_ref().is_some_and(|it| it.reason == "disk")
+    let pause = status.pause.as_ref();
+    pause.is_some_and(|pause| pause.reason == "disk")
 }
 
 /// Waits until `status` shows the problem and its fix. When the disk is nearly full, a large commit
@@ -185,8 +186,9 @@ async fn overflow_ring() {
         line.pbx.say(b"Event: Last\r\n\r\n").await;
     }
     line.disk.make_room();
-    let gap = |it: &Status| it.sources[0].gaps > 0;
-    line.program.until("a gap", gap).await;
+    line.program
+        .until("a gap", |status| status.sources[0].gaps > 0)
+        .await;
     line.send(&line.calls[2]).await;
     line.finish().await;
 }

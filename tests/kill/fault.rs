@@ -119,13 +119,16 @@ impl Plan {
 
     /// Returns the environment variables that apply the plan to the program's files below `folder`.
     pub fn variables(&self, folder: &Path) -> Vec<(&'static str, String)> {
-        let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
         vec![
             ("LD_PRELOAD", text(library())),
             ("FAULT_PLAN", text(&self.path)),
             ("FAULT_FOLDER", text(folder)),
         ]
     }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("UTF-8").to_owned()
 }
 
 /// Returns the library that is made of `fault.c`. The file is compiled once.

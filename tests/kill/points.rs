@@ -69,17 +69,14 @@ async fn try_at_every_operation(action: Action, on: bool, faults: impl Fn(u64) -
 }
 
 async fn kill_at_every_operation(action: Action) {
-    let faults = |n| {
-        let once = |nth| Fault {
-            action,
-            nth,
-            on: false,
-        };
+    let unit = if action.is_counted_by_syncs() { 1 } else { 6 };
+    try_at_every_operation(action, false, |first| {
         // The second kill comes early in the recovery, at a different point each time.
-        let unit = if action.is_counted_by_syncs() { 1 } else { 6 };
-        vec![once(n), once(1 + n * 7 % 13 * unit)]
-    };
-    try_at_every_operation(action, false, faults).await;
+        let second = 1 + first * 7 % 13 * unit;
+        let on = false;
+        Vec::from([first, second].map(|nth| Fault { action, nth, on }))
+    })
+    .await;
 }
 
 async fn fail_at_every_operation(action: Action, on: bool) {

@@ -178,10 +178,8 @@ fn is_settled(status: &Status) -> bool {
 
 /// Returns `true` if the status shows a pause because of the disk, with a fix.
 fn is_disk_pause_reported(status: &Status) -> bool {
-    let is_disk = |pause: &callbridge_model::status::Pause| {
-        pause.reason == "disk" && pause.fix.contains("disk")
-    };
-    status.pause.as_ref().is_some_and(is_disk)
+    let pause = status.pause.as_ref();
+    pause.is_some_and(|pause| pause.reason == "disk" && pause.fix.contains("disk"))
 }
 
 /// Runs the scenario with one fault per run, and then once without a fault. Returns how many of the

@@ -224,23 +224,25 @@ fn child_prints_the_hash_of_its_seed() {
 
 #[test]
 fn same_seed_is_the_same_run_in_another_process() {
-    let child = |seed: u64| {
-        let me = std::env::current_exe().expect("this test");
-        let output = Command::new(me)
-            .args([
-                "--exact",
-                "simulation::campaign::child_prints_the_hash_of_its_seed",
-            ])
-            .arg("--nocapture")
-            .env("CALLBRIDGE_SIM_CHILD", seed.to_string())
-            .env_remove("CALLBRIDGE_SIM_SEED")
-            .output()
-            .expect("a child");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let line = text.lines().find_map(|line| line.split_once("hash "));
-        line.expect("a hash").1.to_owned()
-    };
-    let (once, again) = (child(FIRST), child(FIRST));
-    assert_eq!(once, again);
-    assert_ne!(once, child(FIRST + 1));
+    let once = run_child(FIRST);
+    assert_eq!(once, run_child(FIRST));
+    assert_ne!(once, run_child(FIRST + 1));
+}
+
+/// Runs a seed in another process. Returns the seed, its hash, and the number of its events.
+fn run_child(seed: u64) -> String {
+    let me = std::env::current_exe().expect("this test");
+    let output = Command::new(me)
+        .args([
+            "--exact",
+            "simulation::campaign::child_prints_the_hash_of_its_seed",
+        ])
+        .arg("--nocapture")
+        .env("CALLBRIDGE_SIM_CHILD", seed.to_string())
+        .env_remove("CALLBRIDGE_SIM_SEED")
+        .output()
+        .expect("a child");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.split_once("hash "));
+    line.expect("a hash").1.to_owned()
 }

@@ -364,26 +364,25 @@ fn no_such_state(endpoint: Endpoint, state: Option<State>) -> Option<&'static st
 }
 
 fn no_such_verdict(endpoint: Endpoint, kind: VerdictKind) -> Option<&'static str> {
-    let only = |wanted: &[Endpoint], why| (!wanted.contains(&endpoint)).then_some(why);
-    match kind {
-        VerdictKind::Accepted => only(&[Endpoint::Submit], "only submissions give a requestId"),
+    let (only, why): (&[Endpoint], &str) = match kind {
+        VerdictKind::Accepted => (&[Endpoint::Submit], "only submissions give a requestId"),
         VerdictKind::Journaled | VerdictKind::Pending => {
-            only(&[Endpoint::Poll], "only polls tell an outcome")
+            (&[Endpoint::Poll], "only polls tell an outcome")
         }
-        VerdictKind::Lost => only(&[Endpoint::Poll], "only a requestId can be lost"),
-        VerdictKind::Record => only(&[Endpoint::TokenInfo], "only token/info gives the record"),
+        VerdictKind::Lost => (&[Endpoint::Poll], "only a requestId can be lost"),
+        VerdictKind::Record => (&[Endpoint::TokenInfo], "only token/info gives the record"),
         VerdictKind::Page | VerdictKind::PageTooLarge | VerdictKind::PageRefused => {
-            only(&[Endpoint::Filter], "only the journal gives a page")
+            (&[Endpoint::Filter], "only the journal gives a page")
         }
-        VerdictKind::Refused => only(
+        VerdictKind::Refused => (
             &[Endpoint::Submit, Endpoint::Poll],
             "only submissions and polls are about one call",
         ),
-        VerdictKind::NotGranted => only(
+        VerdictKind::NotGranted => (
             &[Endpoint::Submit, Endpoint::Poll, Endpoint::Filter],
             "token/info needs no grant",
         ),
-        VerdictKind::WrongAddress => only(
+        VerdictKind::WrongAddress => (
             &[Endpoint::Submit, Endpoint::TokenInfo],
             "a CRM without polls or pages is no pause",
         ),
@@ -391,8 +390,9 @@ fn no_such_verdict(endpoint: Endpoint, kind: VerdictKind) -> Option<&'static str
         | VerdictKind::Unreachable
         | VerdictKind::TooLate
         | VerdictKind::TokenRefused
-        | VerdictKind::RateLimited => None,
-    }
+        | VerdictKind::RateLimited => return None,
+    };
+    (!only.contains(&endpoint)).then_some(why)
 }
 
 fn no_such_answer(endpoint: Endpoint, answer: &str) -> Option<&'static str> {
@@ -409,7 +409,8 @@ fn no_such_answer(endpoint: Endpoint, answer: &str) -> Option<&'static str> {
 
 fn no_such_step(state: State, step: &str) -> Option<&'static str> {
     let all = steps();
-    let taken = all.iter().find(|it| it.name() == step).expect("a step");
+    let taken = all.iter().find(|other| other.name() == step);
+    let taken = taken.expect("a step");
     if next(state, taken).is_err() {
         return Some("the pure function refuses it");
     }

@@ -110,6 +110,11 @@ fn run_backlog(seed: u64, rate: &str, permille: u32, calls: u32) -> BacklogResul
     }
 }
 
+/// Returns the sum of a figure of each run.
+fn sum(runs: &[BacklogResult], figure: impl Fn(&BacklogResult) -> f64) -> f64 {
+    runs.iter().map(figure).sum()
+}
+
 /// The pace with failing requests is only shown. Only the pace without errors is promised.
 #[test]
 fn calls_without_errors_need_no_time_beyond_budget() {
@@ -120,17 +125,16 @@ fn calls_without_errors_need_no_time_beyond_budget() {
         let runs: Vec<BacklogResult> = seeds(4)
             .map(|backlog| run_backlog(backlog, rate, permille, CALLS))
             .collect();
-        let sum = |of: fn(&BacklogResult) -> f64| runs.iter().map(of).sum::<f64>();
         let count = runs.len() as f64;
-        let pace = whole.seconds * count / sum(|it| it.seconds);
-        let slowest = runs.iter().map(|it| it.seconds).fold(0.0, f64::max);
-        let dead: u64 = runs.iter().map(|it| it.dead).sum();
+        let pace = whole.seconds * count / sum(&runs, |run| run.seconds);
+        let slowest = runs.iter().map(|run| run.seconds).fold(0.0, f64::max);
+        let dead: u64 = runs.iter().map(|run| run.dead).sum();
         println!(
             "| {} % | {pace:.3} | {:.3} | {:.0} | {:.1} s | {dead} |",
             permille / 10,
             whole.seconds / slowest,
-            sum(|it| it.requests as f64) / count,
-            sum(|it| it.paused) / count,
+            sum(&runs, |run| run.requests as f64) / count,
+            sum(&runs, |run| run.paused) / count,
         );
     }
     // One second for each call and page, and ten seconds until the last calls are old enough for a
@@ -295,8 +299,10 @@ fn run_with_failing_endpoint(seed: u64, rule: &str) -> (World, u64, u64) {
 }
 
 fn degraded_parts(world: &World) -> Vec<(String, String)> {
-    let degraded = world.status().degraded.into_iter();
-    degraded.map(|it| (it.part, it.fallback)).collect()
+    let parts = world.status().degraded.into_iter();
+    parts
+        .map(|degraded| (degraded.part, degraded.fallback))
+        .collect()
 }
 
 #[test]
@@ -304,12 +310,6 @@ fn failing_endpoint_is_reported_and_others_replace_it() {
     println!("| only these fail | said | calls confirmed meanwhile | requests |");
     for seed in seeds(1) {
         for fault in ["status 500", "gateway 503", "cut", "broken"] {
-            let show = |what: &str, said: &str, world: &World, before: u64, after: u64| {
-                if seed == 1 {
-                    let (calls, requests) = (after - before, world.sent.len());
-                    println!("| {what}: {fault} | {said} | {calls} of 45 | {requests} |");
-                }
-            };
             let (mut world, before, after) =
                 run_with_failing_endpoint(seed, &format!("call-history {fault}"));
             let pause = world.status().pause.expect("no call is accepted");
@@ -318,7 +318,8 @@ fn failing_endpoint_is_reported_and_others_replace_it() {
                 pause.fix.starts_with("submissions failing since"),
                 "{pause:?}"
             );
-            show("submissions", "submissions failing", &world, before, after);
+            let what = format!("submissions: {fault}");
+            print_row(seed, &what, "submissions failing", &world, after - before);
             check_recovery(&mut world);
 
             let (mut world, before, after) =
@@ -330,7 +331,8 @@ fn failing_endpoint_is_reported_and_others_replace_it() {
             );
             assert_eq!(world.status().pause, None);
             assert!(after - before >= 44, "{before} {after}");
-            show("polls", polls, &world, before, after);
+            let what = format!("polls: {fault}");
+            print_row(seed, &what, polls, &world, after - before);
             check_recovery(&mut world);
 
             let (mut world, before, after) =
@@ -341,9 +343,18 @@ fn failing_endpoint_is_reported_and_others_replace_it() {
             world.run_for(2 * MINUTE);
             let pages = "calls are polled one by one instead";
             assert_eq!(world.status().pause, None);
-            show("pages", pages, &world, before, after);
+            let what = format!("pages: {fault}");
+            print_row(seed, &what, pages, &world, after - before);
             check_recovery(&mut world);
         }
+    }
+}
+
+/// Prints a row of the table for the seed 1, and nothing for the others.
+fn print_row(seed: u64, what: &str, said: &str, world: &World, calls: u64) {
+    if seed == 1 {
+        let requests = world.sent.len();
+        println!("| {what} | {said} | {calls} of 45 | {requests} |");
     }
 }
 

@@ -21,6 +21,11 @@ const STATUSES: [u16; 16] = [
     302, 400, 401, 403, 404, 405, 406, 409, 410, 415, 422, 429, 500, 502, 503, 504,
 ];
 
+/// Returns a random time from one to `most` milliseconds.
+fn milliseconds(dice: &mut Dice, most: u64) -> Duration {
+    Duration::from_millis(1 + dice.below(most))
+}
+
 /// Returns settings of a CRM with random shapes.
 pub fn sandbox(seed: u64, rate: &str, dice: &mut Dice) -> sandbox::Settings {
     let mut settings = sandbox::Settings {
@@ -79,14 +84,13 @@ impl Run {
 
     fn network(&mut self) {
         let dice = &mut self.dice;
-        let ms = |dice: &mut Dice, most| Duration::from_millis(1 + dice.below(most));
         let kind = dice.below(10);
         let network = Network {
-            delay: ms(dice, 400),
+            delay: milliseconds(dice, 400),
             jitter: if dice.chance(20) {
-                ms(dice, 34_000)
+                milliseconds(dice, 34_000)
             } else {
-                ms(dice, 900)
+                milliseconds(dice, 900)
             },
             refuses: kind == 0,
             silent: kind == 1,
@@ -154,7 +158,7 @@ impl Run {
 
     fn revoke_grant(&mut self, grant: &str, soon: Duration) {
         let mut grants = self.grants.clone();
-        grants.retain(|it| it.as_str() != grant);
+        grants.retain(|other| other.as_str() != grant);
         self.world.sandbox.set_grants(self.world.truth, grants);
         self.plan_mend(soon, Mend::Grants);
     }

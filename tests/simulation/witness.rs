@@ -193,6 +193,16 @@ impl OutcomeSource {
         self.learned = 0;
     }
 
+    /// Returns `true` if the request was under way when the refusal arrived, or if no refusal has
+    /// arrived.
+    fn left_before_refusal(&self, number: u64) -> bool {
+        match (self.left.get(&number), self.refused) {
+            (Some(left), Some(refused)) => *left <= refused,
+            (_, None) => true,
+            (None, _) => false,
+        }
+    }
+
     /// Judges a violation of this request. Fails if the program caused the violation.
     pub fn judge(&mut self, breach: &Violation, number: u64, request: &sandbox::Request) {
         if !self.strict {
@@ -205,19 +215,15 @@ impl OutcomeSource {
             || uuid
                 .as_ref()
                 .is_some_and(|uuid| self.excused.contains(uuid));
-        // The request was under way when the refusal arrived, or no refusal has arrived.
-        let unheard = || match (self.left.get(&number), self.refused) {
-            (Some(left), Some(refused)) => *left <= refused,
-            (_, None) => true,
-            (None, _) => false,
-        };
         let fine = match breach.kind {
             // The request for the first page of the journal is the same an hour later.
             ViolationKind::RepeatAfter400 if request.path.ends_with("/filter") => true,
             ViolationKind::RepeatAfter200 | ViolationKind::RepeatAfter400 => excused,
             ViolationKind::RepeatAfter401 | ViolationKind::RepeatAfter403 => {
-                let lost = |lost: EventTime| breach.at.since(lost) < REFUSALS_APART;
-                unheard() || self.unheard.is_some_and(lost)
+                self.left_before_refusal(number)
+                    || self
+                        .unheard
+                        .is_some_and(|lost| breach.at.since(lost) < REFUSALS_APART)
             }
             ViolationKind::Invalid if request.path.ends_with("/filter") => {
                 if breach.at.since(self.learned_from) >= LEARNED_WITHIN {
@@ -230,7 +236,7 @@ impl OutcomeSource {
             // A snapshot does not have later changes by people, and the journal does not show calls
             // that are held.
             ViolationKind::UuidReused => {
-                self.all_excused || uuid.is_some_and(|it| self.changed.contains(&it))
+                self.all_excused || uuid.is_some_and(|uuid| self.changed.contains(&uuid))
             }
             // If many requests fail, five failures of one call can be chance, so it is sent again.
             ViolationKind::RepeatAfter5xx => true,

@@ -279,13 +279,14 @@ impl World {
         };
         self.log
             .event(self.truth, format_args!("heard {number} {received:?}"));
-        let row = |id| self.disk.states.get(&id).copied();
         let (slot, lane) = (waits.slot, waits.lane);
         let answer = Path::answer(waits.request.endpoint(), &received.answer);
         let outcome = self.core.judge_answer(self.now, slot, received);
         let outcome = outcome.expect("its slot");
         let kind = outcome.kind.expect("no request about leads");
-        let state: Option<State> = outcome.row.and_then(row);
+        let state: Option<State> = outcome
+            .row
+            .and_then(|id| self.disk.states.get(&id).copied());
         self.met.count(answer);
         if state == Some(State::Journaled) {
             // A webhook came before the answer.
@@ -388,8 +389,9 @@ impl World {
 
     /// Returns the token with this fingerprint.
     fn secret_of(&self, print: &TokenFingerprint) -> Option<String> {
-        let is_meant = |token: &&String| TokenFingerprint::of(token) == *print;
-        self.secrets.iter().find(is_meant).cloned()
+        let mut secrets = self.secrets.iter();
+        let secret = secrets.find(|token| TokenFingerprint::of(token) == *print);
+        secret.cloned()
     }
 
     /// Checks that no window, wherever it begins, held more arrivals than the limit, and that the

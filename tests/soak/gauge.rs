@@ -48,18 +48,20 @@ pub struct Sample {
 /// Measures a process. Returns `None` if it has ended.
 pub fn sample(at: Duration, pid: u32) -> Option<Sample> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let number = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
     // Only root can see the open files, because the process forbids memory dumps.
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
     Some(Sample {
         at,
-        memory: number("VmRSS:")?,
+        memory: number(&status, "VmRSS:")?,
         files: u64::try_from(files).ok()?,
-        threads: number("Threads:")?,
+        threads: number(&status, "Threads:")?,
     })
+}
+
+/// Returns a number of `/proc/PID/status`. `name` is its name, such as `VmRSS:`.
+fn number(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Returns the value at the percentile `hundredths` of a window, or `None` if the window is empty.
@@ -71,7 +73,7 @@ fn percentile(
 ) -> Option<u64> {
     let in_window = samples
         .iter()
-        .filter(|it| (window.0..=window.1).contains(&it.at));
+        .filter(|sample| (window.0..=window.1).contains(&sample.at));
     let mut values: Vec<u64> = in_window.map(value).collect();
     values.sort_unstable();
     values.get(values.len() * hundredths / 100).copied()
@@ -84,9 +86,9 @@ pub fn compare(name: &str, samples: &[Sample], windows: Windows) -> (String, boo
     // A request keeps a file open while it is under way, which on a busy machine is most of the
     // time. A leaked file is open at the quietest moment too.
     let values: [(&str, u64, usize, Value); 3] = [
-        ("resident memory, KiB", 0, 50, |it| it.memory),
-        ("open files, fewest", GROWTH_MAX, 0, |it| it.files),
-        ("threads, fewest", GROWTH_MAX, 0, |it| it.threads),
+        ("resident memory, KiB", 0, 50, |sample| sample.memory),
+        ("open files, fewest", GROWTH_MAX, 0, |sample| sample.files),
+        ("threads, fewest", GROWTH_MAX, 0, |sample| sample.threads),
     ];
     for (what, more, hundredths, value) in values {
         let first = percentile(samples, windows.first, hundredths, value);
@@ -110,6 +112,18 @@ pub fn compare(name: &str, samples: &[Sample], windows: Windows) -> (String, boo
     (table, flat)
 }
 
+/// Returns the length of a file in bytes, or 0 without the file.
+fn length(file: &Path) -> u64 {
+    std::fs::metadata(file).map_or(0, |metadata| metadata.len())
+}
+
+/// Returns the number that a pragma of SQLite reports.
+fn pragma(spool: &Connection, name: &str) -> Option<i64> {
+    let query = format!("PRAGMA {name}");
+    let number = spool.query_row(&query, [], |row| row.get(0));
+    number.ok()
+}
+
 /// Sizes of a spool, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Size {
@@ -124,19 +138,12 @@ pub struct Size {
 impl Size {
     /// Measures the spool in a state folder.
     pub fn measure(state: &Path) -> Option<Self> {
-        let length = |name: &str| std::fs::metadata(state.join(name)).map_or(0, |it| it.len());
         let spool = Connection::open(state.join("spool.db")).ok()?;
-        let number = |what: &str| {
-            let pragma = format!("PRAGMA {what}");
-            spool
-                .query_row(&pragma, [], |row| row.get::<_, i64>(0))
-                .ok()
-        };
-        let used = number("page_count")? - number("freelist_count")?;
+        let used = pragma(&spool, "page_count")? - pragma(&spool, "freelist_count")?;
         Some(Self {
-            file: length("spool.db"),
-            live: (used * number("page_size")?).unsigned_abs(),
-            log: length("spool.db-wal"),
+            file: length(&state.join("spool.db")),
+            live: (used * pragma(&spool, "page_size")?).unsigned_abs(),
+            log: length(&state.join("spool.db-wal")),
         })
     }
 

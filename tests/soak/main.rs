@@ -24,21 +24,24 @@ use std::time::Duration;
 /// Returns the value of `--hours`, at most a year.
 fn hours() -> Result<Duration, String> {
     let mut words = std::env::args().skip(1);
-    let wrong = || "soak: --hours H, where H is a number such as 0.05 or 8".to_owned();
     let mut hours = 1.0;
     while let Some(word) = words.next() {
         match word.as_str() {
             "--hours" => {
-                let text = words.next().ok_or_else(wrong)?;
-                hours = text.parse::<f64>().map_err(|_| wrong())?;
+                let text = words.next().ok_or_else(usage)?;
+                hours = text.parse::<f64>().map_err(|_| usage())?;
             }
-            _ => return Err(wrong()),
+            _ => return Err(usage()),
         }
     }
     let usable = (0.01..=8_784.0).contains(&hours);
     usable
         .then(|| Duration::from_secs_f64(hours * 3_600.0))
-        .ok_or_else(wrong)
+        .ok_or_else(usage)
+}
+
+fn usage() -> String {
+    "soak: --hours H, where H is a number such as 0.05 or 8".to_owned()
 }
 
 fn main() -> ExitCode {

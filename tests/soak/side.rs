@@ -147,7 +147,7 @@ impl Side {
         let expected = recordings::expected(std::slice::from_ref(call)).into_iter();
         self.history()
             .expected
-            .extend(expected.map(|it| it.on("pbx2")));
+            .extend(expected.map(|call| call.on("pbx2")));
         broker.publish(&self.queue, &call.cel()).await;
     }
 
@@ -176,7 +176,7 @@ impl Side {
         let (memory, files) = history
             .samples
             .last()
-            .map_or((0, 0), |it| (it.memory, it.files));
+            .map_or((0, 0), |sample| (sample.memory, sample.files));
         let waiting = books.ready + books.sending + books.submitted;
         format!(
             "{}: {} told, {} journaled, {waiting} waiting, {} dead, {} requests, {} kills, \
@@ -251,7 +251,7 @@ impl Side {
             history.kills,
             purposes(&seen)
         ));
-        let wrong = wrong.iter().map(|it| format!("{}: {it}", self.name));
+        let wrong = wrong.iter().map(|error| format!("{}: {error}", self.name));
         (table, wrong.collect())
     }
 }

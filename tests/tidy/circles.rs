@@ -17,8 +17,10 @@ pub(crate) fn modules(src: &Path) -> Modules {
     for file in files {
         let name = file.strip_prefix(src).expect("inside").with_extension("");
         let parts: Vec<&str> = name.iter().filter_map(|part| part.to_str()).collect();
-        let is_test = |part: &&str| *part == "tests" || part.ends_with("_tests");
-        if parts.iter().any(is_test) {
+        if parts
+            .iter()
+            .any(|part| *part == "tests" || part.ends_with("_tests"))
+        {
             continue;
         }
         let path = parts.join("::");
@@ -72,8 +74,7 @@ fn used_paths(code: &str) -> Vec<String> {
             _ => rest.push_str(part),
         }
     }
-    let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-    let words = rest.split(|c: char| !is_path(c));
+    let words = rest.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
     all.extend(words.filter(|word| word.contains("::")).map(str::to_owned));
     all
 }
@@ -85,16 +86,12 @@ fn target(
     source: &str,
     path: &str,
 ) -> Option<String> {
-    let inside = |root: &str, rest: &str| match root {
-        "" => rest.to_owned(),
-        root => format!("{root}::{rest}"),
-    };
     let parent = source.rsplit_once("::").map_or("", |(parent, _)| parent);
     let mut full = match path.split_once("::")? {
         ("crate", rest) => rest.to_owned(),
-        ("super", rest) => inside(parent, rest),
-        ("self", rest) => inside(source, rest),
-        (first, _) if all.contains_key(&inside(source, first)) => inside(source, path),
+        ("super", rest) => join(parent, rest),
+        ("self", rest) => join(source, rest),
+        (first, _) if all.contains_key(&join(source, first)) => join(source, path),
         _ => return None,
     };
     let first = full.split("::").next().unwrap_or_default();
@@ -105,6 +102,15 @@ fn target(
         full = full.rsplit_once("::")?.0.to_owned();
     }
     (full != source).then_some(full)
+}
+
+/// Returns the path of `path` inside the module `module`, which is empty for the root.
+fn join(module: &str, path: &str) -> String {
+    if module.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{module}::{path}")
+    }
 }
 
 /// Returns the modules that each module of a crate uses.
@@ -136,21 +142,24 @@ pub(crate) fn uses(all: &Modules) -> BTreeMap<&str, BTreeSet<String>> {
 /// Returns the modules of a crate that are in a cycle.
 fn circular_modules(all: &Modules) -> BTreeSet<String> {
     let uses = uses(all);
-    let reached = |from: &str| {
-        let (mut seen, mut open) = (BTreeSet::new(), vec![from.to_owned()]);
-        while let Some(module) = open.pop() {
-            for used in uses.get(module.as_str()).into_iter().flatten() {
-                if seen.insert(used.clone()) {
-                    open.push(used.clone());
-                }
-            }
-        }
-        seen
-    };
     let all = uses
         .keys()
-        .filter(|module| reached(module).contains(**module));
+        .filter(|module| reached(&uses, module).contains(**module));
     all.map(|module| (*module).to_owned()).collect()
+}
+
+/// Returns the modules that the module `from` uses directly or through others.
+fn reached(uses: &BTreeMap<&str, BTreeSet<String>>, from: &str) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![from.to_owned()];
+    while let Some(module) = open.pop() {
+        for used in uses.get(module.as_str()).into_iter().flatten() {
+            if seen.insert(used.clone()) {
+                open.push(used.clone());
+            }
+        }
+    }
+    seen
 }
 
 #[test]
@@ -175,14 +184,14 @@ fn files_have_no_circular_dependencies() {
     );
 }
 
+/// Returns the modules in a cycle of a crate with these modules and their code.
+fn circles(modules: [(&str, &str); 4]) -> Vec<String> {
+    let all = modules.map(|(path, code)| (path.to_owned(), code.to_owned()));
+    circular_modules(&all.into()).into_iter().collect()
+}
+
 #[test]
 fn circular_dependency_is_found_through_braces_and_reexports() {
-    let circles = |modules: [(&str, &str); 4]| {
-        let all = modules.map(|(path, code)| (path.to_owned(), code.to_owned()));
-        circular_modules(&all.into())
-            .into_iter()
-            .collect::<Vec<_>>()
-    };
     let root = ("", "mod a;\nmod b;\npub use a::Given;");
     let (a, below) = (("a", "use crate::b::{self, c::{X, Y}};"), ("b::c", ""));
     assert_eq!(

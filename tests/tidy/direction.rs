@@ -117,15 +117,15 @@ fn packages() -> Vec<Value> {
 /// Returns each crate and the callbridge crates that it uses. Dependencies of tests are not part of
 /// the program.
 fn crates() -> Vec<(String, Vec<String>)> {
-    let uses = |package: &Value| {
-        let used = package["dependencies"].as_array().expect("dependencies");
-        let used = used.iter().filter(|it| it["kind"].is_null());
-        let used = used.filter_map(|it| it["name"].as_str());
-        let ours = used.filter(|it| it.starts_with("callbridge"));
+    let mut crates: Vec<(String, Vec<String>)> = Vec::new();
+    for package in packages() {
+        let all = package["dependencies"].as_array().expect("dependencies");
+        let used = all.iter().filter(|dependency| dependency["kind"].is_null());
+        let names = used.filter_map(|dependency| dependency["name"].as_str());
+        let ours = names.filter(|name| name.starts_with("callbridge"));
         let name = package["name"].as_str().expect("a name");
-        (name.to_owned(), ours.map(str::to_owned).collect())
-    };
-    let mut crates: Vec<(String, Vec<String>)> = packages().iter().map(uses).collect();
+        crates.push((name.to_owned(), ours.map(str::to_owned).collect()));
+    }
     // No crate uses the fuzz targets.
     crates.retain(|(name, _)| name != "callbridge-fuzz");
     crates
@@ -175,11 +175,13 @@ fn architecture_table_lists_the_dependencies_of_each_crate() {
         let Some(name) = name.strip_prefix("callbridge-") else {
             continue;
         };
-        let used = used.iter().filter_map(|it| it.strip_prefix("callbridge-"));
+        let used = used
+            .iter()
+            .filter_map(|dependency| dependency.strip_prefix("callbridge-"));
         let mut used: Vec<&str> = used.collect();
-        used.sort_by_key(|it| place(&CRATES, &format!("callbridge-{it}")));
-        let beside = |it: &&&str| !matches!(**it, "call" | "model");
-        let named: Vec<&str> = used.iter().filter(beside).copied().collect();
+        used.sort_by_key(|dependency| place(&CRATES, &format!("callbridge-{dependency}")));
+        let mut named = used.clone();
+        named.retain(|dependency| !matches!(*dependency, "call" | "model"));
         let right = match (used.is_empty(), named.is_empty()) {
             (true, _) => "nothing".to_owned(),
             (false, true) => "–".to_owned(),
@@ -197,15 +199,19 @@ fn architecture_table_lists_the_dependencies_of_each_crate() {
     );
 }
 
+/// Returns the first part of a module's path.
+fn first_part(path: &str) -> String {
+    path.split("::").next().unwrap_or_default().to_owned()
+}
+
 /// Returns the places where a module uses a module that comes after it in `order`. The modules in
 /// `outside` can use all modules.
 fn upstream(modules: &Modules, order: &[&str], outside: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for (of, used) in circles::uses(modules) {
-        let first = |path: &str| path.split("::").next().unwrap_or_default().to_owned();
-        let module = first(of);
+        let module = first_part(of);
         if !outside.contains(&module.as_str()) {
-            let used: Vec<String> = used.iter().map(|used| first(used)).collect();
+            let used: Vec<String> = used.iter().map(|used| first_part(used)).collect();
             let found = faults(order, &module, used.iter().map(String::as_str));
             all.extend(found.iter().map(|fault| format!("{of}: {fault}")));
         }
@@ -231,18 +237,20 @@ fn call_modules_use_only_modules_before_them() {
     assert!(all.is_empty(), "\n{}\n", all.join("\n"));
 }
 
+/// Returns the wrong uses in a crate whose module `config::flags` has this code.
+fn errors(code: &str) -> Vec<String> {
+    let root = (
+        String::new(),
+        "mod config;\npub use daemon::Daemon;".to_owned(),
+    );
+    let others = ["daemon", "failure", "drawer"].map(|name| (name.to_owned(), String::new()));
+    let module = ("config::flags".to_owned(), code.to_owned());
+    let all = others.into_iter().chain([root, module]).collect();
+    upstream(&all, &MODULES, &["drawer"])
+}
+
 #[test]
 fn upstream_use_and_unordered_module_are_found() {
-    let errors = |code: &str| {
-        let root = (
-            String::new(),
-            "mod config;\npub use daemon::Daemon;".to_owned(),
-        );
-        let others = ["daemon", "failure", "drawer"].map(|name| (name.to_owned(), String::new()));
-        let module = ("config::flags".to_owned(), code.to_owned());
-        let all = others.into_iter().chain([root, module]).collect();
-        upstream(&all, &MODULES, &["drawer"])
-    };
     let wrong = ["config::flags: config uses daemon, which comes later"];
     assert_eq!(
         errors("use crate::{daemon::open, failure::{self, Failure}};"),

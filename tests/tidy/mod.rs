@@ -39,7 +39,7 @@ const RIDDLES: [(&str, &str); 15] = [
 fn riddles(name: &str, text: &str) -> Vec<String> {
     let is_program = name.starts_with("src/") || name.contains("/src/");
     let for_tests = ["tests", "/testbed/", "/golden/"];
-    if !is_program || for_tests.iter().any(|it| name.contains(it)) {
+    if !is_program || for_tests.iter().any(|part| name.contains(part)) {
         return Vec::new();
     }
     let own = text.split("#[cfg(test)]\nmod tests {").next();

@@ -46,10 +46,14 @@ fn release_is_built_only_after_its_advisories_are_checked() {
     assert_eq!(build(true, 0, 0), (Some(0), true));
 }
 
+/// Returns the text of a file of the project.
+fn read(name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(root.join(name)).expect("text")
+}
+
 #[test]
 fn every_way_to_a_package_checks_the_advisories() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |name: &str| std::fs::read_to_string(root.join(name)).expect("text");
     let package = read("tests/package/run");
     let prepare = package.split("cargo deb").next().unwrap_or_default();
     assert!(prepare.contains("deploy/advisories") && prepare.contains("deploy/build"));

@@ -195,7 +195,7 @@ async fn full_queue_keeps_the_notices_in_the_outbox() {
     }
     let refused = problem.wait_for(Option::is_some);
     let refused = soon("the problem", refused).await.expect("it runs").clone();
-    assert!(refused.is_some_and(|problem| problem.message.contains("make room in it")));
+    assert!(refused.is_some_and(|refusal| refusal.message.contains("make room in it")));
     let draining = async {
         while seen.len() < 6 {
             seen.extend(ids(&broker.take("dead_full").await));
