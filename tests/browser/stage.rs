@@ -233,7 +233,7 @@ fn recorded_calls() -> String {
     format!("{half}{text}{}{}{begun}", events(&missed), events(&in_vain))
 }
 
-/// Returns the n-th of the calls, which are over at `now`.
+/// Returns the n-th call. The last call begins ten steps before `now`.
 fn numbered_call(n: u32, now: i64) -> Call {
     let base = match n {
         1..=FAILED => Call::new(n, UNKNOWN_LEAD + i64::from(n) % UNKNOWN_LEADS),

@@ -58,7 +58,7 @@ pub fn sample(at: Duration, pid: u32) -> Option<Sample> {
     })
 }
 
-/// Returns a number of `/proc/PID/status`. `name` is its name, such as `VmRSS:`.
+/// Returns the number with this name, such as `VmRSS:`, in a `/proc/PID/status`.
 fn number(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()

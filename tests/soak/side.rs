@@ -147,7 +147,7 @@ impl Side {
         let expected = recordings::expected(std::slice::from_ref(call)).into_iter();
         self.history()
             .expected
-            .extend(expected.map(|call| call.on("pbx2")));
+            .extend(expected.map(|record| record.on("pbx2")));
         broker.publish(&self.queue, &call.cel()).await;
     }
 

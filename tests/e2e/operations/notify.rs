@@ -192,8 +192,8 @@ async fn chat_text_is_cut_by_utf16_units() {
         let curl = place.write("telegram", &curl);
         let command = format!("{} '{curl}'", script("telegram"));
         let sent = [notification(Turn::Begins, &text)];
-        let sent = notify::run(&command, &sent, WITHIN).await;
-        assert_eq!(sent, Ok(()));
+        let result = notify::run(&command, &sent, WITHIN).await;
+        assert_eq!(result, Ok(()));
         let request = double.next().await;
         assert!(
             request.contains(&format!("(\"text\", \"❗ {kept}\")")),
