@@ -37,42 +37,55 @@ fn rate_limit_body() -> Value {
     })
 }
 
-fn conduct() -> Vec<Row> {
-    let half_a_minute_after = |first: Request, prepare: fn(&mut Sandbox), second: Request| {
+/// Returns a row in which a client sends `first` to a sandbox that `prepare` has changed, and
+/// `second` half a minute later. `status` is the expected status of the second answer.
+fn row_half_a_minute_later(
+    rule: &'static str,
+    first: Request,
+    prepare: fn(&mut Sandbox),
+    second: Request,
+    status: u16,
+) -> Row {
+    scene(
+        "§7.7",
+        rule,
         move |core: &mut Sandbox| {
             prepare(core);
             core.handle(NOW, &first);
             (now_plus(30), second.clone())
-        }
-    };
+        },
+        status,
+        json!({}),
+    )
+}
+
+fn conduct() -> Vec<Row> {
     let bad = submit(&json!({}));
-    let none: fn(&mut Sandbox) = |_| ();
-    let revoked: fn(&mut Sandbox) = |core| core.revoke(TOKEN);
-    let denied: fn(&mut Sandbox) = |core| core.set_grants(NOW, Vec::new());
     let moved = Request::get("/v1/open-api/moved").with_token(TOKEN);
-    let again = |rule, scene_of, status| scene("§7.7", rule, scene_of, status, json!({}));
     vec![
-        again(
+        row_half_a_minute_later(
             "the same body after 400",
-            half_a_minute_after(bad.clone(), none, bad.clone()),
+            bad.clone(),
+            |_| (),
+            bad.clone(),
             400,
         )
         .violation(ViolationKind::RepeatAfter400)
         .violation(ViolationKind::Invalid),
-        again(
-            "another body after 400",
-            half_a_minute_after(bad, none, submit(&call())),
-            200,
-        ),
-        again(
+        row_half_a_minute_later("another body after 400", bad, |_| (), submit(&call()), 200),
+        row_half_a_minute_later(
             "too soon after 401",
-            half_a_minute_after(info(), revoked, info()),
+            info(),
+            |core| core.revoke(TOKEN),
+            info(),
             401,
         )
         .violation(ViolationKind::RepeatAfter401),
-        again(
+        row_half_a_minute_later(
             "too soon after 403",
-            half_a_minute_after(submit(&call()), denied, submit(&call())),
+            submit(&call()),
+            |core| core.set_grants(NOW, Vec::new()),
+            submit(&call()),
             403,
         )
         .violation(ViolationKind::RepeatAfter403),
@@ -108,30 +121,38 @@ fn filled_window_row(
     status: u16,
 ) -> Row {
     let filler = filler.clone();
-    let filled = move |core: &mut Sandbox| {
-        for _ in 0..count {
-            core.handle(NOW, &filler);
-        }
-        let later: EventTime = NOW.plus(std::time::Duration::from_millis(later_ms));
-        (later, info())
-    };
     let body = if status == 429 {
         rate_limit_body()
     } else {
         json!({ "accept": true })
     };
-    scene("Limits", rule, filled, status, body)
+    scene(
+        "Limits",
+        rule,
+        move |core: &mut Sandbox| {
+            for _ in 0..count {
+                core.handle(NOW, &filler);
+            }
+            let later: EventTime = NOW.plus(std::time::Duration::from_millis(later_ms));
+            (later, info())
+        },
+        status,
+        body,
+    )
+}
+
+fn over_limit(row: Row) -> Row {
+    row.violation(ViolationKind::WindowExceeded)
 }
 
 /// Returns the rows about the rate: which requests count, and when a window ends.
 fn windows() -> Vec<Row> {
     let unknown = Request::get(INFO).with_token("svc_pat_other");
     let missing = Request::get("/v1/open-api/none").with_token(TOKEN);
-    let over = |row: Row| row.violation(ViolationKind::WindowExceeded);
     vec![
         filled_window_row("the 60th", 59, &info(), 0, 200),
-        over(filled_window_row("the 61st", 60, &info(), 0, 429)),
-        over(filled_window_row(
+        over_limit(filled_window_row("the 61st", 60, &info(), 0, 429)),
+        over_limit(filled_window_row(
             "the 61st at the last moment",
             60,
             &info(),
@@ -139,15 +160,15 @@ fn windows() -> Vec<Row> {
             429,
         )),
         filled_window_row("the window is over", 60, &info(), 60_000, 200),
-        over(filled_window_row(
+        over_limit(filled_window_row(
             "a 400 counts",
             60,
             &submit(&json!({})),
             0,
             429,
         )),
-        over(filled_window_row("a 404 counts", 60, &missing, 0, 429)),
-        over(filled_window_row(
+        over_limit(filled_window_row("a 404 counts", 60, &missing, 0, 429)),
+        over_limit(filled_window_row(
             "a 429 counts and does not move the window",
             90,
             &info(),
@@ -156,7 +177,7 @@ fn windows() -> Vec<Row> {
         )),
         filled_window_row("the window ends though 429s came", 90, &info(), 60_000, 200),
         filled_window_row("a 401 does not count", 90, &unknown, 0, 200),
-        over(scene(
+        over_limit(scene(
             "Limits",
             "a 403 counts",
             |core| {
@@ -199,30 +220,32 @@ fn windows() -> Vec<Row> {
     ]
 }
 
+/// Sends `token/info` this many times, and checks that each answer is a 200.
+fn send_info(core: &mut Sandbox, second: u64, token: &str, times: usize) {
+    for _ in 0..times {
+        let request = Request::get(INFO).with_token(token);
+        assert_eq!(core.handle(now_plus(second), &request).status, 200);
+    }
+}
+
 #[test]
 fn requests_of_old_and_new_token_share_one_budget() {
-    let asks = |core: &mut Sandbox, at: u64, token: &str, times: usize| {
-        for _ in 0..times {
-            let request = Request::get(INFO).with_token(token);
-            assert_eq!(core.handle(now_plus(at), &request).status, 200);
-        }
-    };
     let mut core = super::sandbox();
-    asks(&mut core, 0, TOKEN, 40);
+    send_info(&mut core, 0, TOKEN, 40);
     core.issue_pat(now_plus(20), "svc_pat_second", None);
-    asks(&mut core, 30, "svc_pat_second", 20);
+    send_info(&mut core, 30, "svc_pat_second", 20);
     assert_eq!(
         core.violations().count(ViolationKind::FreshBudget),
         0,
         "60 in 60 s"
     );
-    asks(&mut core, 59, "svc_pat_second", 1);
+    send_info(&mut core, 59, "svc_pat_second", 1);
     assert_eq!(
         core.violations().count(ViolationKind::FreshBudget),
         1,
         "61 by two tokens"
     );
-    asks(&mut core, 60, "svc_pat_second", 39);
+    send_info(&mut core, 60, "svc_pat_second", 39);
     assert_eq!(
         core.violations().count(ViolationKind::FreshBudget),
         1,
@@ -240,7 +263,9 @@ fn token_lifetime_is_limited_by_its_kind() {
     let mut core = super::sandbox();
     core.issue_pat(NOW, "pat", late);
     core.issue(NOW, "access", TokenKind::Access, 1, None);
-    let works = |core: &Sandbox, token: &str, at: u64| core.token_works(now_plus(at), token);
-    assert!(works(&core, "pat", 365 * 86_400 - 1) && !works(&core, "pat", 365 * 86_400));
-    assert!(works(&core, "access", 3_599) && !works(&core, "access", 3_600));
+    let year = 365 * 86_400;
+    assert!(core.token_works(now_plus(year - 1), "pat"));
+    assert!(!core.token_works(now_plus(year), "pat"));
+    assert!(core.token_works(now_plus(3_599), "access"));
+    assert!(!core.token_works(now_plus(3_600), "access"));
 }

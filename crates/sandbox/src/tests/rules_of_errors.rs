@@ -4,7 +4,7 @@ use super::rules::{Row, row, scene};
 use super::{INFO, NOW, SUBMIT, TOKEN, call, call_with, filter, info, now_plus, submit};
 use crate::token::{CALL_READ, CALL_SAVE, Grant, TokenKind};
 use crate::{Request, Sandbox, ViolationKind};
-use callbridge_call::EpochSeconds;
+use callbridge_call::{EpochSeconds, EventTime};
 use serde_json::{Value, json};
 
 pub(super) fn rows() -> Vec<Row> {
@@ -30,11 +30,16 @@ fn row_with_401(
     rule: &'static str,
     change: impl Fn(&mut Sandbox) + 'static,
 ) -> Row {
-    let prepare = move |core: &mut Sandbox| {
-        change(core);
-        (now_plus(10), info())
-    };
-    scene(section, rule, prepare, 401, invalid_token_body())
+    scene(
+        section,
+        rule,
+        move |core: &mut Sandbox| {
+            change(core);
+            (now_plus(10), info())
+        },
+        401,
+        invalid_token_body(),
+    )
 }
 
 fn tokens() -> Vec<Row> {
@@ -104,13 +109,14 @@ fn tokens() -> Vec<Row> {
 }
 
 fn lifecycle() -> Vec<Row> {
-    let at = |seconds: u64| Some(now_plus(seconds).floor_seconds());
     vec![
         row_with_401("§3.1", "a new PAT revokes the one before", |core| {
             core.issue_pat(NOW, "svc_pat_second", None);
         }),
         row_with_401("§3.1", "revoked", |core| core.revoke(TOKEN)),
-        row_with_401("§3.1", "expired", move |core| core.expire(TOKEN, at(10))),
+        row_with_401("§3.1", "expired", |core| {
+            core.expire(TOKEN, Some(now_plus(10).floor_seconds()));
+        }),
         row_with_401("§3.1", "company blocked", |core| {
             core.company(NOW, |own| own.blocked = true)
         }),
@@ -144,14 +150,19 @@ fn lifecycle() -> Vec<Row> {
     ]
 }
 
+/// Returns a scene that sends the request when the token has only this grant.
+fn with_only(
+    grant: &'static str,
+    request: Request,
+) -> impl Fn(&mut Sandbox) -> (EventTime, Request) {
+    move |core: &mut Sandbox| {
+        core.set_grants(NOW, vec![Grant::parse(grant).expect("a grant")]);
+        (NOW, request.clone())
+    }
+}
+
 fn grants() -> Vec<Row> {
     let denied = json!({ "error": { "messageCode": 3701 }, "errors": [], "data": null });
-    let with_only = |grant: &'static str, request: Request| {
-        move |core: &mut Sandbox| {
-            core.set_grants(NOW, vec![Grant::parse(grant).expect("a grant")]);
-            (NOW, request.clone())
-        }
-    };
     let page = filter(&json!({ "page": 1, "size": 9 }));
     let fine = json!({ "accept": true });
     vec![
@@ -187,9 +198,20 @@ fn grants() -> Vec<Row> {
     ]
 }
 
+/// Returns the expected body of a refusal without a code.
+fn codeless_refusal() -> Value {
+    json!({ "error": null, "errors": [], "data": null })
+}
+
+fn get(path: &str) -> Request {
+    Request::get(path).with_token(TOKEN)
+}
+
+fn unknown_path(rule: &'static str, path: &str) -> Row {
+    row("§4", rule, get(path), 404, codeless_refusal()).violation(ViolationKind::UnknownPath)
+}
+
 fn addresses() -> Vec<Row> {
-    let nothing = || json!({ "error": null, "errors": [], "data": null });
-    let get = |path: &str| Request::get(path).with_token(TOKEN);
     let put = Request {
         method: "PUT".to_owned(),
         ..submit(&call())
@@ -206,15 +228,12 @@ fn addresses() -> Vec<Row> {
         .with_header("content-type", "application/json; charset=utf-8");
     let packed = submit(&call()).with_header("content-encoding", "gzip");
     let large = submit(&call_with("note", json!("n".repeat(70_000))));
-    let unknown = |rule, path| {
-        row("§4", rule, get(path), 404, nothing()).violation(ViolationKind::UnknownPath)
-    };
     vec![
-        unknown("no such path", "/v1/open-api/calls"),
-        unknown("a slash too many", "/v1/open-api/call-history/"),
-        unknown("another version", "/v2/open-api/token/info"),
-        unknown("the root", "/"),
-        unknown("a requestId that is none", "/v1/open-api/request/"),
+        unknown_path("no such path", "/v1/open-api/calls"),
+        unknown_path("a slash too many", "/v1/open-api/call-history/"),
+        unknown_path("another version", "/v2/open-api/token/info"),
+        unknown_path("the root", "/"),
+        unknown_path("a requestId that is none", "/v1/open-api/request/"),
         row(
             "§4.7",
             "a lead is not for a token of calls alone",
@@ -222,13 +241,16 @@ fn addresses() -> Vec<Row> {
             403,
             json!({ "error": { "messageCode": 3701 } }),
         ),
-        row("§4.5", "not with GET", get(SUBMIT), 405, nothing())
+        row("§4.5", "not with GET", get(SUBMIT), 405, codeless_refusal())
             .violation(ViolationKind::WrongMethod),
-        row("§4.5", "not with PUT", put, 405, nothing()).violation(ViolationKind::WrongMethod),
-        row("§4.5", "no content type", plain, 415, nothing()).violation(ViolationKind::ContentType),
-        row("§4.5", "a form", form, 415, nothing()).violation(ViolationKind::ContentType),
-        row("§4.5", "UTF-16", wide, 415, nothing()).violation(ViolationKind::ContentType),
-        row("§4.5", "packed", packed, 415, nothing()).violation(ViolationKind::ContentType),
+        row("§4.5", "not with PUT", put, 405, codeless_refusal())
+            .violation(ViolationKind::WrongMethod),
+        row("§4.5", "no content type", plain, 415, codeless_refusal())
+            .violation(ViolationKind::ContentType),
+        row("§4.5", "a form", form, 415, codeless_refusal()).violation(ViolationKind::ContentType),
+        row("§4.5", "UTF-16", wide, 415, codeless_refusal()).violation(ViolationKind::ContentType),
+        row("§4.5", "packed", packed, 415, codeless_refusal())
+            .violation(ViolationKind::ContentType),
         row(
             "§4.5",
             "with a charset",
@@ -236,6 +258,6 @@ fn addresses() -> Vec<Row> {
             200,
             json!({ "accept": true }),
         ),
-        row("§4.5", "too large", large, 413, nothing()).violation(ViolationKind::Invalid),
+        row("§4.5", "too large", large, 413, codeless_refusal()).violation(ViolationKind::Invalid),
     ]
 }

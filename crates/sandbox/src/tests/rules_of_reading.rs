@@ -4,7 +4,7 @@
 use super::rules::{Row, row, scene};
 use super::{INFO, NOW, TOKEN, call, call_with, filter, info, now_plus, poll, submit_accepted};
 use crate::{Request, Sandbox, ViolationKind};
-use callbridge_call::EpochSeconds;
+use callbridge_call::{EpochSeconds, EventTime};
 use serde_json::{Value, json};
 
 pub(super) fn rows() -> Vec<Row> {
@@ -16,15 +16,17 @@ pub(super) fn rows() -> Vec<Row> {
     rows
 }
 
+/// Returns a scene that submits a call, and polls the call this many seconds later.
+fn polled_after(seconds: u64) -> impl Fn(&mut Sandbox) -> (EventTime, Request) {
+    move |core: &mut Sandbox| {
+        let id = submit_accepted(core, NOW, &call());
+        (now_plus(seconds), poll(&id))
+    }
+}
+
 fn statuses() -> Vec<Row> {
     let day = 24 * 3600;
     let nothing = json!({ "data": null, "error": null, "errors": [], "requestId": null });
-    let polled = |seconds| {
-        move |core: &mut Sandbox| {
-            let id = submit_accepted(core, NOW, &call());
-            (now_plus(seconds), poll(&id))
-        }
-    };
     vec![
         row(
             "§4.6",
@@ -37,11 +39,17 @@ fn statuses() -> Vec<Row> {
         scene(
             "§4.6",
             "the last second of 24 hours",
-            polled(day - 1),
+            polled_after(day - 1),
             200,
             json!({ "data": { "status": "SUCCESS" } }),
         ),
-        scene("§4.6", "after 24 hours", polled(day), 404, nothing.clone()),
+        scene(
+            "§4.6",
+            "after 24 hours",
+            polled_after(day),
+            404,
+            nothing.clone(),
+        ),
         scene(
             "§3.2",
             "only the creating token",
@@ -102,29 +110,37 @@ fn token_info() -> Vec<Row> {
     ]
 }
 
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+
+/// Returns the row of a `token/info` whose token expires in this many seconds. `message` is the
+/// expected message.
+fn expiring(rule: &'static str, seconds: i64, message: &str) -> Row {
+    let at = NOW.floor_seconds().get() + seconds;
+    let days = seconds.div_euclid(DAY);
+    scene(
+        "§5.5",
+        rule,
+        move |core: &mut Sandbox| {
+            core.expire(TOKEN, Some(EpochSeconds::new(at)));
+            (NOW, info())
+        },
+        200,
+        json!({ "message": message, "data": { "expiresAt": at, "expiresInDays": days } }),
+    )
+}
+
+fn renew_message(when: &str) -> String {
+    format!("Token will expire in {when}. Please renew it.")
+}
+
 fn warnings() -> Vec<Row> {
-    const DAY: i64 = 86_400;
-    let expiring = |rule, seconds: i64, message: &str| {
-        let at = NOW.floor_seconds().get() + seconds;
-        let days = seconds.div_euclid(DAY);
-        scene(
-            "§5.5",
-            rule,
-            move |core: &mut Sandbox| {
-                core.expire(TOKEN, Some(EpochSeconds::new(at)));
-                (NOW, info())
-            },
-            200,
-            json!({ "message": message, "data": { "expiresAt": at, "expiresInDays": days } }),
-        )
-    };
-    let renew = |when: &str| format!("Token will expire in {when}. Please renew it.");
     vec![
         expiring("eight days", 8 * DAY, "Success"),
         expiring("a second above seven days", 7 * DAY + 1, "Success"),
-        expiring("seven days", 7 * DAY, &renew("7 days")),
-        expiring("two days", 2 * DAY, &renew("2 days")),
-        expiring("one day, singular", DAY + 5, &renew("1 day")),
+        expiring("seven days", 7 * DAY, &renew_message("7 days")),
+        expiring("two days", 2 * DAY, &renew_message("2 days")),
+        expiring("one day, singular", DAY + 5, &renew_message("1 day")),
         expiring(
             "the last day",
             DAY - 1,
@@ -139,7 +155,7 @@ fn warnings() -> Vec<Row> {
                 (NOW, super::submit(&call()))
             },
             200,
-            json!({ "message": renew("3 days"), "accept": true, "data": null }),
+            json!({ "message": renew_message("3 days"), "accept": true, "data": null }),
         ),
         scene(
             "§5.5",
@@ -168,15 +184,6 @@ fn write_five_calls(core: &mut Sandbox) {
 /// Returns a row about a page of five calls. `body` is the request. The expected page has the calls
 /// with these numbers, the number `current`, and the number of pages `total`.
 fn page(rule: &'static str, body: Value, uuids: &[u64], current: u64, total: u64) -> Row {
-    let of_five = move |core: &mut Sandbox| {
-        write_five_calls(core);
-        // The uuids are enough to identify the rows of the page.
-        core.settings
-            .shapes
-            .set("rows", "strings")
-            .expect("a shape");
-        (now_plus(60), filter(&body))
-    };
     let rows: Vec<String> = uuids
         .iter()
         .map(|number| format!("oapi-u-{number}"))
@@ -184,13 +191,29 @@ fn page(rule: &'static str, body: Value, uuids: &[u64], current: u64, total: u64
     let expected = json!({ "data": {
         "content": rows, "currentPage": current, "totalPages": total,
     } });
-    scene("§4.7", rule, of_five, 200, expected)
+    scene(
+        "§4.7",
+        rule,
+        move |core: &mut Sandbox| {
+            write_five_calls(core);
+            // The uuids are enough to identify the rows of the page.
+            core.settings
+                .shapes
+                .set("rows", "strings")
+                .expect("a shape");
+            (now_plus(60), filter(&body))
+        },
+        200,
+        expected,
+    )
+}
+
+fn ordered_page(order: &str) -> Value {
+    json!({ "page": 1, "size": 2, "orders": { "registeredTimestamp": order } })
 }
 
 fn pages() -> Vec<Row> {
     let from = NOW.floor_seconds().get() + 4;
-    let order =
-        |way: &str| json!({ "page": 1, "size": 2, "orders": { "registeredTimestamp": way } });
     vec![
         page(
             "uuids with their prefix",
@@ -214,8 +237,8 @@ fn pages() -> Vec<Row> {
             4,
             3,
         ),
-        page("descending", order("DESC"), &[5, 4], 1, 3),
-        page("ascending", order("ASC"), &[1, 2], 1, 3),
+        page("descending", ordered_page("DESC"), &[5, 4], 1, 3),
+        page("ascending", ordered_page("ASC"), &[1, 2], 1, 3),
         page(
             "from a moment on",
             json!({ "page": 1, "size": 9, "registeredTimestampFrom": from }),
@@ -240,36 +263,42 @@ fn pages() -> Vec<Row> {
     ]
 }
 
+fn invalid_page(rule: &'static str, body: &Value, field: &str, reason: &str) -> Row {
+    let expected = json!({ "error": null, "errors": [{ "field": field, "reason": reason }] });
+    row("§4.7", rule, filter(body), 400, expected).violation(ViolationKind::Invalid)
+}
+
+fn unparsable_page(rule: &'static str, body: &Value) -> Row {
+    let expected = json!({ "error": { "messageCode": 3705 }, "errors": [] });
+    row("§7.5", rule, filter(body), 400, expected).violation(ViolationKind::Invalid)
+}
+
 fn page_faults() -> Vec<Row> {
-    let wrong = |rule, body: Value, field: &str, reason: &str| {
-        let expected = json!({ "error": null, "errors": [{ "field": field, "reason": reason }] });
-        row("§4.7", rule, filter(&body), 400, expected).violation(ViolationKind::Invalid)
-    };
-    let unparsable = |rule, body: Value| {
-        let expected = json!({ "error": { "messageCode": 3705 }, "errors": [] });
-        row("§7.5", rule, filter(&body), 400, expected).violation(ViolationKind::Invalid)
-    };
-    let from = |value: i64| json!({ "page": 1, "size": 9, "registeredTimestampFrom": value });
     vec![
-        wrong("page 0", json!({ "page": 0, "size": 9 }), "page", "MIN"),
-        wrong("no page", json!({ "size": 9 }), "page", "NOT_NULL"),
-        wrong("size 101", json!({ "page": 1, "size": 101 }), "size", "MAX"),
-        wrong("size 0", json!({ "page": 1, "size": 0 }), "size", "MIN"),
-        wrong("no size", json!({ "page": 1 }), "size", "NOT_NULL"),
-        wrong(
+        invalid_page("page 0", &json!({ "page": 0, "size": 9 }), "page", "MIN"),
+        invalid_page("no page", &json!({ "size": 9 }), "page", "NOT_NULL"),
+        invalid_page(
+            "size 101",
+            &json!({ "page": 1, "size": 101 }),
+            "size",
+            "MAX",
+        ),
+        invalid_page("size 0", &json!({ "page": 1, "size": 0 }), "size", "MIN"),
+        invalid_page("no size", &json!({ "page": 1 }), "size", "NOT_NULL"),
+        invalid_page(
             "milliseconds",
-            from(1_795_151_317_000),
+            &json!({ "page": 1, "size": 9, "registeredTimestampFrom": 1_795_151_317_000_i64 }),
             "registeredTimestampFrom",
             "VALID_EPOCH_SEC",
         ),
-        unparsable("page as text", json!({ "page": "1", "size": 9 })),
-        unparsable(
+        unparsable_page("page as text", &json!({ "page": "1", "size": 9 })),
+        unparsable_page(
             "orders as a list",
-            json!({ "page": 1, "size": 9, "orders": [] }),
+            &json!({ "page": 1, "size": 9, "orders": [] }),
         ),
-        unparsable(
+        unparsable_page(
             "order in lower case",
-            json!({ "page": 1, "size": 9, "orders": { "id": "asc" } }),
+            &json!({ "page": 1, "size": 9, "orders": { "id": "asc" } }),
         ),
     ]
 }
