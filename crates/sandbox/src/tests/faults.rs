@@ -83,17 +83,25 @@ fn each_action_has_its_documented_answer_and_effect() {
     assert!(serde_json::from_slice::<Value>(&broken.body).is_err() && written);
 }
 
+/// Submits a call with this uuid, and returns the status of the answer.
+fn submit_status(core: &mut Sandbox, uuid: u64) -> u16 {
+    let body = call_with("uuid", json!(uuid.to_string()));
+    core.handle(NOW, &submit(&body)).status
+}
+
 #[test]
 fn rules_strike_after_so_many_and_so_many_times() {
     let mut core = sandbox_with_faults("call-history after 1 times 2 status 500");
-    let mut status = |number: u64| {
-        let body = call_with("uuid", json!(number.to_string()));
-        core.handle(NOW, &submit(&body)).status
-    };
-    assert_eq!([1, 2, 3, 4].map(&mut status), [200, 500, 500, 200]);
+    for (uuid, status) in [(1, 200), (2, 500), (3, 500), (4, 200)] {
+        assert_eq!(submit_status(&mut core, uuid), status, "{uuid}");
+    }
     assert_eq!(core.handle(NOW, &info()).status, 200, "another endpoint");
     assert_eq!(core.faults.rules.len(), 1);
     assert_eq!(core.faults.rules[0].2, 2);
+}
+
+fn write_status(core: &mut Sandbox, second: u64, id: &str) -> Value {
+    core.handle(now_plus(second), &poll(id)).value()["data"]["status"].clone()
 }
 
 #[test]
@@ -101,12 +109,9 @@ fn held_write_is_pending_while_others_pass_it() {
     let mut core = sandbox_with_faults("call-history times 1 hold 50s");
     let held = submit_accepted(&mut core, NOW, &call());
     let next = submit_accepted(&mut core, NOW, &call_with("uuid", json!("u-2")));
-    let mut status = |seconds, id: &str| {
-        core.handle(now_plus(seconds), &poll(id)).value()["data"]["status"].clone()
-    };
-    assert_eq!(status(20, &held), json!("PENDING"));
-    assert_eq!(status(20, &next), json!("SUCCESS"));
-    assert_eq!(status(51, &held), json!("SUCCESS"));
+    assert_eq!(write_status(&mut core, 20, &held), json!("PENDING"));
+    assert_eq!(write_status(&mut core, 20, &next), json!("SUCCESS"));
+    assert_eq!(write_status(&mut core, 51, &held), json!("SUCCESS"));
 }
 
 #[test]
@@ -140,6 +145,10 @@ fn every_line_that_cannot_be_read_is_named() {
     fault `filter chance 7 lost`: `7` is not a percentage such as 5%
     fault `any status 200`: `200` is not a status from 300 to 599
     ");
+}
+
+fn page_of_size(size: i64) -> Request {
+    filter(&json!({ "page": 1, "size": size }))
 }
 
 #[test]
@@ -176,12 +185,11 @@ fn shapes_left_open_can_be_chosen() {
     assert_eq!(core.handle(now_plus(2), &ranged).status, 400);
 
     let mut core = sandbox_with_faults("shape size-max 30");
-    let page = |size: i64| filter(&json!({ "page": 1, "size": size }));
     assert_eq!(
-        core.handle(NOW, &page(31)).value()["errors"][0]["reason"],
+        core.handle(NOW, &page_of_size(31)).value()["errors"][0]["reason"],
         json!("MAX")
     );
-    assert_eq!(core.handle(NOW, &page(30)).status, 200);
+    assert_eq!(core.handle(NOW, &page_of_size(30)).status, 200);
 }
 
 #[test]

@@ -27,8 +27,9 @@ fn places(value: &Value, above: &str, found: &mut BTreeSet<String>) {
             }
         }
         Value::Array(items) => {
-            let each = |item| places(item, &format!("{above}[]"), found);
-            items.iter().for_each(each);
+            for item in items {
+                places(item, &format!("{above}[]"), found);
+            }
         }
         _ => {
             found.insert(above.to_owned());

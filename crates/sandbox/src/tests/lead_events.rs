@@ -55,6 +55,13 @@ fn created_lead_is_reported_once() {
     assert_eq!(new_event_bodies(&core, &mut seen), Vec::<Value>::new());
 }
 
+fn event_named<'a>(events: &'a [Value], name: &str) -> &'a Value {
+    events
+        .iter()
+        .find(|event| event["eventType"] == json!(name))
+        .expect("one")
+}
+
 #[test]
 fn one_save_sends_several_events_each_with_its_own_block() {
     let (mut core, mut seen) = (sandbox_with_lead_events(), BTreeSet::new());
@@ -73,20 +80,15 @@ fn one_save_sends_several_events_each_with_its_own_block() {
         "LEAD_STAGE_CHANGED",
     ];
     assert_eq!(names(&events), expected);
-    let event = |name: &str| {
-        events
-            .iter()
-            .find(|e| e["eventType"] == json!(name))
-            .expect("one")
-    };
+    let staged = event_named(&events, "LEAD_STAGE_CHANGED");
     let stage = json!({ "fromStatusId": 1, "fromStatusName": "New", "toStatusId": 2,
         "toStatusName": "In work" });
-    assert_eq!(event("LEAD_STAGE_CHANGED")["stageChange"], stage);
-    assert_eq!(event("LEAD_STAGE_CHANGED")["lead"]["statusId"], json!(2));
-    let assignment = &event("LEAD_ASSIGNED")["assignment"];
+    assert_eq!(staged["stageChange"], stage);
+    assert_eq!(staged["lead"]["statusId"], json!(2));
+    let assignment = &event_named(&events, "LEAD_ASSIGNED")["assignment"];
     assert_eq!(assignment["fromResponsibleId"], Value::Null);
     assert_eq!(assignment["toResponsibleName"], json!("Employee 501"));
-    let changes = &event("LEAD_PROPERTIES_UPDATED")["propertyChanges"];
+    let changes = &event_named(&events, "LEAD_PROPERTIES_UPDATED")["propertyChanges"];
     let contact = &changes[2]["contactId"];
     let expected = json!([
         { "type": "NAME", "from": "Ali", "to": "Vali" },
@@ -190,37 +192,32 @@ fn leads_with_record(core: &mut Sandbox, now: EventTime) -> Value {
     rows
 }
 
+fn admin_request(act: &str, body: &Value) -> Request {
+    Request::post(&format!("/sandbox/admin/{act}"), body)
+}
+
 #[test]
 fn restart_gives_the_same_leads_events_and_clock() {
     let mut core = sandbox_with_lead_events();
-    let act = |core: &mut Sandbox, second: u64, request: Request| {
+    let lead = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
+    let vali = json!({ "name": "Vali" });
+    let field = json!([{ "id": 11, "value": "x" }]);
+    let ahead = json!({ "aheadSec": 500 });
+    let merge = json!({ "into": 5001, "from": [4001] });
+    let deleted = json!({ "id": 4002 });
+    let late_field = json!([{ "id": 12, "value": "late" }]);
+    for (second, request) in [
+        (1, admin_request("lead", &lead)),
+        (2, admin_request("lead", &vali)),
+        (2, post("lead/5001/field/list", &field)),
+        (4, admin_request("clock", &ahead)),
+        (5, admin_request("lead/merge", &merge)),
+        (6, admin_request("lead/delete", &deleted)),
+        (7, post("lead/5001/field/list", &late_field)),
+    ] {
         let now = core.moment(now_plus(second));
         assert_eq!(core.handle(now, &request).status, 200, "{request:?}");
-    };
-    let admin = |act: &str, body: Value| Request::post(&format!("/sandbox/admin/{act}"), &body);
-    let lead = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
-    act(&mut core, 1, admin("lead", lead));
-    act(&mut core, 2, admin("lead", json!({ "name": "Vali" })));
-    act(
-        &mut core,
-        2,
-        post("lead/5001/field/list", &json!([{ "id": 11, "value": "x" }])),
-    );
-    act(&mut core, 4, admin("clock", json!({ "aheadSec": 500 })));
-    act(
-        &mut core,
-        5,
-        admin("lead/merge", json!({ "into": 5001, "from": [4001] })),
-    );
-    act(&mut core, 6, admin("lead/delete", json!({ "id": 4002 })));
-    act(
-        &mut core,
-        7,
-        post(
-            "lead/5001/field/list",
-            &json!([{ "id": 12, "value": "late" }]),
-        ),
-    );
+    }
     let mut again = restart_sandbox(&core);
     let end = core.moment(now_plus(60));
     assert_eq!(again.moment(now_plus(60)), end);

@@ -228,41 +228,49 @@ fn sandbox_with_three_leads() -> Sandbox {
     core
 }
 
+/// Returns the body of a request for the first page of two leads, with the fields of `more`.
+fn page_with(more: &Value) -> Value {
+    let mut body = json!({ "page": 1, "size": 2 });
+    body.as_object_mut()
+        .expect("an object")
+        .extend(more.as_object().cloned().expect("one"));
+    body
+}
+
 #[test]
 fn leads_come_in_the_order_asked_for_and_within_the_range() {
     let now = NOW.floor_seconds().get();
-    let page = |more: Value| {
-        let mut body = json!({ "page": 1, "size": 2 });
-        body.as_object_mut()
-            .expect("an object")
-            .extend(more.as_object().cloned().expect("one"));
-        body
-    };
     for (body, expected) in [
-        (page(json!({})), vec![5001, 5002]),
-        (page(json!({ "page": 2 })), vec![5003]),
+        (page_with(&json!({})), vec![5001, 5002]),
+        (page_with(&json!({ "page": 2 })), vec![5003]),
         (
-            page(json!({ "orders": { "updatedTimestamp": "ASC" } })),
+            page_with(&json!({ "orders": { "updatedTimestamp": "ASC" } })),
             vec![5002, 5003],
         ),
         (
-            page(json!({ "orders": { "updatedTimestamp": "DESC" } })),
+            page_with(&json!({ "orders": { "updatedTimestamp": "DESC" } })),
             vec![5001, 5003],
         ),
         (
-            page(json!({ "orders": { "name": "ASC" } })),
+            page_with(&json!({ "orders": { "name": "ASC" } })),
             vec![5003, 5002],
         ),
         (
-            page(json!({ "updatedTimestampFrom": now + 3 })),
+            page_with(&json!({ "updatedTimestampFrom": now + 3 })),
             vec![5001, 5003],
         ),
-        (page(json!({ "updatedTimestampTo": now + 2 })), vec![5002]),
         (
-            page(json!({ "registeredTimestampFrom": now + 2, "size": 9 })),
+            page_with(&json!({ "updatedTimestampTo": now + 2 })),
+            vec![5002],
+        ),
+        (
+            page_with(&json!({ "registeredTimestampFrom": now + 2, "size": 9 })),
             vec![5002, 5003],
         ),
-        (page(json!({ "createdTimestampTo": now + 1 })), vec![5001]),
+        (
+            page_with(&json!({ "createdTimestampTo": now + 1 })),
+            vec![5001],
+        ),
     ] {
         let mut core = sandbox_with_three_leads();
         let answer = core
@@ -287,7 +295,11 @@ fn order_follows_shape_and_invalid_order_is_refused() {
         shapes.set("orders", shape).expect("a shape");
         let bodies = [&page, &wrong, &none];
         let answers = bodies.map(|body| core.handle(now_plus(60), &post("lead/filter", body)));
-        assert_eq!(answers.each_ref().map(|it| it.status), statuses, "{shape}");
+        assert_eq!(
+            answers.each_ref().map(|answer| answer.status),
+            statuses,
+            "{shape}"
+        );
         if answers[0].status == 200 {
             assert_eq!(ids(&answers[0].value()), expected, "{shape}");
         } else {
@@ -342,6 +354,10 @@ fn each_endpoint_needs_the_grant_of_its_domain() {
     }
 }
 
+fn upsert(lead: u32) -> Request {
+    post(&format!("lead/{lead}/field/list"), &json!([{ "value": 1 }]))
+}
+
 #[test]
 fn missing_record_repeat_is_violation_only_if_immediate() {
     let mut core = sandbox_with_lead_grants();
@@ -354,7 +370,6 @@ fn missing_record_repeat_is_violation_only_if_immediate() {
             "second {second}"
         );
     }
-    let upsert = |lead: u32| post(&format!("lead/{lead}/field/list"), &json!([{ "value": 1 }]));
     core.handle(now_plus(121), &upsert(4001));
     core.handle(now_plus(121), &upsert(4002));
     assert_eq!(
@@ -366,6 +381,10 @@ fn missing_record_repeat_is_violation_only_if_immediate() {
     assert_eq!(core.violations().count(ViolationKind::RepeatAfter400), 2);
 }
 
+fn move_clock(ahead_sec: i64) -> Request {
+    Request::post("/sandbox/admin/clock", &json!({ "aheadSec": ahead_sec }))
+}
+
 #[test]
 fn clock_moves_ahead_and_never_back() {
     let mut core = sandbox_with_lead_grants();
@@ -374,8 +393,7 @@ fn clock_moves_ahead_and_never_back() {
         .handle(NOW, &post("lead/4001/field/list", &body))
         .value();
     let id = answer["requestId"].as_str().expect("accepted").to_owned();
-    let clock = |ahead: i64| Request::post("/sandbox/admin/clock", &json!({ "aheadSec": ahead }));
-    let answer = core.handle(NOW, &clock(90_000));
+    let answer = core.handle(NOW, &move_clock(90_000));
     assert_eq!(answer.status, 200, "{}", answer.value());
     assert_eq!(core.moment(NOW), now_plus(90_000));
     let now = core.moment(now_plus(1));
@@ -391,6 +409,6 @@ fn clock_moves_ahead_and_never_back() {
             .contains_key(&11),
         "what was due is done"
     );
-    assert_eq!(core.handle(now, &clock(10)).status, 400);
+    assert_eq!(core.handle(now, &move_clock(10)).status, 400);
     assert!(core.token_works(core.moment(NOW), TOKEN));
 }

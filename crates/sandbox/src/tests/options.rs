@@ -1,9 +1,10 @@
 //! Tests of the flags of the command.
 
 use crate::lead::act;
-use crate::{Options, run};
+use crate::{Options, Sandbox, run};
 use callbridge_model::{Code, ExitCode as _, ExposeSecret};
 use clap::Parser;
+use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -134,7 +135,7 @@ fn leads_of_a_file_have_their_phones_and_a_bad_line_is_named() {
                 4001,+998935556677\n4002,,,,\n";
     std::fs::write(&path, text).expect("written");
     let config = options(&[&flag]).check().expect("fine");
-    let mut core = crate::Sandbox::new(config.settings);
+    let mut core = Sandbox::new(config.settings);
     core.begin(super::NOW, "svc_pat_x", None);
     let ali = act::find_lead(&core, 1, 4001).expect("the first");
     assert_eq!(
@@ -165,6 +166,15 @@ fn leads_of_a_file_have_their_phones_and_a_bad_line_is_named() {
     }
 }
 
+/// Issues a token with `body`. Returns whether the token works an hour minus a second, an hour, a
+/// year minus a second, and a year later.
+fn issued_token_works(core: &mut Sandbox, body: &Value) -> [bool; 4] {
+    let issued = super::lead_fields::admin(core, "token", body);
+    let token = issued["token"].as_str().expect("shown once");
+    [3_599, 3_600, 31_535_999, 31_536_000]
+        .map(|second| core.token_works(super::now_plus(second), token))
+}
+
 #[test]
 fn token_expiry_defaults_to_a_year_and_can_be_never() {
     let year = 365 * 86_400;
@@ -177,32 +187,22 @@ fn token_expiry_defaults_to_a_year_and_can_be_never() {
         let config = options(flags).check().expect("fine");
         let left = config.expires_at.map(|at| at.get() - begun);
         let now = callbridge_model::clock::now().wall.floor_seconds().get();
-        let within = |seconds: i64| seconds..=seconds + now - begun;
         assert_eq!(left.is_some(), seconds.is_some(), "{flags:?}");
         assert!(
             left.zip(seconds)
-                .is_none_or(|(left, of)| within(of).contains(&left)),
+                .is_none_or(|(left, of)| (of..=of + now - begun).contains(&left)),
             "{flags:?}: {left:?}"
         );
     }
     let mut core = super::sandbox();
-    let issued = |core: &mut crate::Sandbox, body: &serde_json::Value| {
-        let token = super::lead_fields::admin(core, "token", body)["token"].clone();
-        let token = token.as_str().expect("shown once").to_owned();
-        let works = |at: u64| core.token_works(super::now_plus(at), &token);
-        [
-            works(3_599),
-            works(3_600),
-            works(31_535_999),
-            works(31_536_000),
-        ]
-    };
-    let given = serde_json::json!({ "expiresInSec": 3_600 });
-    assert_eq!(
-        issued(&mut core, &serde_json::json!({})),
-        [true, true, true, false]
-    );
-    assert_eq!(issued(&mut core, &given), [true, false, false, false]);
-    let never = serde_json::json!({ "expiresInSec": null });
-    assert_eq!(issued(&mut core, &never), [true; 4]);
+    for (body, works) in [
+        (json!({}), [true, true, true, false]),
+        (
+            json!({ "expiresInSec": 3_600 }),
+            [true, false, false, false],
+        ),
+        (json!({ "expiresInSec": null }), [true; 4]),
+    ] {
+        assert_eq!(issued_token_works(&mut core, &body), works);
+    }
 }

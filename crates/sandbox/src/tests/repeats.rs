@@ -25,28 +25,32 @@ fn handle_with_fault(core: &mut Sandbox, at: EventTime, request: &Request, actio
 
 const SERVER_ERROR: Action = Action::Status(500);
 
+/// Returns the time this many milliseconds after [`NOW`].
+fn now_plus_ms(ms: u64) -> EventTime {
+    NOW.plus(Duration::from_millis(ms))
+}
+
 #[test]
 fn write_repeated_within_second_of_5xx_is_violation() {
-    let at = |ms: u64| NOW.plus(Duration::from_millis(ms));
     for (request, action) in [
         (write("u-1"), SERVER_ERROR),
         (write("u-1"), Action::Gateway(502)),
         (write("u-1"), Action::StatusAfter(503)),
     ] {
         let mut core = sandbox();
-        handle_with_fault(&mut core, at(0), &request, action);
-        core.handle(at(200), &write("u-2"));
-        core.handle(at(400), &request);
+        handle_with_fault(&mut core, now_plus_ms(0), &request, action);
+        core.handle(now_plus_ms(200), &write("u-2"));
+        core.handle(now_plus_ms(400), &request);
         assert_eq!(kinds(&core), [ViolationKind::SoonAfter5xx], "{action:?}");
         let mut core = sandbox();
-        handle_with_fault(&mut core, at(0), &request, action);
-        core.handle(at(200), &write("u-2"));
-        core.handle(at(1_000), &request);
+        handle_with_fault(&mut core, now_plus_ms(0), &request, action);
+        core.handle(now_plus_ms(200), &write("u-2"));
+        core.handle(now_plus_ms(1_000), &request);
         assert_eq!(kinds(&core), [], "a second later");
     }
     let mut core = sandbox();
-    handle_with_fault(&mut core, at(0), &write("u-1"), Action::Lost);
-    core.handle(at(100), &write("u-1"));
+    handle_with_fault(&mut core, now_plus_ms(0), &write("u-1"), Action::Lost);
+    core.handle(now_plus_ms(100), &write("u-1"));
     assert_eq!(kinds(&core), [], "no answer is no 5xx");
 }
 

@@ -1,6 +1,8 @@
 //! Tests that the same settings and requests give the same bytes, also across a restart.
 
-use super::{NOW, SUBMIT, TOKEN, call_with, filter, info, poll, restart_sandbox, sandbox, submit};
+use super::{
+    NOW, SUBMIT, TOKEN, call_with, filter, info, now_plus, poll, restart_sandbox, sandbox, submit,
+};
 use crate::faults::Dice;
 use crate::token::TokenKey;
 use crate::{Action, Request, Rule, Sandbox};
@@ -51,25 +53,23 @@ fn faulty_sandbox() -> Sandbox {
     core
 }
 
+/// Returns the bodies of the answers to the requests, and then the journal and the violations.
+fn answered_bytes() -> Vec<Vec<u8>> {
+    let mut core = faulty_sandbox();
+    let mut bytes: Vec<Vec<u8>> = requests(7)
+        .iter()
+        .map(|(now, request)| core.handle(*now, request).body)
+        .collect();
+    for name in ["journal", "breaches"] {
+        let answer = core.handle(now_plus(9_999), &page(name));
+        bytes.push(answer.body);
+    }
+    bytes
+}
+
 #[test]
 fn same_requests_give_the_same_bytes() {
-    let run = || -> Vec<Vec<u8>> {
-        let mut core = faulty_sandbox();
-        let mut bytes: Vec<Vec<u8>> = requests(7)
-            .iter()
-            .map(|(now, request)| core.handle(*now, request).body)
-            .collect();
-        bytes.push(
-            core.handle(NOW.plus(Duration::from_secs(9_999)), &page("journal"))
-                .body,
-        );
-        bytes.push(
-            core.handle(NOW.plus(Duration::from_secs(9_999)), &page("breaches"))
-                .body,
-        );
-        bytes
-    };
-    let (first, second) = (run(), run());
+    let (first, second) = (answered_bytes(), answered_bytes());
     assert!(first == second);
     assert!(first.iter().filter(|bytes| bytes.is_empty()).count() < first.len() / 2);
 }
@@ -92,13 +92,11 @@ fn restart_gives_the_same_journal_breaches_and_windows() {
     again.begin(last, TOKEN, None);
     let end = last.plus(Duration::from_secs(3_600));
     // The open window is still open, because a restart must not give a new budget.
-    let counted = |core: &Sandbox| {
-        core.clone()
-            .client
-            .windows
-            .count(TokenKey::from_value(TOKEN), last)
-    };
-    assert_eq!(counted(&again), counted(&core));
+    let token = TokenKey::from_value(TOKEN);
+    assert_eq!(
+        again.clone().client.windows.count(token, last),
+        core.clone().client.windows.count(token, last)
+    );
     core.tick(end);
     again.tick(end);
     assert!(
@@ -124,35 +122,34 @@ fn state_without_its_token_takes_no_other_for_it() {
     assert!(core.token_works(NOW, "svc_pat_second"));
 }
 
+fn record_uuids(core: &Sandbox) -> Vec<String> {
+    let records = core.records().iter();
+    records.map(|record| record.call.uuid.clone()).collect()
+}
+
 #[test]
 fn deleted_record_can_be_written_again_with_same_uuid() {
     let mut core = sandbox();
     for (second, uuid) in [(0, "u-1"), (1, "u-2"), (2, "u-3")] {
-        let at = NOW.plus(Duration::from_secs(second));
-        core.handle(at, &submit(&call_with("uuid", json!(uuid))));
+        core.handle(now_plus(second), &submit(&call_with("uuid", json!(uuid))));
     }
-    let at = |second| NOW.plus(Duration::from_secs(second));
-    let uuids = |core: &Sandbox| -> Vec<String> {
-        let records = core.records().iter();
-        records.map(|record| record.call.uuid.clone()).collect()
-    };
-    core.delete_record(at(10), "u-2");
-    core.delete_record(at(10), "u-9");
+    core.delete_record(now_plus(10), "u-2");
+    core.delete_record(now_plus(10), "u-9");
     let mut other = core.records()[1].clone();
     other.call.duration_sec = 99;
-    core.tick(at(10));
+    core.tick(now_plus(10));
     core.journal.records[1] = other;
-    assert_eq!(uuids(&core), ["u-1", "u-3"]);
+    assert_eq!(record_uuids(&core), ["u-1", "u-3"]);
     assert_eq!(core.records()[1].call.duration_sec, 99);
     // A repeat of a call that has a record makes no second record. A repeat of a call whose record
     // was deleted makes a new record.
-    core.handle(at(12), &submit(&call_with("uuid", json!("u-2"))));
-    core.tick(at(20));
-    assert_eq!(uuids(&core), ["u-1", "u-3", "u-2"]);
+    core.handle(now_plus(12), &submit(&call_with("uuid", json!("u-2"))));
+    core.tick(now_plus(20));
+    assert_eq!(record_uuids(&core), ["u-1", "u-3", "u-2"]);
     assert_eq!(super::kinds(&core), []);
     assert_eq!(
-        uuids(&restart_sandbox(&core)),
-        uuids(&core),
+        record_uuids(&restart_sandbox(&core)),
+        record_uuids(&core),
         "over a restart, too"
     );
 }

@@ -127,18 +127,19 @@ fn pat_is_shown_when_it_is_issued_and_nowhere_else() {
     assert!(!format!("{core:?}").contains(&token));
 }
 
+fn lead_with_contact_field(value: &str) -> Value {
+    json!({ "id": 5001, "contacts": [{ "id": 1, "name": "Ali", "phones": ["+998901112233"],
+        "fields": { "21": [value] } }] })
+}
+
 #[test]
 fn contact_field_change_is_reported_as_contact_change() {
     let (mut core, mut seen) = (sandbox_with_lead_events(), BTreeSet::new());
-    let contact = |value: &str| {
-        json!({ "id": 5001, "contacts": [{ "id": 1, "name": "Ali", "phones": ["+998901112233"],
-            "fields": { "21": [value] } }] })
-    };
-    let mut lead = contact("one");
+    let mut lead = lead_with_contact_field("one");
     lead["name"] = json!("Ali");
     admin(&mut core, "lead", &lead);
     new_event_bodies(&core, &mut seen);
-    admin(&mut core, "lead/update", &contact("two"));
+    admin(&mut core, "lead/update", &lead_with_contact_field("two"));
     let events = new_event_bodies(&core, &mut seen);
     let changes = events[0]["propertyChanges"].as_array().expect("changes");
     let kinds: Vec<&Value> = changes.iter().map(|change| &change["type"]).collect();

@@ -103,6 +103,10 @@ fn journaled_call_is_reported_as_the_journal_has_it() {
     );
 }
 
+fn answer_and_cause(call: &Value) -> (Value, Value) {
+    (call["answered"].clone(), call["hangupCause"].clone())
+}
+
 #[test]
 fn missed_call_event_is_answered_only_with_talk_time() {
     let mut core = subscribed_sandbox(&["CALL"]);
@@ -118,9 +122,14 @@ fn missed_call_event_is_answered_only_with_talk_time() {
         .map(|row| body(&core, row)["call"].clone())
         .collect();
     calls.sort_by_key(|call| call["callId"].to_string());
-    let fields = |call: &Value| (call["answered"].clone(), call["hangupCause"].clone());
-    assert_eq!(fields(&calls[0]), (json!(false), json!("NO_ANSWER")));
-    assert_eq!(fields(&calls[1]), (json!(true), json!("NO_ANSWER")));
+    assert_eq!(
+        answer_and_cause(&calls[0]),
+        (json!(false), json!("NO_ANSWER"))
+    );
+    assert_eq!(
+        answer_and_cause(&calls[1]),
+        (json!(true), json!("NO_ANSWER"))
+    );
 }
 
 #[test]
@@ -133,11 +142,13 @@ fn calls_of_other_providers_are_reported_too() {
     assert_eq!(block["conversationKind"], "CALL");
 }
 
+/// Returns the id of the call in the delivery of a call event, with these `shape` rules.
+fn call_id(shapes: &str) -> Value {
+    event_body_in_shapes(shapes, event_of_each_name()[6].clone())["call"]["callId"].clone()
+}
+
 #[test]
 fn call_id_is_sent_with_or_without_the_prefix() {
-    let call_id = |shapes| {
-        event_body_in_shapes(shapes, event_of_each_name()[6].clone())["call"]["callId"].clone()
-    };
     assert_eq!(call_id("shape webhook-call-id prefixed"), "oapi-u-9");
     assert_eq!(call_id("shape webhook-call-id plain"), "u-9");
 }
@@ -158,35 +169,50 @@ fn unknown_fields_and_values_can_be_added_to_every_body() {
     }
 }
 
+fn lead_named(name: &str) -> Value {
+    json!({ "id": 5001, "name": name })
+}
+
+/// Returns the name of the lead in the body of this event.
+fn lead_name(bodies: &[Value], event: &str) -> Value {
+    let body = bodies.iter().find(|body| body["eventType"] == event);
+    body.expect("the event")["lead"]["name"].clone()
+}
+
 #[test]
 fn payload_is_the_lead_as_it_was_when_it_happened() {
     let mut core = sandbox_with_lead_events();
-    let lead = |name: &str| json!({ "id": 5001, "name": name });
-    admin(&mut core, "lead", &lead("before"));
-    admin(&mut core, "lead/update", &lead("after"));
+    admin(&mut core, "lead", &lead_named("before"));
+    admin(&mut core, "lead/update", &lead_named("after"));
     admin(&mut core, "lead/delete", &json!({ "id": 5001 }));
     let bodies = new_event_bodies(&core, &mut BTreeSet::new());
-    let name = |event: &str| {
-        let event = bodies.iter().find(|body| body["eventType"] == event);
-        event.expect("the event")["lead"]["name"].clone()
-    };
-    assert_eq!(name("LEAD_CREATED"), "before");
-    assert_eq!(name("LEAD_DELETED"), "after", "the snapshot at deletion");
+    assert_eq!(lead_name(&bodies, "LEAD_CREATED"), "before");
+    assert_eq!(
+        lead_name(&bodies, "LEAD_DELETED"),
+        "after",
+        "the snapshot at deletion"
+    );
+}
+
+/// Returns the block `call` of each delivery after a submitted call, with these `shape` rules.
+fn call_blocks(shapes: &str) -> Vec<Value> {
+    let mut core = subscribed_sandbox(&["CALL"]);
+    core.settings.shapes = faults::parse(shapes).expect("shapes").1;
+    let mut call = call_with("operatorExtension", json!("101"));
+    call["phoneNumber"] = json!("+998901110001");
+    submit_accepted(&mut core, NOW, &call);
+    core.tick(now_plus(1));
+    let deliveries = rows(&core);
+    let bodies = deliveries.iter().map(|row| body(&core, row));
+    bodies.map(|body| body["call"].clone()).collect()
+}
+
+fn provider_and_start(call: &Value) -> (Value, Value) {
+    (call["provider"].clone(), call["startedAt"].clone())
 }
 
 #[test]
 fn misnamed_or_unjournaled_call_field_is_null_in_event() {
-    let call_blocks = |shapes: &str| {
-        let mut core = subscribed_sandbox(&["CALL"]);
-        core.settings.shapes = faults::parse(shapes).expect("shapes").1;
-        let mut call = call_with("operatorExtension", json!("101"));
-        call["phoneNumber"] = json!("+998901110001");
-        submit_accepted(&mut core, NOW, &call);
-        core.tick(now_plus(1));
-        let rows = rows(&core);
-        let bodies = rows.iter().map(|row| body(&core, row)["call"].clone());
-        bodies.collect::<Vec<_>>()
-    };
     let call = call_blocks("").remove(0);
     assert_eq!(call["operatorExtension"], "101");
     assert_eq!(
@@ -200,10 +226,12 @@ fn misnamed_or_unjournaled_call_field_is_null_in_event() {
     );
     let mut both = call_blocks("shape journal-foreign ONLINE_PBX");
     both.sort_by_key(|call| call["provider"].to_string());
-    let fields = |call: &Value| (call["provider"].clone(), call["startedAt"].clone());
     assert_eq!(
-        fields(&both[0]),
+        provider_and_start(&both[0]),
         (json!("ONLINE_PBX"), json!(1_795_151_315))
     );
-    assert_eq!(fields(&both[1]), (json!("OPEN_API"), json!(1_795_151_317)));
+    assert_eq!(
+        provider_and_start(&both[1]),
+        (json!("OPEN_API"), json!(1_795_151_317))
+    );
 }

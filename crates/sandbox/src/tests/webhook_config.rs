@@ -25,14 +25,15 @@ fn config_error(change: &Value) -> String {
     }
 }
 
+fn target_of_length(length: usize) -> Value {
+    let start = "https://hooks.example.com/";
+    json!({ "targetUrl": format!("{start}{}", "x".repeat(length - start.len())) })
+}
+
 #[test]
 fn target_is_https_at_most_1024_characters_and_not_private() {
-    let url = |length: usize| {
-        let start = "https://hooks.example.com/";
-        json!({ "targetUrl": format!("{start}{}", "x".repeat(length - start.len())) })
-    };
-    assert_eq!(config_error(&url(1024)), "");
-    assert_eq!(config_error(&url(1025)), "targetUrl: LENGTH");
+    assert_eq!(config_error(&target_of_length(1024)), "");
+    assert_eq!(config_error(&target_of_length(1025)), "targetUrl: LENGTH");
     for (target, reason) in [
         ("", "targetUrl: NOT_BLANK"),
         ("hooks", "targetUrl: NOT_A_URL"),
@@ -153,8 +154,12 @@ fn webhook_secret_is_64_hex_and_shown_only_when_new() {
     let config = json!({ "targetUrl": "https://hooks.example.com/", "events": ["LEAD"] });
     let first = admin(&mut core, "webhook", &config)["webhookSecret"].clone();
     let text = first.as_str().expect("shown");
-    let digits = |text: &str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    assert!(text.len() == 64 && digits(text), "{text}");
+    assert_eq!(text.len(), 64, "{text}");
+    assert!(
+        text.bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')),
+        "{text}"
+    );
     let again = admin(&mut core, "webhook", &json!({ "enabled": true }));
     assert_eq!(again.get("webhookSecret"), None);
     let seen = core

@@ -42,11 +42,17 @@ fn overview(core: &mut Sandbox, now: EventTime) -> Value {
         .value()
 }
 
+/// Returns whether the attempt failed, and whether the dispatcher retries the delivery.
+fn verdict(outcome: &AttemptOutcome) -> (bool, bool) {
+    (outcome.error().is_some(), outcome.is_retried())
+}
+
+fn status_verdict(status: u16) -> (bool, bool) {
+    verdict(&AttemptOutcome::Status(status))
+}
+
 #[test]
 fn delivery_outcome_decides_between_success_retry_and_dead() {
-    // Returns whether the attempt failed, and whether the dispatcher retries the delivery.
-    let verdict = |outcome: AttemptOutcome| (outcome.error().is_some(), outcome.is_retried());
-    let status_verdict = |status| verdict(AttemptOutcome::Status(status));
     for status in 200..=299 {
         assert_eq!(status_verdict(status), (false, false), "{status}");
     }
@@ -58,7 +64,7 @@ fn delivery_outcome_decides_between_success_retry_and_dead() {
     }
     let broken = AttemptOutcome::Broken("connection refused".to_owned());
     assert_eq!(
-        [AttemptOutcome::TimedOut, broken].map(verdict),
+        [&AttemptOutcome::TimedOut, &broken].map(verdict),
         [(true, true); 2]
     );
 }
@@ -187,9 +193,13 @@ fn company_deliveries_in_flight_are_limited_to_20() {
     );
 }
 
+/// Returns a change of the configuration to a target that the sandbox would otherwise refuse.
+fn forced_target(url: &str) -> Value {
+    json!({ "targetUrl": url, "force": true })
+}
+
 #[test]
 fn undeliverable_event_dies_without_an_attempt() {
-    let force = |url: &str| json!({ "targetUrl": url, "force": true });
     let cases = [
         ("webhook/delete", json!({}), "configuration missing"),
         (
@@ -214,17 +224,17 @@ fn undeliverable_event_dies_without_an_attempt() {
         ),
         (
             "webhook",
-            force("http://hooks.example.com/"),
+            forced_target("http://hooks.example.com/"),
             "target not HTTPS",
         ),
         (
             "webhook",
-            force("https://localhost/"),
+            forced_target("https://localhost/"),
             "target private or internal",
         ),
         (
             "webhook",
-            force("https://10.1.2.3/"),
+            forced_target("https://10.1.2.3/"),
             "target private or internal",
         ),
     ];
@@ -267,17 +277,20 @@ fn disconnected_company_gets_no_retry_either() {
     assert_eq!(dead_reasons(&core), ["installation revoked"]);
 }
 
+fn attempt_count(core: &Sandbox) -> usize {
+    core.webhooks.attempts.iter().count()
+}
+
 #[test]
 fn journal_keeps_every_attempt_seven_days() {
     let mut core = subscribed_sandbox(&["LEAD"]);
     create_leads(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     end_attempt(&mut core, NOW, &dispatch, 401);
-    let kept = |core: &Sandbox| core.webhooks.attempts.iter().count();
     dispatch::deliveries(&mut core, now_plus(7 * 86_400));
-    assert_eq!(kept(&core), 1);
+    assert_eq!(attempt_count(&core), 1);
     dispatch::deliveries(&mut core, now_plus(7 * 86_400 + 1));
-    assert_eq!(kept(&core), 0);
+    assert_eq!(attempt_count(&core), 0);
 }
 
 #[test]

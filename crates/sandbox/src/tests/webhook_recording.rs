@@ -134,27 +134,22 @@ fn event_is_recorded_only_for_current_subscription() {
 #[test]
 fn event_is_not_queued_without_active_configuration() {
     let mut core = subscribed_sandbox(&["LEAD"]);
-    let mut try_it = |act: &str, change: Value| {
+    let active = json!({
+        "targetUrl": "https://hooks.example.com/", "events": ["LEAD"], "enabled": true,
+    });
+    for (act, change) in [
+        ("webhook", json!({ "enabled": false })),
+        ("webhook", json!({ "events": [], "force": true })),
+        ("webhook/delete", json!({})),
+    ] {
         admin(&mut core, act, &change);
         emit_event(&mut core, NOW, lead_created(1));
-        let made = rows(&core).len();
-        admin(
-            &mut core,
-            "webhook",
-            &json!({
-                "targetUrl": "https://hooks.example.com/", "events": ["LEAD"], "enabled": true,
-            }),
-        );
-        made
-    };
-    assert_eq!(try_it("webhook", json!({ "enabled": false })), 0);
-    assert_eq!(try_it("webhook", json!({ "events": [], "force": true })), 0);
-    assert_eq!(try_it("webhook/delete", json!({})), 0);
-    assert_eq!(
-        try_it("webhook", json!({ "enabled": true })),
-        1,
-        "and is, when it is back"
-    );
+        assert_eq!(rows(&core).len(), 0, "{act} {change}");
+        admin(&mut core, "webhook", &active);
+    }
+    admin(&mut core, "webhook", &json!({ "enabled": true }));
+    emit_event(&mut core, NOW, lead_created(1));
+    assert_eq!(rows(&core).len(), 1, "and is, when it is back");
 }
 
 #[test]
@@ -222,10 +217,13 @@ fn revoked_installation_and_disconnected_company_get_no_event() {
     assert!(rows(&core).is_empty());
 }
 
+fn call_event() -> CrmEvent {
+    event_of_each_name().pop().expect("the last is a call")
+}
+
 #[test]
 fn conversation_is_reported_again_only_after_24_hours() {
     let mut core = subscribed_sandbox(&["CALL"]);
-    let call_event = || event_of_each_name().pop().expect("the last is a call");
     emit_event(&mut core, NOW, call_event());
     emit_event(&mut core, now_plus(86_399), call_event());
     assert_eq!((rows(&core).len(), core.webhooks.counts.suppressed), (1, 1));

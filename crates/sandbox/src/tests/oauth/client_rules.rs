@@ -1,6 +1,6 @@
 //! Tests of violations of clients with their tokens and secrets (§4.1, §5.1, §5.2, §5.6, §7.7).
 
-use super::super::{INFO, NOW, SUBMIT, TOKEN, call, kinds, now_plus};
+use super::super::{INFO, NOW, SUBMIT, TOKEN, call, info, kinds, now_plus};
 use super::{
     CLIENT, SECRET, TOKEN_PATH, approve, connect, exchange, exchange_with, form, page, refresh,
     revoke, sandbox_with_application, token_info_status,
@@ -9,16 +9,17 @@ use crate::oauth::connection;
 use crate::{Request, Role, ViolationKind};
 use serde_json::json;
 
+fn info_with_query(query: &str) -> Request {
+    Request {
+        query: query.to_owned(),
+        ..info()
+    }
+}
+
 #[test]
 fn token_or_secret_out_of_its_place_is_counted() {
     let mut core = sandbox_with_application();
     let (access, token) = connect(&mut core, NOW);
-    let info = || Request::get(INFO).with_token(TOKEN);
-    let query = |text: &str| {
-        let mut request = info();
-        text.clone_into(&mut request.query);
-        request
-    };
     let mut body = call();
     body["note"] = json!(SECRET);
     let table = [
@@ -36,14 +37,14 @@ fn token_or_secret_out_of_its_place_is_counted() {
         ),
         (
             "a token in the address",
-            query(&format!("access_token={access}")),
+            info_with_query(&format!("access_token={access}")),
         ),
-        ("a refresh token in the address", query(&token)),
+        ("a refresh token in the address", info_with_query(&token)),
         (
             "a secret in the body of a call",
             Request::post(SUBMIT, &body).with_token(TOKEN),
         ),
-        ("a code at the API", query("code=svc_ac_1")),
+        ("a code at the API", info_with_query("code=svc_ac_1")),
     ];
     for (what, request) in table {
         let mut core = core.clone();
@@ -157,33 +158,33 @@ fn rotated_client_secret_is_over_at_once() {
     assert_eq!(kinds(&core), []);
 }
 
+/// Returns the request as it comes to the address with this role.
+fn sent_to(role: Role, request: Request) -> Request {
+    Request { role, ..request }
+}
+
 #[test]
 fn endpoint_on_wrong_host_gets_404_and_violation() {
     let mut core = sandbox_with_application();
     let code = approve(&mut core, NOW);
-    let at = |mut request: Request, role| {
-        request.role = role;
-        request
-    };
-    let info = || Request::get(INFO).with_token(TOKEN);
+    let consent_page = page(&super::consent_parameters());
     let wrong = [
-        at(exchange(&code), Role::Api),
-        at(revoke("x"), Role::Api),
-        at(info(), Role::Auth),
-        at(page(&super::consent_parameters()), Role::Auth),
+        sent_to(Role::Api, exchange(&code)),
+        sent_to(Role::Api, revoke("x")),
+        sent_to(Role::Auth, info()),
+        sent_to(Role::Auth, consent_page.clone()),
     ];
     for request in &wrong {
         assert_eq!(core.handle(NOW, request).status, 404);
     }
     assert_eq!(kinds(&core), [ViolationKind::WrongHost; 4]);
-    for request in [at(exchange(&code), Role::Auth), at(info(), Role::Api)] {
+    for request in [
+        sent_to(Role::Auth, exchange(&code)),
+        sent_to(Role::Api, info()),
+        sent_to(Role::Api, consent_page),
+    ] {
         assert_eq!(core.handle(NOW, &request).status, 200);
     }
-    assert_eq!(
-        core.handle(NOW, &at(page(&super::consent_parameters()), Role::Api))
-            .status,
-        200
-    );
 }
 
 #[test]

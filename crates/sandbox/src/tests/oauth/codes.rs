@@ -7,8 +7,8 @@ use super::{
 };
 use crate::oauth::connection;
 use crate::token::TokenKey;
-use crate::{Action, Endpoint, Request, Rule, ViolationKind};
-use serde_json::json;
+use crate::{Action, Endpoint, Request, Rule, Sandbox, ViolationKind};
+use serde_json::{Value, json};
 
 #[test]
 fn code_gives_a_pair_without_an_envelope() {
@@ -49,8 +49,13 @@ fn signing_keys_are_64_hex_digits_and_need_configuration() {
     let reply = core.handle(NOW, &exchange(&code)).value();
     for name in ["webhook_secret", "embedded_secret"] {
         let secret = reply[name].as_str().expect("a secret");
-        let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
-        assert!(secret.len() == 64 && secret.chars().all(hex), "{secret}");
+        assert_eq!(secret.len(), 64, "{secret}");
+        assert!(
+            secret
+                .chars()
+                .all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c)),
+            "{secret}"
+        );
     }
     assert_ne!(reply["webhook_secret"], reply["embedded_secret"]);
     let mut core = sandbox();
@@ -62,18 +67,24 @@ fn signing_keys_are_64_hex_digits_and_need_configuration() {
     assert!(reply.get("webhook_secret").is_none() && reply.get("embedded_secret").is_none());
 }
 
+/// Connects at this second, and returns the secret for webhooks in the answer of the exchange.
+fn exchanged_webhook_secret(core: &mut Sandbox, second: u64) -> Option<Value> {
+    let code = approve(core, now_plus(second));
+    let reply = core.handle(now_plus(second), &exchange(&code)).value();
+    reply.get("webhook_secret").cloned()
+}
+
 #[test]
 fn signing_keys_come_only_in_first_exchange_of_connection() {
     let mut core = sandbox_with_application();
-    let secret = |core: &mut crate::Sandbox, second| {
-        let code = approve(core, now_plus(second));
-        let reply = core.handle(now_plus(second), &exchange(&code)).value();
-        reply.get("webhook_secret").cloned()
-    };
-    let first = secret(&mut core, 0).expect("the first");
-    assert_eq!(secret(&mut core, 1), None, "connected again");
+    let first = exchanged_webhook_secret(&mut core, 0).expect("the first");
+    assert_eq!(
+        exchanged_webhook_secret(&mut core, 1),
+        None,
+        "connected again"
+    );
     assert!(connection::disconnect(&mut core, super::ID, 1));
-    let third = secret(&mut core, 3).expect("a new installation");
+    let third = exchanged_webhook_secret(&mut core, 3).expect("a new installation");
     assert_ne!(third, first);
 }
 

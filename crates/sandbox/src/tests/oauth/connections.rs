@@ -176,6 +176,13 @@ fn refreshed_token_has_new_window_but_excess_is_violation() {
     );
 }
 
+/// Returns the status of a poll of the request `id` with this token.
+fn poll_status(core: &mut Sandbox, id: &str, token: &str) -> u16 {
+    let mut request = poll(id);
+    request.headers.clear();
+    core.handle(now_plus(4), &request.with_token(token)).status
+}
+
 #[test]
 fn request_is_read_by_the_token_value_that_made_it_alone() {
     let mut core = sandbox_with_application();
@@ -183,15 +190,10 @@ fn request_is_read_by_the_token_value_that_made_it_alone() {
     let reply = submit(&mut core, 1, &access).value();
     let id = reply["requestId"].as_str().expect("a requestId").to_owned();
     let (newer, _) = pair(&core.handle(now_plus(2), &refresh(&token)));
-    let by = |core: &mut Sandbox, value: &str| {
-        let mut request = poll(&id);
-        request.headers.clear();
-        core.handle(now_plus(4), &request.with_token(value)).status
-    };
-    assert_eq!(by(&mut core, &newer), 404);
+    assert_eq!(poll_status(&mut core, &id, &newer), 404);
     assert_eq!(kinds(&core), [ViolationKind::ForeignPoll]);
     assert_eq!(
-        by(&mut core, &access),
+        poll_status(&mut core, &id, &access),
         200,
         "the one before, while it lives"
     );

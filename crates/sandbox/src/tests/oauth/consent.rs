@@ -104,18 +104,19 @@ fn decline_redirects_with_access_denied_and_is_no_violation() {
         &decision_request(&consent_parameters(), &[("decision", "decline")]),
     );
     let back = redirect_parameters(&answer);
-    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    assert_eq!(
-        back,
-        [pair("error", "access_denied"), pair("state", "s 1&2")]
-    );
+    let expected = [("error", "access_denied"), ("state", "s 1&2")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(back, expected);
     assert_eq!((codes(&core), kinds(&core)), (vec![], vec![]));
+}
+
+fn consent_parameters_with_scope(scope: &str) -> Vec<(&str, &str)> {
+    consent_parameters_with("scope", Some(scope))
 }
 
 #[test]
 fn invalid_parameters_show_an_error_page_and_never_redirect() {
     let mut core = sandbox_with_application();
-    let scope = |scope| consent_parameters_with("scope", Some(scope));
     let lead = "PERMISSION_OPEN_API_LEAD:READ";
     let table = [
         (
@@ -138,18 +139,28 @@ fn invalid_parameters_show_an_error_page_and_never_redirect() {
             6902,
         ),
         (consent_parameters_with("scope", None), 6904),
-        (scope(""), 6904),
-        (scope("PERMISSION_OPEN_API_CALL"), 6904),
+        (consent_parameters_with_scope(""), 6904),
         (
-            scope("PERMISSION_OPEN_API_CALL:SAVE,PERMISSION_OPEN_API_CALL:READ"),
+            consent_parameters_with_scope("PERMISSION_OPEN_API_CALL"),
             6904,
         ),
         (
-            scope("PERMISSION_OPEN_API_CALL:SAVE  PERMISSION_OPEN_API_CALL:READ"),
+            consent_parameters_with_scope(
+                "PERMISSION_OPEN_API_CALL:SAVE,PERMISSION_OPEN_API_CALL:READ",
+            ),
             6904,
         ),
-        (scope("permission_open_api_call:save"), 6904),
-        (scope(lead), 6904),
+        (
+            consent_parameters_with_scope(
+                "PERMISSION_OPEN_API_CALL:SAVE  PERMISSION_OPEN_API_CALL:READ",
+            ),
+            6904,
+        ),
+        (
+            consent_parameters_with_scope("permission_open_api_call:save"),
+            6904,
+        ),
+        (consent_parameters_with_scope(lead), 6904),
     ];
     for (parameters, code) in table {
         assert_refused(&mut core, &page(&parameters), code);

@@ -114,12 +114,15 @@ fn replace_fields<'a>(
     fields: &[(&'a str, &'a str)],
     other: &[(&'a str, &'a str)],
 ) -> Vec<(&'a str, &'a str)> {
-    let value = |name: &str| other.iter().find(|(changed, _)| *changed == name);
-    fields
-        .iter()
-        .map(|&(name, own)| (name, value(name).map_or(own, |&(_, value)| value)))
-        .filter(|(_, value)| !value.is_empty())
-        .collect()
+    let mut replaced = Vec::new();
+    for &(name, usual) in fields {
+        let change = other.iter().find(|(changed, _)| *changed == name);
+        let value = change.map_or(usual, |&(_, value)| value);
+        if !value.is_empty() {
+            replaced.push((name, value));
+        }
+    }
+    replaced
 }
 
 /// Returns a request for the authorization page with these parameters.
@@ -183,12 +186,18 @@ pub(super) fn approve(core: &mut Sandbox, now: EventTime) -> String {
     code.expect("a code").1.clone()
 }
 
+fn token_text(reply: &Value, name: &str) -> String {
+    reply[name].as_str().expect("a token").to_owned()
+}
+
 /// Returns the access token and the refresh token of an answer.
 pub(super) fn pair(answer: &Response) -> (String, String) {
     assert_eq!(answer.status, 200, "{}", answer.value());
     let reply = answer.value();
-    let text = |name: &str| reply[name].as_str().expect("a token").to_owned();
-    (text("access_token"), text("refresh_token"))
+    (
+        token_text(&reply, "access_token"),
+        token_text(&reply, "refresh_token"),
+    )
 }
 
 /// Approves all grants, exchanges the code, and returns the access token and the refresh token.

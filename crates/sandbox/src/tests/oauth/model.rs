@@ -104,6 +104,12 @@ impl Model {
         }
     }
 
+    /// Returns the index of the pair that is `back` pairs before the newest. The steps count from
+    /// the end, because only new tokens still work.
+    fn pair_from_end(&self, back: usize) -> usize {
+        self.pairs.len() - 1 - back % self.pairs.len()
+    }
+
     /// Revokes the pair `ancestor` and its descendants, unless the company is blocked.
     fn revoke_unless_blocked(&mut self, ancestor: usize) {
         if !self.blocked {
@@ -140,8 +146,6 @@ impl World {
     fn step(&mut self, step: &Step) {
         let now = self.now;
         let pairs = self.model.pairs.len();
-        // New tokens are used most often, because old ones no longer work.
-        let nth = |back: usize| pairs - 1 - back % pairs;
         match *step {
             Step::Connect if self.model.suspended || self.model.blocked => {}
             Step::Connect => {
@@ -150,7 +154,7 @@ impl World {
                 self.model.add_pair(now, None, tokens);
             }
             Step::Refresh(back) if pairs > 0 => {
-                let nth = nth(back);
+                let nth = self.model.pair_from_end(back);
                 let answer = self
                     .core
                     .handle(now, &refresh(&self.model.pairs[nth].token));
@@ -165,12 +169,12 @@ impl World {
                 }
             }
             Step::RevokeRefresh(back) if pairs > 0 => {
-                let nth = nth(back);
+                let nth = self.model.pair_from_end(back);
                 self.revoke(&self.model.pairs[nth].token.clone());
                 self.model.revoke_unless_blocked(nth);
             }
             Step::RevokeAccess(back) if pairs > 0 => {
-                let nth = nth(back);
+                let nth = self.model.pair_from_end(back);
                 self.revoke(&self.model.pairs[nth].access.clone());
                 self.model.pairs[nth].access_over |= !self.model.blocked;
             }
