@@ -114,8 +114,8 @@ mod tests {
             discarded: 0,
             forwarded: 0,
         };
-        let bar = |outcomes| Bar { from: 0, outcomes };
-        let chart = Chart::from_bars(&[bar(outcomes), bar(Outcomes::default())]);
+        let bars = [outcomes, Outcomes::default()].map(|outcomes| Bar { from: 0, outcomes });
+        let chart = Chart::from_bars(&bars);
         assert_eq!((chart.top, chart.total, chart.width), (8, 8, 20));
         let pieces: Vec<_> = chart.columns[0]
             .pieces

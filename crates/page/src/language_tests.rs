@@ -91,20 +91,25 @@ fn read_texts(folder: &Path, all: &mut String) {
     }
 }
 
+fn is_key(word: &str) -> bool {
+    let mut characters = word.chars();
+    !word.is_empty() && characters.all(|c| c.is_ascii_alphanumeric() || "._".contains(c))
+}
+
 /// Returns every quoted word in templates and sources that looks like a key.
 fn quoted_keys() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = String::new();
     read_texts(&root.join("src"), &mut all);
     read_texts(&root.join("templates"), &mut all);
-    let key = |word: &&str| {
-        let fit = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
-        word.chars().all(fit) && !word.is_empty()
-    };
-    let words = all.lines().flat_map(|line| line.split('"')).filter(key);
-    // The text of a problem has the key of its title, followed by `.words`.
-    let words = words.flat_map(|word| [word.to_owned(), format!("{word}.words")]);
-    words.collect()
+    let mut keys = BTreeSet::new();
+    for word in all.lines().flat_map(|line| line.split('"')) {
+        if is_key(word) {
+            // The text of a problem has the key of its title, followed by `.words`.
+            keys.extend([word.to_owned(), format!("{word}.words")]);
+        }
+    }
+    keys
 }
 
 /// Returns the keys that are passed to `c.t(…)` and similar functions.
@@ -152,33 +157,33 @@ fn no_text_is_missing_and_none_is_unused_in_any_language() {
     }
 }
 
+fn placeholders(entry: &TextEntry) -> BTreeSet<&'static str> {
+    let texts = match entry {
+        TextEntry::One(text) => vec![text],
+        TextEntry::Forms(Forms {
+            one,
+            few,
+            many,
+            other,
+        }) => [few, many, other]
+            .into_iter()
+            .flatten()
+            .chain([one])
+            .collect(),
+    };
+    ["{a}", "{b}", "{c}", "{n}"]
+        .into_iter()
+        .filter(|mark| texts.iter().any(|text| text.contains(*mark)))
+        .collect()
+}
+
 #[test]
 fn placeholders_are_the_same_in_every_language() {
-    let marks = |entry: &TextEntry| -> BTreeSet<&str> {
-        let texts = match entry {
-            TextEntry::One(text) => vec![text],
-            TextEntry::Forms(Forms {
-                one,
-                few,
-                many,
-                other,
-            }) => [few, many, other]
-                .into_iter()
-                .flatten()
-                .chain([one])
-                .collect(),
-        };
-        let has = |mark: &&str| texts.iter().any(|text| text.contains(*mark));
-        ["{a}", "{b}", "{c}", "{n}"]
-            .into_iter()
-            .filter(has)
-            .collect()
-    };
     for (key, entry) in &*ENGLISH {
         for language in [Language::Russian, Language::Uzbek] {
             assert_eq!(
-                marks(&language.texts()[key]),
-                marks(entry),
+                placeholders(&language.texts()[key]),
+                placeholders(entry),
                 "{language:?} {key}"
             );
         }
@@ -192,8 +197,8 @@ fn russian_has_all_its_plurals_and_the_others_theirs() {
             assert!(forms.few.is_some() && forms.many.is_some(), "{key}");
         }
     }
-    let calls = |count: u64| Language::Russian.text_for_count("chart.calls", count);
-    let said = [0, 1, 2, 5, 11, 12, 21, 22, 25, 111, 112, 121].map(calls);
+    let said = [0, 1, 2, 5, 11, 12, 21, 22, 25, 111, 112, 121]
+        .map(|count| Language::Russian.text_for_count("chart.calls", count));
     let words: Vec<&str> = said
         .iter()
         .map(|text| text.rsplit(' ').next().expect("a word"))

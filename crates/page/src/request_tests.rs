@@ -26,22 +26,26 @@ fn post_with_headers(headers: &[(&'static str, &str)]) -> Asked {
     }
 }
 
+/// Checks the origin of a POST to `localhost:9000` with these headers.
+fn check_without_proxy(headers: &[(&'static str, &str)]) -> Result<(), &'static str> {
+    let mut all = vec![("host", "localhost:9000")];
+    all.extend_from_slice(headers);
+    check_origin(&post_with_headers(&all), &settings(false))
+}
+
 #[test]
 fn post_without_proof_of_the_same_origin_is_refused() {
-    let host = ("host", "localhost:9000");
-    let check_headers = |said: &[(&'static str, &str)]| {
-        let mut all = vec![host];
-        all.extend_from_slice(said);
-        check_origin(&post_with_headers(&all), &settings(false))
-    };
     let (origin, site) = ("origin", "sec-fetch-site");
-    assert_eq!(check_headers(&[(origin, "http://localhost:9000")]), Ok(()));
-    assert_eq!(check_headers(&[(site, "same-origin")]), Ok(()));
     assert_eq!(
-        check_headers(&[(origin, "null"), (site, "same-origin")]),
+        check_without_proxy(&[(origin, "http://localhost:9000")]),
         Ok(())
     );
-    assert_eq!(check_headers(&[]), Err("problem.no_origin.words"));
+    assert_eq!(check_without_proxy(&[(site, "same-origin")]), Ok(()));
+    assert_eq!(
+        check_without_proxy(&[(origin, "null"), (site, "same-origin")]),
+        Ok(())
+    );
+    assert_eq!(check_without_proxy(&[]), Err("problem.no_origin.words"));
     for foreign in [
         "http://evil.example",
         "http://localhost:9001",
@@ -53,57 +57,61 @@ fn post_without_proof_of_the_same_origin_is_refused() {
         "localhost:9000",
     ] {
         assert_eq!(
-            check_headers(&[(origin, foreign)]),
+            check_without_proxy(&[(origin, foreign)]),
             Err("problem.origin.words"),
             "{foreign}"
         );
-        let with_site = check_headers(&[(origin, foreign), (site, "cross-site")]);
+        let with_site = check_without_proxy(&[(origin, foreign), (site, "cross-site")]);
         assert_eq!(with_site, Err("problem.origin.words"), "{foreign}");
     }
     for foreign in ["cross-site", "same-site", "none", "", "Same-Origin"] {
         let own = (origin, "http://localhost:9000");
         assert_eq!(
-            check_headers(&[own, (site, foreign)]),
+            check_without_proxy(&[own, (site, foreign)]),
             Err("problem.origin.words"),
             "{foreign}"
         );
         assert_eq!(
-            check_headers(&[(site, foreign)]),
+            check_without_proxy(&[(site, foreign)]),
             Err("problem.origin.words"),
             "{foreign}"
         );
     }
 }
 
+fn check_behind_proxy(headers: &[(&'static str, &str)]) -> Result<(), &'static str> {
+    check_origin(&post_with_headers(headers), &settings(true))
+}
+
 #[test]
 fn origin_check_behind_proxy_allows_only_port_mismatch() {
-    let check_headers =
-        |said: &[(&'static str, &str)]| check_origin(&post_with_headers(said), &settings(true));
     let host = ("host", "calls.example.uz");
     let same = ("sec-fetch-site", "same-origin");
     assert_eq!(
-        check_headers(&[host, ("origin", "https://calls.example.uz")]),
+        check_behind_proxy(&[host, ("origin", "https://calls.example.uz")]),
         Ok(())
     );
     let with_port = ("origin", "https://calls.example.uz:8443");
-    assert_eq!(check_headers(&[host, with_port, same]), Ok(()));
+    assert_eq!(check_behind_proxy(&[host, with_port, same]), Ok(()));
     assert_eq!(
-        check_headers(&[host, with_port]),
+        check_behind_proxy(&[host, with_port]),
         Err("problem.origin.words")
     );
     let other = ("origin", "https://evil.example");
     assert_eq!(
-        check_headers(&[host, other, same]),
+        check_behind_proxy(&[host, other, same]),
         Err("problem.origin.words")
     );
 }
 
+/// Returns `true` if a request with these `Host` headers is for the page.
+fn has_own_host(hosts: &[&str]) -> bool {
+    let all: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
+    is_own_host(&post_with_headers(&all), &settings(false))
+}
+
 #[test]
 fn host_is_compared_without_port_and_must_appear_once() {
-    let has_own_host = |hosts: &[&str]| {
-        let all: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
-        is_own_host(&post_with_headers(&all), &settings(false))
-    };
     for own in [
         "localhost",
         "localhost:1",
@@ -129,15 +137,17 @@ fn host_is_compared_without_port_and_must_appear_once() {
     assert!(!is_own_host(&absolute, &settings(false)));
 }
 
+/// Returns the address of the client in a request with these `X-Forwarded-For` headers.
+fn client_address(lines: &[&str]) -> Option<String> {
+    let all: Vec<_> = lines
+        .iter()
+        .map(|line| ("x-forwarded-for", *line))
+        .collect();
+    Asked::forwarded_address(&post_with_headers(&all).headers).map(|ip| ip.to_string())
+}
+
 #[test]
 fn last_forwarded_address_of_a_proxy_is_the_client() {
-    let client_address = |lines: &[&str]| {
-        let all: Vec<_> = lines
-            .iter()
-            .map(|line| ("x-forwarded-for", *line))
-            .collect();
-        Asked::forwarded_address(&post_with_headers(&all).headers).map(|ip| ip.to_string())
-    };
     assert_eq!(
         client_address(&["192.0.2.1, 192.0.2.2"]).as_deref(),
         Some("192.0.2.2")

@@ -231,18 +231,21 @@ mod tests {
         assert_eq!(restored_sessions(Some(&before.to_json()), 2).count(), 0);
     }
 
+    fn open(sessions: &Sessions, now: i64, who: &str) -> BrowserToken {
+        sessions.open(now, who, PageRole::View, None).expect("one")
+    }
+
     #[test]
     fn session_flood_ends_sessions_of_its_own_users_only() {
         let sessions = restored_sessions(None, 0);
-        let open = |now, who: &str| sessions.open(now, who, PageRole::View, None).expect("one");
-        let anna = open(1, "anna");
+        let anna = open(&sessions, 1, "anna");
         for n in 0..5_000 {
-            open(2 + n, "bek");
+            open(&sessions, 2 + n, "bek");
         }
         assert_eq!(sessions.count(), 1 + SESSIONS_OF_ONE_MAX);
         assert!(find(&sessions, 5_002, anna.reveal()).is_some());
         for n in 0..2_000 {
-            open(6_000, &format!("guest{n}"));
+            open(&sessions, 6_000, &format!("guest{n}"));
         }
         assert_eq!(sessions.count(), SESSIONS_MAX);
         assert!(
@@ -303,13 +306,13 @@ mod tests {
     #[test]
     fn more_links_than_there_is_room_for_push_out_the_oldest() {
         let links = Links::default();
-        let at = |n: u64| Duration::from_millis(n);
-        let first = links.issue(at(0), "a", PageRole::View).expect("a link");
-        let second = links.issue(at(1), "a", PageRole::View).expect("a link");
-        for n in 2..=100 {
-            links.issue(at(n), "a", PageRole::View).expect("a link");
+        let mut paths = Vec::new();
+        for ms in 0..=100 {
+            let now = Duration::from_millis(ms);
+            paths.push(links.issue(now, "a", PageRole::View).expect("a link"));
         }
-        assert_eq!(links.take(at(100), token(&first)), None);
-        assert!(links.take(at(100), token(&second)).is_some());
+        let now = Duration::from_millis(100);
+        assert_eq!(links.take(now, token(&paths[0])), None);
+        assert!(links.take(now, token(&paths[1])).is_some());
     }
 }

@@ -153,18 +153,21 @@ mod tests {
         Settings::new(address, None, proxies, &names)
     }
 
+    fn peer(text: &str) -> PeerGroup {
+        PeerGroup::from(text.parse::<IpAddr>().expect("an address"))
+    }
+
     #[test]
     fn proxy_is_trusted_only_from_loopback_and_named_address() {
-        let at = |text: &str| PeerGroup::from(text.parse::<IpAddr>().expect("an address"));
         let address = "127.0.0.1:9000".parse().expect("an address");
         let proxy = ["10.0.0.5".parse().expect("an address")];
         let named = Settings::new(address, None, Some(&proxy), &[]).expect("settings");
         for believed in ["127.0.0.1", "127.9.9.9", "::1", "10.0.0.5"] {
-            assert!(named.trusts_proxy(at(believed)), "{believed}");
+            assert!(named.trusts_proxy(peer(believed)), "{believed}");
         }
-        assert!(!named.trusts_proxy(at("10.0.0.6")) && !named.trusts_proxy(at("2001:db8::1")));
+        assert!(!named.trusts_proxy(peer("10.0.0.6")) && !named.trusts_proxy(peer("2001:db8::1")));
         let without = settings("127.0.0.1:9000", false, &[]).expect("settings");
-        assert!(!without.trusts_proxy(at("127.0.0.1")));
+        assert!(!without.trusts_proxy(peer("127.0.0.1")));
     }
 
     #[test]

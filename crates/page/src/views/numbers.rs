@@ -299,23 +299,29 @@ pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
 mod tests {
     use super::*;
 
+    /// Returns the rows as one text, and how many rows lack a cell.
+    fn read_leads(csv: &str) -> Option<(String, u64)> {
+        let (rows, lacking) = leads_of(csv)?;
+        let rows: Vec<String> = rows
+            .into_iter()
+            .map(|row| format!("{} {}", row.line, row.cells.join(" ")))
+            .collect();
+        Some((rows.join(", "), lacking))
+    }
+
     #[test]
     fn lead_file_is_read_from_page_export_or_spreadsheet() {
         let filled = "\u{feff}phone,calls,firstAt,lastAt,lead\r\n+998935550101,7,a,b,4001\r\n\
                       +998935550102,1,a,b,\r\n";
-        let read = |csv: &str| {
-            let (rows, lacking) = leads_of(csv)?;
-            let rows = rows
-                .into_iter()
-                .map(|row| format!("{} {}", row.line, row.cells.join(" ")));
-            Some((rows.collect::<Vec<_>>().join(", "), lacking))
-        };
-        let rows = |rows: &str, lacking| Some((rows.to_owned(), lacking));
-        assert_eq!(read(filled), rows("2 +998935550101 4001", 1));
         let saved = "\"Phone\";\"leadId\"\n\"998935550101\";\"4001\"\n";
-        assert_eq!(read(saved), rows("2 998935550101 4001", 0));
         let plain = "901110001\t4002\n\n'x";
-        assert_eq!(read(plain), rows("1 901110001 4002", 1));
-        assert_eq!(read("phone\n901110001"), None);
+        for (csv, rows, lacking) in [
+            (filled, "2 +998935550101 4001", 1),
+            (saved, "2 998935550101 4001", 0),
+            (plain, "1 901110001 4002", 1),
+        ] {
+            assert_eq!(read_leads(csv), Some((rows.to_owned(), lacking)));
+        }
+        assert_eq!(read_leads("phone\n901110001"), None);
     }
 }

@@ -66,20 +66,26 @@ async fn unsent_call_shows_no_request_as_sent() {
     served.stop().await;
 }
 
+fn call_summary(page: &str) -> &str {
+    text_between(page, "<p class=\"told\">", "</p>")
+}
+
 #[tokio::test]
 async fn call_summary_shows_course_and_outcome_in_two_lines() {
     let fake = Fake::new(morning("Savdo", NOW));
     let served = Served::new(fake, Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;
-    let summary = |page: &str| text_between(page, "<p class=\"told\">", "</p>").to_owned();
+    let journaled = anna.get(JOURNALED).await.body;
     assert_eq!(
-        summary(&anna.get(JOURNALED).await.body),
+        call_summary(&journaled),
         "Customer +998901110002 called on trunk city. Extension 103 talked with the customer for \
          38 s.<br>The CRM has it in its journal: 20 Nov 12:00."
     );
-    assert!(summary(&anna.get(WAITING).await.body).ends_with("Reason: No lead."));
+    let waiting = anna.get(WAITING).await.body;
+    assert!(call_summary(&waiting).ends_with("Reason: No lead."));
     anna.language = "ru";
-    assert!(summary(&anna.get(JOURNALED).await.body).starts_with("Клиент +998901110002 позвонил"));
+    let russian = anna.get(JOURNALED).await.body;
+    assert!(call_summary(&russian).starts_with("Клиент +998901110002 позвонил"));
     served.stop().await;
 }
 

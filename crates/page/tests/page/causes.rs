@@ -162,16 +162,18 @@ async fn dead_letter_advice_follows_finding_in_reader_language() {
     served.stop().await;
 }
 
+fn cause_text(letter: &Letter) -> String {
+    Cause::from_letter(letter).to_string()
+}
+
 #[test]
 fn cause_names_the_value_that_a_person_must_correct() {
-    let (mut dead_letter, text) = (letter("101", NOW, 1), |letter: &Letter| {
-        Cause::from_letter(letter).to_string()
-    });
+    let mut dead_letter = letter("101", NOW, 1);
     dead_letter.call.as_mut().expect("a call").employee_id = EmployeeId::new(501);
-    assert_eq!(text(&dead_letter), "lead:4001");
+    assert_eq!(cause_text(&dead_letter), "lead:4001");
     // The lead exists, so the CRM does not know the employee.
     dead_letter.finding = Some(Finding::LeadExists);
-    assert_eq!(text(&dead_letter), "employee:501");
+    assert_eq!(cause_text(&dead_letter), "employee:501");
     for (reason, about) in [
         (Reason::NoLead, "phone:+998902220001"),
         (Reason::AmbiguousLead, "phone:+998902220001"),
@@ -181,7 +183,7 @@ fn cause_names_the_value_that_a_person_must_correct() {
         (Reason::Unreadable, ""),
     ] {
         dead_letter.reason = reason;
-        assert_eq!(text(&dead_letter), about, "{reason:?}");
+        assert_eq!(cause_text(&dead_letter), about, "{reason:?}");
     }
     let mut other = failed_letter(2);
     other.since = callbridge_call::EventTime::from_seconds(NOW - 9_000);
@@ -189,10 +191,7 @@ fn cause_names_the_value_that_a_person_must_correct() {
     let summaries = groups
         .iter()
         .map(|group| (group.cause.about.clone(), group.letters, group.since));
-    let lead = |lead: &str| Some((About::Lead, lead.to_owned()));
-    let expected = [
-        (lead("9003"), 2, NOW - 9_000),
-        (lead("9004"), 1, NOW - 5_000),
-    ];
+    let expected = [("9003", 2, NOW - 9_000), ("9004", 1, NOW - 5_000)]
+        .map(|(lead, count, since)| (Some((About::Lead, lead.to_owned())), count, since));
     assert!(summaries.eq(expected), "{groups:?}");
 }

@@ -129,17 +129,23 @@ pub struct Browser {
 }
 
 pub fn encode_form(fields: &[(&str, &str)]) -> String {
-    let pair = |(name, value): &(&str, &str)| format!("{}={}", escape(name), escape(value));
-    fields.iter().map(pair).collect::<Vec<_>>().join("&")
+    fields
+        .iter()
+        .map(|(name, value)| format!("{}={}", escape(name), escape(value)))
+        .collect::<Vec<_>>()
+        .join("&")
 }
 
-fn escape(text: &str) -> String {
-    let escape_byte = |byte: u8| match byte {
+fn escape_byte(byte: u8) -> String {
+    match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' => {
             char::from(byte).to_string()
         }
         byte => format!("%{byte:02X}"),
-    };
+    }
+}
+
+fn escape(text: &str) -> String {
     text.bytes().map(escape_byte).collect()
 }
 

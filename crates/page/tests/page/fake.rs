@@ -49,6 +49,12 @@ fn refuse_input<T>(message: &str) -> Result<T, Refusal> {
     Err(Refusal::new(64, message))
 }
 
+/// Returns `true` if the reason and the cause of the dead letter are those of the query.
+fn is_wanted(query: &LetterQuery, letter: &Letter) -> bool {
+    let reason = query.reason.as_ref();
+    reason.is_none_or(|reason| reason == letter.reason.word()) && query.takes_cause(letter)
+}
+
 impl Fake {
     pub fn new(known: Known) -> Arc<Self> {
         Arc::new(Self {
@@ -122,12 +128,6 @@ impl Backend for Fake {
     async fn call(&self, uuid: String) -> Answer<Option<CallView>> {
         let known = self.known();
         let line = known.calls.iter().find(|call| call.uuid() == uuid).cloned();
-        let letter = |line: &Listed| {
-            let mut letters = known.letters.values();
-            letters
-                .find(|call_letter| call_letter.uuid == line.record.uuid)
-                .cloned()
-        };
         let view = line.map(|line| CallView {
             picture: "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"400\" height=\"40\">\
                       <path d=\"M0 20h400\" stroke=\"#888\"/></svg>"
@@ -138,7 +138,11 @@ impl Backend for Fake {
             request: known.request.clone(),
             events: vec![("0.0".to_owned(), "rings".to_owned())],
             attempts: known.attempts.clone(),
-            letter: letter(&line),
+            letter: known
+                .letters
+                .values()
+                .find(|letter| letter.uuid == line.record.uuid)
+                .cloned(),
             line,
         });
         Ok(view)
@@ -147,17 +151,12 @@ impl Backend for Fake {
     async fn letters(&self, query: LetterQuery) -> Answer<LetterPage> {
         let known = self.known();
         let below = query.before.unwrap_or(RowId(i64::MAX));
-        let fits = |it: &&Letter| {
-            !it.waiting
-                && query.reason.as_ref().is_none_or(|r| r == it.reason.word())
-                && query.takes_cause(it)
-        };
         let mut found = known
             .letters
             .range(..below)
             .rev()
-            .map(|(_, it)| it)
-            .filter(fits);
+            .map(|(_, letter)| letter)
+            .filter(|letter| !letter.waiting && is_wanted(&query, letter));
         let letters: Vec<Letter> = found.by_ref().take(50).cloned().collect();
         let next = found
             .next()
@@ -180,13 +179,10 @@ impl Backend for Fake {
 
     async fn letter_ids(&self, query: LetterQuery) -> Answer<Vec<RowId>> {
         let known = self.known();
-        let fits = |it: &&Letter| {
-            query.reason.as_ref().is_none_or(|r| r == it.reason.word()) && query.takes_cause(it)
-        };
         Ok(known
             .letters
             .values()
-            .filter(fits)
+            .filter(|letter| is_wanted(&query, letter))
             .map(|letter| letter.id)
             .collect())
     }
@@ -208,23 +204,27 @@ impl Backend for Fake {
         if lead == LeadId::new(666) {
             return refuse_input("the CRM has no lead 666");
         }
-        let mut act_on = |id: RowId| {
-            let letter = known.letters.get(&id).cloned();
-            let result = match (change, dry) {
-                _ if letter.is_none() => "refused",
-                (LetterChange::Discard, _) => "discarded",
-                (_, true) => "would_send",
-                (_, false) => "ready",
+        let mut outcomes = Vec::new();
+        for id in ids {
+            let letter = known.letters.get(id).cloned();
+            let result = if letter.is_none() {
+                "refused"
+            } else if matches!(change, LetterChange::Discard) {
+                "discarded"
+            } else if dry {
+                "would_send"
+            } else {
+                "ready"
             };
             if !dry {
-                known.letters.remove(&id);
+                known.letters.remove(id);
             }
             let letter = letter.unwrap_or_else(|| crate::morning::letter("gone", NOON, id.0));
             let mut outcome = LetterOutcome::from_letter(&letter, result, None);
             outcome.lead_id = Some(lead);
-            outcome
-        };
-        Ok(ids.iter().map(|id| act_on(*id)).collect())
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
     }
 
     async fn numbers(&self) -> Answer<Vec<WaitingPhone>> {
@@ -267,8 +267,10 @@ impl Backend for Fake {
 
     async fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<Profiles> {
         let known = self.known();
-        let with_profile = |lead| Some((lead, known.profiles.get(&lead)?.clone()));
-        Ok(leads.into_iter().filter_map(with_profile).collect())
+        Ok(leads
+            .into_iter()
+            .filter_map(|lead| Some((lead, known.profiles.get(&lead)?.clone())))
+            .collect())
     }
 
     async fn missed(&self) -> Answer<Vec<WaitingCustomer>> {

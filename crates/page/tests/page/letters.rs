@@ -77,6 +77,17 @@ async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
     served.stop().await;
 }
 
+/// Returns the fields of a retry of dead letter 2 with this length of talk.
+fn retry_fields(talk: &str) -> [(&str, &str); 5] {
+    [
+        ("action", "retry"),
+        ("id", "2"),
+        ("one", "2"),
+        ("answered", "yes"),
+        ("talk", talk),
+    ]
+}
+
 #[tokio::test]
 async fn incomplete_dead_letter_shows_values_and_takes_corrections() {
     let (fake, served, mut anna) = serve_letters(2).await;
@@ -96,17 +107,8 @@ async fn incomplete_dead_letter_shows_values_and_takes_corrections() {
     ] {
         assert!(page.contains(shown), "{shown}: {page}");
     }
-    let fields = |talk| {
-        [
-            ("action", "retry"),
-            ("id", "2"),
-            ("one", "2"),
-            ("answered", "yes"),
-            ("talk", talk),
-        ]
-    };
     let wrong = anna
-        .act("/letters/2", "/letters/act", &fields("long"))
+        .act("/letters/2", "/letters/act", &retry_fields("long"))
         .await;
     assert_eq!(wrong.status, 422);
     assert!(
@@ -119,7 +121,9 @@ async fn incomplete_dead_letter_shows_values_and_takes_corrections() {
         "{}",
         wrong.body
     );
-    let begun = anna.act("/letters/2", "/letters/act", &fields("80")).await;
+    let begun = anna
+        .act("/letters/2", "/letters/act", &retry_fields("80"))
+        .await;
     assert_eq!(begun.status, 303, "{}", begun.body);
     let (_, action, _) = fake.known().actions.pop().expect("an act");
     let LetterChange::Retry { wish, .. } = action else {
@@ -134,6 +138,11 @@ async fn incomplete_dead_letter_shows_values_and_takes_corrections() {
     served.stop().await;
 }
 
+/// Returns the text between the first two places of `mark`, or after its only place.
+fn text_after<'a>(page: &'a str, mark: &str) -> &'a str {
+    page.split(mark).nth(1).expect("what is behind it")
+}
+
 #[tokio::test]
 async fn menu_tile_books_and_list_have_one_number_of_letters() {
     let (fake, served, anna) = serve_letters(51).await;
@@ -143,28 +152,21 @@ async fn menu_tile_books_and_list_have_one_number_of_letters() {
         known.figures.today.letters = 1;
     }
     let today = anna.get("/").await.body;
-    let after = |mark: &str| {
-        today
-            .split(mark)
-            .nth(1)
-            .expect("what is behind it")
-            .to_owned()
-    };
-    let menu = after("href=\"/letters\"");
+    let menu = text_after(&today, "href=\"/letters\"");
     assert!(
         menu.split("</a>")
             .next()
             .is_some_and(|part| part.contains(">51<")),
         "{menu}"
     );
-    let tile = after("<div class=\"letters\">");
+    let tile = text_after(&today, "<div class=\"letters\">");
     assert!(
         tile.split("</div>")
             .next()
             .is_some_and(|part| part.contains("<dd>51</dd>")),
         "{tile}"
     );
-    let books = after("<i class=\"dot letters\"");
+    let books = text_after(&today, "<i class=\"dot letters\"");
     assert!(
         books
             .split("</tr>")
@@ -186,9 +188,10 @@ async fn bulk_retry_runs_in_batches_of_100_with_linked_progress() {
     let fields = [("action", "retry"), ("scope", "all"), ("lead", "4002")];
     let begun = anna.act("/letters", "/letters/act", &fields).await;
     let path = begun.header("location").expect("a job").to_owned();
-    let progress_contains =
-        |done: &'static str| move |page: &PageAnswer| progress(page).contains(done);
-    let seen = load_until(&anna, &path, progress_contains("value=\"300\"")).await;
+    let seen = load_until(&anna, &path, |page| {
+        progress(page).contains("value=\"300\"")
+    })
+    .await;
     assert!(
         progress(&seen).contains("max=\"10000\""),
         "{}",
@@ -204,7 +207,10 @@ async fn bulk_retry_runs_in_batches_of_100_with_linked_progress() {
         "the way back"
     );
     fake.permits.add_permits(1000);
-    let done = load_until(&anna, &path, progress_contains("value=\"10000\"")).await;
+    let done = load_until(&anna, &path, |page| {
+        progress(page).contains("value=\"10000\"")
+    })
+    .await;
     let done = if done.body.contains("The job is done") {
         done
     } else {

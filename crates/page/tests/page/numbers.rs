@@ -85,20 +85,22 @@ async fn leads_are_typed_in_their_rows_and_go_together() {
     served.stop().await;
 }
 
+/// Returns the row of this number in the file, with a lead at its end.
+fn row_with_lead(file: &str, phone: &str, lead: &str) -> String {
+    let row = file.lines().find(|line| line.starts_with(phone));
+    format!("{}{lead}", row.expect("its row"))
+}
+
 #[tokio::test]
 async fn numbers_file_can_be_uploaded_again_with_leads() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;
     let file = anna.get("/numbers.csv").await.body;
-    let filled = |phone: &str, lead: &str| {
-        let row = file.lines().find(|line| line.starts_with(phone));
-        format!("{}{lead}", row.expect("its row"))
-    };
     let csv = format!(
         "phone,calls,firstAt,lastAt,lead\r\n{}\r\n{}\r\n+998000000000,1,,,4009\r\n",
-        filled("+998935550101", "4001"),
-        filled("+998935550102", "4002"),
+        row_with_lead(&file, "+998935550101", "4001"),
+        row_with_lead(&file, "+998935550102", "4002"),
     );
     let answer = anna
         .act("/numbers", "/numbers/give", &[("csv", &csv)])

@@ -24,6 +24,10 @@ fn with_anna() -> Manner {
 
 const GIVE: [(&str, &str); 2] = [("phone", "+998935550101"), ("lead", "4001")];
 
+fn token_field(token: &str) -> Vec<(String, String)> {
+    vec![("token".to_owned(), token.to_owned())]
+}
+
 #[tokio::test]
 async fn forged_post_does_nothing_while_the_true_form_does() {
     let (fake, served) = serve_page(Manner::default()).await;
@@ -31,42 +35,41 @@ async fn forged_post_does_nothing_while_the_true_form_does() {
     let token = anna.get("/numbers").await.token();
     let own = format!("Origin: {}\r\n", anna.origin());
     let (port, other) = (served.address.port(), served.address.port() ^ 1);
-    let form = |token: &str| vec![("token".to_owned(), token.to_owned())];
     let forged = [
-        ("no origin", form(&token), String::new()),
+        ("no origin", token_field(&token), String::new()),
         (
             "another origin",
-            form(&token),
+            token_field(&token),
             "Origin: http://evil.example\r\n".to_owned(),
         ),
         (
             "another port",
-            form(&token),
+            token_field(&token),
             format!("Origin: http://127.0.0.1:{other}\r\n"),
         ),
         (
             "another scheme",
-            form(&token),
+            token_field(&token),
             format!("Origin: https://127.0.0.1:{port}\r\n"),
         ),
         (
             "a hidden origin",
-            form(&token),
+            token_field(&token),
             "Origin: null\r\n".to_owned(),
         ),
         (
             "cross-site",
-            form(&token),
+            token_field(&token),
             format!("{own}Sec-Fetch-Site: cross-site\r\n"),
         ),
         (
             "same-site",
-            form(&token),
+            token_field(&token),
             "Sec-Fetch-Site: same-site\r\n".to_owned(),
         ),
         ("no token", Vec::new(), own.clone()),
-        ("a made-up token", form(&"0".repeat(64)), own.clone()),
-        ("part of the token", form(&token[..32]), own.clone()),
+        ("a made-up token", token_field(&"0".repeat(64)), own.clone()),
+        ("part of the token", token_field(&token[..32]), own.clone()),
     ];
     for (what, fields, headers) in forged {
         let mut all: Vec<(&str, &str)> = fields.iter().map(|(a, b)| (&**a, &**b)).collect();
@@ -483,23 +486,28 @@ async fn answers_forbid_everything_the_page_does_not_use() {
     served.stop().await;
 }
 
+/// Returns a POST of the browser to `/letters/act` with a body of this content type.
+fn letters_post(browser: &Browser, content_type: &str, body: &str) -> String {
+    format!(
+        "{}Origin: {}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\r\n{body}",
+        browser.head("POST", "/letters/act"),
+        browser.origin(),
+        body.len()
+    )
+}
+
 #[tokio::test]
 async fn body_that_no_form_of_ours_sends_is_refused() {
     let (_, served) = serve_page(Manner::default()).await;
     let anna = served.visitor(PageRole::Admin).await;
-    let own = format!("Origin: {}\r\n", anna.origin());
-    let post = |kind: &str, body: &str| {
-        format!(
-            "{}{own}Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
-            anna.head("POST", "/letters/act"),
-            body.len()
-        )
-    };
-    let json = anna.send(&post("application/json", "{}")).await;
+    let json = anna
+        .send(&letters_post(&anna, "application/json", "{}"))
+        .await;
     assert_eq!(json.status, 415);
     let long = "a=".to_owned() + &"x".repeat(100_000);
     let form = "application/x-www-form-urlencoded";
-    assert_eq!(anna.send(&post(form, &long)).await.status, 413);
+    let refused = anna.send(&letters_post(&anna, form, &long)).await;
+    assert_eq!(refused.status, 413);
     served.stop().await;
 }
 
