@@ -37,8 +37,10 @@ fn trunks(flags: &[&str]) -> Trunks {
         country: Country::parse("UZ"),
         ..Trunk::default()
     };
-    let read = |flag: &&str| parse(flag, &defaults).expect("a trunk");
-    Trunks::new(flags.iter().map(read).collect()).expect("trunks")
+    let parsed = flags
+        .iter()
+        .map(|flag| parse(flag, &defaults).expect("a trunk"));
+    Trunks::new(parsed.collect()).expect("trunks")
 }
 
 const CITY: &str = "city=PJSIP/city,strip=9,lead=directory,employees=201:501;101:501;102:502";
@@ -86,31 +88,36 @@ fn known_lead_has_first_extension_of_responsible_employee() {
     }
 }
 
+/// Returns the extension in the answer for a lead with this responsible employee.
+fn extension_of(trunk: &str, responsible: i64) -> Option<String> {
+    let query = format!("phone=%2B998901110001&trunk={trunk}");
+    ask(&query, profile("Anna", responsible)).extension
+}
+
 #[test]
 fn undialable_or_other_trunk_extension_is_omitted() {
-    let extension = |trunk: &str, responsible| {
-        let query = format!("phone=%2B998901110001&trunk={trunk}");
-        ask(&query, profile("Anna", responsible)).extension
-    };
-    assert_eq!(extension("city", 502).as_deref(), Some("102"));
-    assert_eq!(extension("gsm", 502), None);
-    assert_eq!(extension("gsm", 503).as_deref(), Some("301"));
-    assert_eq!(extension("gsm", 504), None, "`3 2` is nobody's to dial");
+    assert_eq!(extension_of("city", 502).as_deref(), Some("102"));
+    assert_eq!(extension_of("gsm", 502), None);
+    assert_eq!(extension_of("gsm", 503).as_deref(), Some("301"));
+    assert_eq!(extension_of("gsm", 504), None, "`3 2` is nobody's to dial");
+}
+
+/// Checks that the answer has no name and no extension. Returns whether the lead is known, the
+/// lead, and the reason.
+fn ask_unknown(query: &str) -> (&'static str, Option<LeadId>, Option<&'static str>) {
+    let answer = ask(query, profile("Anna", 501));
+    assert_eq!((answer.name, answer.extension), (None, None), "{query}");
+    (
+        answer.known.into(),
+        answer.lead,
+        answer.reason.map(<&str>::from),
+    )
 }
 
 #[test]
 fn unanswerable_query_gets_an_answer_without_a_lead() {
-    let unknown = |query: &str| {
-        let answer = ask(query, profile("Anna", 501));
-        assert_eq!((answer.name, answer.extension), (None, None), "{query}");
-        (
-            answer.known.into(),
-            answer.lead,
-            answer.reason.map(<&str>::from),
-        )
-    };
     assert_eq!(
-        unknown("phone=901110002&trunk=city"),
+        ask_unknown("phone=901110002&trunk=city"),
         ("several", None, None)
     );
     for (query, reason) in [
@@ -126,7 +133,7 @@ fn unanswerable_query_gets_an_answer_without_a_lead() {
         ("", "no_trunk"),
         ("%%%&&&===\u{1}", "no_trunk"),
     ] {
-        assert_eq!(unknown(query), ("no", None, Some(reason)), "{query}");
+        assert_eq!(ask_unknown(query), ("no", None, Some(reason)), "{query}");
     }
 }
 
@@ -142,28 +149,45 @@ fn assigned_lead_without_profile_is_answered_without_name() {
     assert_eq!(blank.name, None, "nothing is left of it");
 }
 
+/// Returns the extension in the answer if the PBX has these trunks.
+fn extension_with_trunks(query: &str, trunks: &Trunks) -> Option<String> {
+    let (question, _) = Question::read(query);
+    let people = People::default().with_directory(Arc::new(Leads));
+    let answer = Answer::find(&question, trunks, &people, |lead| {
+        (lead, profile("Anna", 501))
+    });
+    answer.extension
+}
+
 #[test]
 fn single_trunk_is_optional_and_pbx_selects_equal_names() {
-    let people = People::default().with_directory(Arc::new(Leads));
-    let find = |query: &str, trunks: &Trunks| {
-        let (question, _) = Question::read(query);
-        let with_profile = |lead| (lead, profile("Anna", 501));
-        Answer::find(&question, trunks, &people, with_profile).extension
-    };
     let one = trunks(&["city=PJSIP/city,lead=directory,employees=101:501"]);
-    assert_eq!(find("phone=901110001", &one).as_deref(), Some("101"));
+    assert_eq!(
+        extension_with_trunks("phone=901110001", &one).as_deref(),
+        Some("101")
+    );
     let two = trunks(&[
         "city=PJSIP/city,pbx=a,lead=directory,employees=101:501",
         "city=PJSIP/city,pbx=b,lead=directory,employees=201:501",
     ]);
-    let extension = |rest: &str| find(&format!("phone=901110001&trunk=city{rest}"), &two);
     assert_eq!(
-        extension("").as_deref(),
+        extension_with_trunks("phone=901110001&trunk=city", &two).as_deref(),
         Some("101"),
         "the first of that name"
     );
-    assert_eq!(extension("&pbx=b").as_deref(), Some("201"));
-    assert_eq!(extension("&pbx=c"), None);
+    assert_eq!(
+        extension_with_trunks("phone=901110001&trunk=city&pbx=b", &two).as_deref(),
+        Some("201")
+    );
+    assert_eq!(
+        extension_with_trunks("phone=901110001&trunk=city&pbx=c", &two),
+        None
+    );
+}
+
+/// Returns `true` for the characters of an answer in the form `KEY=VALUE&…`.
+fn is_answer_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"=&%-._~".contains(&byte)
 }
 
 proptest! {
@@ -190,8 +214,7 @@ proptest! {
             prop_assert!(!text.chars().any(char::is_control), "{text:?}");
         }
         let hash = answer.text(Format::Hash);
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b"=&%-._~".contains(&b);
-        prop_assert!(hash.bytes().all(plain), "{hash}");
+        prop_assert!(hash.bytes().all(is_answer_byte), "{hash}");
         prop_assert_eq!(hash.matches('&').count(), 7);
         let json = answer.text(Format::Json);
         prop_assert!(!json.contains(['\\', '$', '|', '[', ']', '(', ')']), "{json}");

@@ -91,13 +91,13 @@ mod tests {
         let (go_on, going) = mpsc::sync_channel::<()>(0);
         let looked_up = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&looked_up);
-        let stalled_lookup = move |_: &Question| {
+        let stalled_lookup: LookUp = Box::new(move |_: &Question| {
             counted.fetch_add(1, Ordering::Relaxed);
             begun.send(()).ok();
             going.recv().ok();
             known_answer()
-        };
-        let desk = Desk::open(Box::new(stalled_lookup), ANSWER_WITHIN)
+        });
+        let desk = Desk::open(stalled_lookup, ANSWER_WITHIN)
             .await
             .expect("a thread");
         // Limits the wait of the test. If the desk kept no deadline, it would wait for the disk.

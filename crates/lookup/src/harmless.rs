@@ -106,6 +106,14 @@ mod tests {
         assert_eq!(extension(&"1".repeat(65)), None);
     }
 
+    fn is_harmless(c: char) -> bool {
+        c.is_alphanumeric() || " .'-".contains(c) || !c.is_ascii() && !c.is_control()
+    }
+
+    fn is_extension_byte(byte: u8) -> bool {
+        byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+    }
+
     proptest! {
         #[test]
         fn name_and_extension_contain_only_harmless_characters(
@@ -114,16 +122,12 @@ mod tests {
         ) {
             for text in [&text, &hostile, &format!("{text}{hostile}")] {
                 let shown = name(text);
-                let good = |c: char| {
-                    c.is_alphanumeric() || " .'-".contains(c) || !c.is_ascii() && !c.is_control()
-                };
-                prop_assert!(shown.chars().all(good), "{shown:?}");
+                prop_assert!(shown.chars().all(is_harmless), "{shown:?}");
                 prop_assert!(!OTHERS.is_match(&shown));
                 prop_assert!(shown.chars().count() <= CHARACTERS_MAX);
                 prop_assert_eq!(&name(&shown), &shown, "harmless once and for all");
                 let extension = extension(text).unwrap_or_default();
-                let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-                prop_assert!(extension.bytes().all(plain));
+                prop_assert!(extension.bytes().all(is_extension_byte));
             }
         }
     }

@@ -143,16 +143,22 @@ fn response(status: StatusCode, answer: &Answer, format: Format) -> Response<Bod
 mod tests {
     use super::*;
 
+    fn secret_of_header(text: &'static str) -> Option<Vec<u8>> {
+        secret_in(&HeaderValue::from_static(text))
+    }
+
     #[test]
     fn secret_is_read_from_basic_password_or_bearer_token() {
-        let read = |text: &'static str| secret_in(&HeaderValue::from_static(text));
-        assert_eq!(read("Bearer s3cret").as_deref(), Some(&b"s3cret"[..]));
         assert_eq!(
-            read("basic Y2FsbGJyaWRnZTphOmI=").as_deref(),
+            secret_of_header("Bearer s3cret").as_deref(),
+            Some(&b"s3cret"[..])
+        );
+        assert_eq!(
+            secret_of_header("basic Y2FsbGJyaWRnZTphOmI=").as_deref(),
             Some(&b"a:b"[..])
         );
         for wrong in ["", "s3cret", "Digest x", "Basic !!!", "Basic bm9jb2xvbg=="] {
-            assert_eq!(read(wrong), None, "{wrong}");
+            assert_eq!(secret_of_header(wrong), None, "{wrong}");
         }
         let secrets = ["new", "old"].map(|secret| Secret::from(secret.to_owned()));
         assert!(is_among(b"new", &secrets) && is_among(b"old", &secrets));

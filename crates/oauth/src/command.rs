@@ -314,10 +314,18 @@ mod tests {
                 && bytes > 0
             {}
         });
-        let mut next = async || tokio::time::timeout(DEADLINE, read.recv()).await;
-        assert_eq!(next().await, Ok(Some(1)), "it has started");
+        let started = tokio::time::timeout(DEADLINE, read.recv()).await;
+        assert_eq!(started, Ok(Some(1)), "it has started");
         waiting.abort();
-        assert_eq!(next().await, Ok(Some(0)), "nobody who could write is left");
+        let ended = tokio::time::timeout(DEADLINE, read.recv()).await;
+        assert_eq!(ended, Ok(Some(0)), "nobody who could write is left");
+    }
+
+    fn has_token(token: &'static str) -> impl Fn(&TokenUpdate) -> bool {
+        move |updates: &TokenUpdate| {
+            let tokens = updates.tokens.as_ref();
+            tokens.is_some_and(|tokens| tokens.current.expose_secret() == token)
+        }
     }
 
     #[tokio::test]
@@ -329,13 +337,7 @@ mod tests {
         let (sender, status) = watch::channel(SenderStatus::default());
         let keeper = Keeper { command, updates };
         let task = tokio::spawn(keeper.run(status, std::future::pending()));
-        let has = |name: &'static str| {
-            move |updates: &TokenUpdate| {
-                let tokens = updates.tokens.as_ref();
-                tokens.is_some_and(|tokens| tokens.current.expose_secret() == name)
-            }
-        };
-        let first = hears.wait_for(has("svc_at_1"));
+        let first = hears.wait_for(has_token("svc_at_1"));
         tokio::time::timeout(DEADLINE, first)
             .await
             .expect("in time")
@@ -344,7 +346,7 @@ mod tests {
             status.token_print = Some(TokenFingerprint::of("svc_at_1"));
             status.token_taken = Some(false);
         });
-        let second = hears.wait_for(has("svc_at_2"));
+        let second = hears.wait_for(has_token("svc_at_2"));
         tokio::time::timeout(DEADLINE, second)
             .await
             .expect("in time")

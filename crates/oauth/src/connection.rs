@@ -275,9 +275,10 @@ pub(super) mod tests {
 
     #[test]
     fn older_token_is_offered_only_until_it_expires() {
-        let tokens = |at| connection().tokens(EpochSeconds::new(at));
-        assert!(tokens(1_999).previous.is_some());
-        assert!(tokens(2_000).previous.is_none());
+        let before = connection().tokens(EpochSeconds::new(1_999));
+        assert!(before.previous.is_some());
+        let after = connection().tokens(EpochSeconds::new(2_000));
+        assert!(after.previous.is_none());
     }
 
     proptest! {

@@ -285,29 +285,30 @@ mod tests {
         }
     }
 
+    /// Returns the addresses to listen on, with spaces between them.
+    fn listen_addresses(redirect: &str) -> Option<String> {
+        let addresses = Redirect::parse(redirect).expect("an address").listen()?;
+        let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        Some(texts.join(" "))
+    }
+
     #[test]
     fn redirect_is_caught_on_this_machine_alone() {
-        let listen = |text: &str| {
-            let found = Redirect::parse(text).expect("an address").listen();
-            found.map(|all| {
-                all.iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join(" ")
-            })
-        };
         assert_eq!(
-            listen("http://127.0.0.1:8765/x").as_deref(),
+            listen_addresses("http://127.0.0.1:8765/x").as_deref(),
             Some("127.0.0.1:8765")
         );
-        assert_eq!(listen("http://[::1]:9/").as_deref(), Some("[::1]:9"));
         assert_eq!(
-            listen("http://localhost:9").as_deref(),
+            listen_addresses("http://[::1]:9/").as_deref(),
+            Some("[::1]:9")
+        );
+        assert_eq!(
+            listen_addresses("http://localhost:9").as_deref(),
             Some("127.0.0.1:9 [::1]:9")
         );
-        assert_eq!(listen("https://localhost:9/x"), None);
-        assert_eq!(listen("http://localhost.example/x"), None);
-        assert_eq!(listen("https://vendor.example/x"), None);
+        assert_eq!(listen_addresses("https://localhost:9/x"), None);
+        assert_eq!(listen_addresses("http://localhost.example/x"), None);
+        assert_eq!(listen_addresses("https://vendor.example/x"), None);
         for bad in [
             "127.0.0.1:9/x",
             "ftp://x/y",

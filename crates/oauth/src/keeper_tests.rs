@@ -214,13 +214,16 @@ async fn token_that_the_crm_refuses_is_refreshed_once() {
     drop(folder);
 }
 
+fn needs_reconnect(updates: &TokenUpdate) -> bool {
+    reason(updates) == Some(RECONNECT)
+}
+
 #[tokio::test]
 async fn refused_refresh_token_ends_connection_until_reconnect() {
     let no = serde_json::json!({"message": "eskirgan", "accept": false, "error": null});
     let host = Scripted::start(vec![Reply::Say(400, no.to_string())]).await;
     let mut stage = Stage::start(&host, &connection_of_age(3_500, 3_600)).await;
-    let over = |updates: &TokenUpdate| reason(updates) == Some(RECONNECT);
-    let updates = stage.wait_for_update("the end", over).await;
+    let updates = stage.wait_for_update("the end", needs_reconnect).await;
     assert_eq!(
         current_token(&updates).as_deref(),
         Some("svc_at_first"),
@@ -242,7 +245,9 @@ async fn refused_refresh_token_ends_connection_until_reconnect() {
             .is_some()
     );
     let mut stage = Stage::start_in(folder, &host, None).await;
-    stage.wait_for_update("the end again", over).await;
+    stage
+        .wait_for_update("the end again", needs_reconnect)
+        .await;
     let new = Connection {
         access_token: Secret::from("svc_at_new"),
         ..connection_of_age(0, 3_600)
@@ -264,13 +269,14 @@ async fn answers_that_are_lost_or_a_gateway_s_end_no_connection() {
     ])
     .await;
     let mut stage = Stage::start(&host, &connection_of_age(3_600, 3_600)).await;
-    let lost = |updates: &TokenUpdate| {
-        let trouble = updates.trouble.as_ref();
-        trouble.is_some_and(|pause| {
-            pause.reason == "unreachable" && pause.fix.contains("not from the CRM")
+    stage
+        .wait_for_update("the trouble", |updates| {
+            let trouble = updates.trouble.as_ref();
+            trouble.is_some_and(|pause| {
+                pause.reason == "unreachable" && pause.fix.contains("not from the CRM")
+            })
         })
-    };
-    stage.wait_for_update("the trouble", lost).await;
+        .await;
     let stored = stage.stored_connection();
     assert!(stored.refresh_began_at.is_some(), "it may have happened");
     assert_eq!(stored.over, None);

@@ -162,15 +162,16 @@ fn refused_refresh_token_is_final_and_never_retried() {
 /// Makes this many tries from `now` on, and loses each answer. Returns the seconds that the
 /// refresher waits after each try.
 fn waits_after_lost_answers(core: &mut Refresher, mut now: u32, tries: u32) -> Vec<u64> {
-    let one = |_| {
+    let mut waits = Vec::new();
+    for _ in 0..tries {
         assert!(core.is_due(now_at(now)));
         core.begin(now_at(now));
         core.ended(now_at(now), RefreshOutcome::Unsure);
         let wait = seconds_until_next(core, now);
         now += u32::try_from(wait).expect("small") + 1;
-        wait
-    };
-    (0..tries).map(one).collect()
+        waits.push(wait);
+    }
+    waits
 }
 
 #[test]

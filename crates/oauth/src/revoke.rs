@@ -98,9 +98,9 @@ mod tests {
 
     #[tokio::test]
     async fn every_token_is_revoked_and_one_that_cannot_be_is_named() {
-        let yes = || Reply::Say(200, "{}".to_owned());
-        let no = Reply::Say(401, "{\"accept\": false}".to_owned());
-        let host = Scripted::start(vec![yes(), no, yes()]).await;
+        let revoked = Reply::Say(200, "{}".to_owned());
+        let refused = Reply::Say(401, "{\"accept\": false}".to_owned());
+        let host = Scripted::start(vec![revoked.clone(), refused, revoked]).await;
         let connection = connection_to(&host);
         let exchange = client(&connection).expect("an address");
         let left = all(&exchange, &connection).await;

@@ -327,13 +327,19 @@ mod tests {
         assert_eq!(read_webhook_event(&gone), Err(UnusedReason::Unknown));
     }
 
+    /// Reads the event of a call with this value of the envelope's field `key`.
+    fn read_with(key: &str, value: Value) -> Result<Event, String> {
+        let mut event = call(json!({}));
+        event[key] = value;
+        read(event.to_string().as_bytes(), None)
+    }
+
+    fn epoch_seconds(value: &Value) -> Option<i64> {
+        seconds(value).map(EpochSeconds::get)
+    }
+
     #[test]
     fn envelope_needs_an_id_and_a_company_and_bears_odd_times() {
-        let with = |key: &str, value: Value| {
-            let mut event = call(json!({}));
-            event[key] = value;
-            read(event.to_string().as_bytes(), None)
-        };
         for (key, value) in [
             ("eventId", json!(null)),
             ("eventId", json!(" ")),
@@ -342,13 +348,17 @@ mod tests {
             ("companyId", json!("Alpha")),
             ("companyId", json!(7.5)),
         ] {
-            assert!(with(key, value.clone()).is_err(), "{key} {value}");
+            assert!(read_with(key, value.clone()).is_err(), "{key} {value}");
         }
-        assert_eq!(with("companyId", json!("77")).expect("one").company, "77");
-        let at = |value: Value| seconds(&value).map(EpochSeconds::get);
-        assert_eq!(at(json!(1_795_151_330.9)), Some(1_795_151_330));
-        assert_eq!(at(json!(1_795_151_330_000_i64)), None, "milliseconds");
-        assert_eq!(at(json!("yesterday")), None);
+        let event = read_with("companyId", json!("77")).expect("one");
+        assert_eq!(event.company, "77");
+        assert_eq!(epoch_seconds(&json!(1_795_151_330.9)), Some(1_795_151_330));
+        assert_eq!(
+            epoch_seconds(&json!(1_795_151_330_000_i64)),
+            None,
+            "milliseconds"
+        );
+        assert_eq!(epoch_seconds(&json!("yesterday")), None);
     }
 
     #[test]

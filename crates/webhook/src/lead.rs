@@ -123,6 +123,10 @@ mod tests {
         assert_eq!(read_news("LEAD_SOLD", &event), None);
     }
 
+    fn name_update(name: &str) -> FactUpdate<Name> {
+        FactUpdate::from(Name::new(name))
+    }
+
     #[test]
     fn lead_event_profile_and_contact_names_are_read() {
         let event = json!({
@@ -134,10 +138,9 @@ mod tests {
             ],
         });
         let news = read_news("LEAD_PROPERTIES_UPDATED", &event).expect("news");
-        let name = |text| FactUpdate::from(Name::new(text));
         assert_eq!(
             (news.profile.name, news.profile.stage),
-            (name("Deal"), name("In work"))
+            (name_update("Deal"), name_update("In work"))
         );
         let id = EmployeeId::new(15).expect("positive");
         let olga = Name::new("Olga");
@@ -150,7 +153,7 @@ mod tests {
             .into_iter()
             .map(|contact| contact.name)
             .collect();
-        assert_eq!(names, [name("Anna"), FactUpdate::None]);
+        assert_eq!(names, [name_update("Anna"), FactUpdate::None]);
         // An event leaves null fields out (§6.5).
         let bare = read_news("LEAD_ASSIGNED", &json!({"lead": {"id": 4001}})).expect("news");
         let ProfileNews {

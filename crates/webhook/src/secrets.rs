@@ -239,12 +239,13 @@ mod tests {
         Secrets::new(Places::default(), secret.map(Secret::from), bound).0
     }
 
+    fn installation(secrets: &Secrets) -> Option<String> {
+        let connection = secrets.current().connection.clone();
+        connection.expect("a connection").installation
+    }
+
     #[test]
     fn new_connection_secret_is_unbound() {
-        let installation = |secrets: &Secrets| {
-            let connection = secrets.current().connection.clone();
-            connection.expect("a connection").installation
-        };
         assert!(read(None, None).current().is_empty());
         let secrets = read(Some("first"), None);
         assert_eq!(installation(&secrets), None);
@@ -264,8 +265,7 @@ mod tests {
     fn file_that_cannot_be_used_proves_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
-        let write = |text: &str| std::fs::write(&file, text).expect("written");
-        write("current\nprevious\n");
+        std::fs::write(&file, "current\nprevious\n").expect("written");
         let places = Places {
             application: Some(SecretPlace::File(file.clone())),
             installations: [(
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(first.keyring(None).application.len(), 2);
         assert!(!format!("{first:?}").contains("current"));
         for text in ["", "\n", "current\nbroken \u{7} line\n"] {
-            write(text);
+            std::fs::write(&file, text).expect("written");
             let (read, faults) = places.read();
             assert!(read.keyring(None).is_empty(), "{text:?}");
             assert_eq!(faults.len(), 2, "{text:?}");

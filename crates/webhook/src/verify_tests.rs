@@ -99,9 +99,11 @@ fn five_minutes_either_way_are_fresh_and_a_second_more_is_stale() {
 #[test]
 fn wrong_local_clock_is_reported_after_signature_check() {
     let (body, early) = (body(), context_at(NOW - 90_000));
-    let judged = |secret| judge_delivery(&headers(NOW, &body, secret), &body, &keyring(), early);
-    assert_eq!(judged(SECRET), Err(Refusal::Clock));
-    assert_eq!(judged("another"), Err(Refusal::Forged));
+    for (secret, refusal) in [(SECRET, Refusal::Clock), ("another", Refusal::Forged)] {
+        let signed = headers(NOW, &body, secret);
+        let judged = judge_delivery(&signed, &body, &keyring(), early);
+        assert_eq!(judged, Err(refusal));
+    }
 }
 
 #[test]
@@ -137,6 +139,14 @@ fn mismatched_event_id_and_unreadable_body_are_refused() {
     );
 }
 
+/// Returns whether the delivery binds its installation, or `None` if the delivery is not kept.
+fn binds_installation(headers: &Headers, body: &[u8], keyring: &Keyring) -> Option<bool> {
+    match judge_delivery(headers, body, keyring, context_at(NOW)) {
+        Ok(Verified::Keep { binds, .. }) => Some(binds),
+        Ok(Verified::Drop { .. }) | Err(_) => None,
+    }
+}
+
 #[test]
 fn first_delivery_with_connection_secret_binds_installation() {
     let (body, secret) = (body(), Secret::from(SECRET));
@@ -145,35 +155,32 @@ fn first_delivery_with_connection_secret_binds_installation() {
         ..Keyring::default()
     };
     let headers = headers(NOW, &body, SECRET);
-    let binds = |keyring: &Keyring| match judge_delivery(&headers, &body, keyring, context_at(NOW))
-    {
-        Ok(Verified::Keep { binds, .. }) => Some(binds),
-        Ok(Verified::Drop { .. }) | Err(_) => None,
-    };
-    assert_eq!(binds(&keyring), Some(true));
+    assert_eq!(binds_installation(&headers, &body, &keyring), Some(true));
     let bound = Connection::new(&secret, None).binding("9001");
     keyring.connection = Some(Connection::new(&secret, Some(&bound)));
-    assert_eq!(binds(&keyring), Some(false));
+    assert_eq!(binds_installation(&headers, &body, &keyring), Some(false));
+}
+
+/// Returns the time of the news about a lead in an event that occurred at this time.
+fn news_time(occurred_at: i64) -> i64 {
+    let lead = json!({"id": 4001, "phone": "+998901110001"});
+    let event = json!({
+        "eventId": EVENT_ID, "eventType": "LEAD_CREATED", "occurredAt": occurred_at,
+        "companyId": 77, "lead": lead,
+    });
+    match judge_signed(NOW, event.to_string().as_bytes(), SECRET) {
+        Ok(Verified::Keep { delivery, .. }) => match delivery.news {
+            WebhookEvent::Learn(news) => news.at.get(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
 fn news_of_a_lead_is_never_newer_than_now() {
-    let event = |at: i64| {
-        let lead = json!({"id": 4001, "phone": "+998901110001"});
-        let event = json!({
-            "eventId": EVENT_ID, "eventType": "LEAD_CREATED", "occurredAt": at, "companyId": 77,
-            "lead": lead,
-        });
-        match judge_signed(NOW, event.to_string().as_bytes(), SECRET) {
-            Ok(Verified::Keep { delivery, .. }) => match delivery.news {
-                WebhookEvent::Learn(news) => news.at.get(),
-                other => panic!("{other:?}"),
-            },
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(event(NOW - 3_600), NOW - 3_600);
-    assert_eq!(event(NOW + 3_600), NOW);
+    assert_eq!(news_time(NOW - 3_600), NOW - 3_600);
+    assert_eq!(news_time(NOW + 3_600), NOW);
 }
 
 #[test]
