@@ -74,6 +74,12 @@ const GOOD: [&str; 9] = [
     "--pbx-id=test",
 ];
 
+/// Returns the first 60 characters of a line.
+fn head(line: &str) -> String {
+    let head: String = line.chars().take(60).collect();
+    head.trim_end().to_owned()
+}
+
 /// Promise: All errors of the flags are reported at once.
 #[test]
 fn flag_errors_are_all_reported_in_one_message() {
@@ -98,13 +104,6 @@ fn flag_errors_are_all_reported_in_one_message() {
         &[],
         64,
     );
-    let head = |line: &str| {
-        line.chars()
-            .take(60)
-            .collect::<String>()
-            .trim_end()
-            .to_owned()
-    };
     let heads: Vec<String> = words.lines().map(head).collect();
     insta::assert_snapshot!(heads.join("\n"), @"
     16 errors in the flags. Nothing was started:
@@ -361,16 +360,18 @@ fn closed_output_pipe_is_not_a_failure() {
     assert!(child.wait().expect("it ends").success());
 }
 
+/// Returns the message about two sources, with these parameters at the end of their URLs. No trunk
+/// is given.
+fn message_for(first: &str, second: &str) -> String {
+    let sources = [
+        format!("--source=ami://bridge@10.0.0.5:5038?secret-file=/s{first}"),
+        format!("--source=ami://bridge@10.0.0.6:5038?secret-file=/s{second}"),
+    ];
+    refusal_message(&["run", &sources[0], &sources[1]], &[], 64)
+}
+
 #[test]
 fn two_managers_are_refused_unless_pbx_id_is_given() {
-    let message_for = |first: &str, second: &str| {
-        let sources = [
-            format!("--source=ami://bridge@10.0.0.5:5038?secret-file=/s{first}"),
-            format!("--source=ami://bridge@10.0.0.6:5038?secret-file=/s{second}"),
-        ];
-        // No trunk is given.
-        refusal_message(&["run", &sources[0], &sources[1]], &[], 64)
-    };
     let question = "has no pbx=, and neither has";
     assert!(message_for("", "").contains(question));
     for (first, second) in [("&pbx=a", "&pbx=b"), ("&pbx=a", "&pbx=a"), ("", "&pbx=b")] {

@@ -9,12 +9,12 @@ async fn staying_demo_ends_on_sigterm_and_sigint() {
     let place = Place::new();
     for (name, signal) in [("one", Signal::TERM), ("two", Signal::INT)] {
         let demo = place.start_as(name, &["demo", "--stay", "--json"]);
-        let staying = async || {
+        poll_until("a demo that stays", async || {
             demo.out()
                 .contains("staying until interrupted")
                 .then_some(())
-        };
-        poll_until("a demo that stays", staying).await;
+        })
+        .await;
         let out = place.path(&format!("{name}.out"));
         assert_eq!(demo.log(), "", "a log line would break the table");
         assert_eq!(demo.end(signal).await, 0, "{signal:?}");

@@ -144,17 +144,19 @@ fn units_exposure_is_at_most_two() {
     );
 }
 
+/// Returns the lines of a unit file, without comments and empty lines.
+fn unit_lines(text: &str) -> Vec<&str> {
+    text.lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .collect()
+}
+
 #[test]
 fn unit_of_the_package_is_the_same_but_for_its_program() {
-    let lines = |text: &str| -> Vec<String> {
-        let lines = text
-            .lines()
-            .filter(|line| !line.starts_with('#') && !line.is_empty());
-        lines.map(str::to_owned).collect()
-    };
     let ours = text("systemd/callbridge@.service")
         .replace("/usr/local/bin/callbridge", "/usr/bin/callbridge");
-    assert_eq!(lines(&text("debian/callbridge@.service")), lines(&ours));
+    let packaged = text("debian/callbridge@.service");
+    assert_eq!(unit_lines(&packaged), unit_lines(&ours));
 }
 
 #[test]
@@ -429,25 +431,29 @@ fn test_alerts(name: &str) {
     assert!(output.status.success(), "promtool test rules: {messages}");
 }
 
+fn setting<'a>(manager: &'a str, key: &str) -> Option<&'a str> {
+    manager
+        .lines()
+        .filter_map(|line| line.split(';').next()?.split_once('='))
+        .find(|(found, _)| found.trim() == key)
+        .map(|(_, value)| value.trim())
+}
+
 #[test]
 fn manager_conf_reads_timed_call_events_with_minimal_rights() {
     let manager = text("asterisk/manager.conf");
-    let setting = |key: &str| {
-        manager
-            .lines()
-            .filter_map(|line| line.split(';').next()?.split_once('='))
-            .find(|(found, _)| found.trim() == key)
-            .map(|(_, value)| value.trim())
-    };
-    assert_eq!(setting("timestampevents"), Some("yes"));
-    assert_eq!(setting("read"), Some("call,cdr,system,agent,user"));
+    assert_eq!(setting(&manager, "timestampevents"), Some("yes"));
+    assert_eq!(
+        setting(&manager, "read"),
+        Some("call,cdr,system,agent,user")
+    );
     // With `system`, `config`, or `command`, the account could read the secrets of the PBX.
-    assert_eq!(setting("write"), Some("reporting,user"));
+    assert_eq!(setting(&manager, "write"), Some("reporting,user"));
     // All accounts share this setting. A second line would remove the variables of other accounts.
-    assert_eq!(setting("channelvars"), None);
+    assert_eq!(setting(&manager, "channelvars"), None);
     assert!(manager.contains(";channelvars = LEAD_ID\n"));
     assert!(manager.contains("install -m 640 -o root -g asterisk "));
-    assert_eq!(setting("secret"), Some("CHANGE-ME"));
+    assert_eq!(setting(&manager, "secret"), Some("CHANGE-ME"));
     // The account's filter passes the events that callbridge decodes, and the event that `check`
     // uses. There is one line per event, because some releases read `(A|B)` as text and would pass
     // nothing.

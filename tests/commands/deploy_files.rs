@@ -89,6 +89,10 @@ fn elements(text: &str) -> Result<Vec<Element>, String> {
     }
 }
 
+fn is_key_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_.-".contains(c)
+}
+
 /// Checks that each line of an ini file is a section, a setting, or a comment. A line that ends in
 /// `\` continues on the next line.
 fn check_ini(text: &str) -> Result<(), String> {
@@ -99,8 +103,7 @@ fn check_ini(text: &str) -> Result<(), String> {
         }
         let is_section = code.starts_with('[') && code.contains(']');
         let key = code.split('=').next().unwrap_or_default().trim();
-        let is_key = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-        let is_setting = code.contains('=') && !key.is_empty() && key.chars().all(is_key);
+        let is_setting = code.contains('=') && !key.is_empty() && key.chars().all(is_key_character);
         let opened = code.matches('(').count();
         if !(is_section || is_setting) || opened != code.matches(')').count() {
             return Err(format!("not a section or setting: {line}"));

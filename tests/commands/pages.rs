@@ -119,17 +119,18 @@ fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
+/// Writes a file that only its owner can read.
+fn write_private(path: &Path, text: &str) {
+    let mut options = fs::OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = file.open(path).expect("a file");
+    std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
+}
+
 /// Creates a folder with everything that the commands of a page name: flags files, secrets, and
 /// lists.
 fn create_page_folder(page: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    let write = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = file.open(path).expect("a file");
-        std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
-    };
     for (name, text) in [
         ("token", "svc_pat_page\n"),
         ("ami.secret", "secret\n"),
@@ -138,12 +139,13 @@ fn create_page_folder(page: &str) -> tempfile::TempDir {
         ("leads.csv", "phone,leadId\n998901110001,4001\n"),
         ("employees.csv", "extension,employeeId\n101,501\n"),
     ] {
-        write(name, text);
+        write_private(&folder.path().join(name), text);
     }
     // The pages of `docs` refer to the flags files of the README.
     let readme = fs::read_to_string(root("README.md")).expect("a page");
     for (name, text) in flags_files(&readme).into_iter().chain(flags_files(page)) {
-        write(&name, &use_test_folder(&text, folder.path()));
+        let test_text = use_test_folder(&text, folder.path());
+        write_private(&folder.path().join(name), &test_text);
     }
     folder
 }

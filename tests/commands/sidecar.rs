@@ -93,8 +93,9 @@ impl CommandOutput {
 
 /// Parses one JSON value per line.
 pub fn json_lines(text: &str) -> Vec<Value> {
-    let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
-    text.lines().map(read).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}")))
+        .collect()
 }
 
 /// The folder of one test, with the state, the token, and recordings.
@@ -126,11 +127,10 @@ impl Place {
     /// Returns the flags that all `run` and `check` commands share, for a CRM at the URL `crm`.
     /// Tests add sources and other flags.
     pub fn flags(&self, crm: &str) -> Vec<String> {
-        let file = |name: &str| self.path(name).display().to_string();
         vec![
             format!("--crm-url={crm}"),
-            format!("--token-file={}", file("token")),
-            format!("--state={}", file("state")),
+            format!("--token-file={}", self.path("token").display()),
+            format!("--state={}", self.path("state").display()),
             format!("--pbx-id={PBX}"),
             format!("--trunk={TRUNK}"),
             "--rate=1000/1s".to_owned(),
@@ -220,26 +220,21 @@ impl Place {
     /// Waits until the number at a JSON pointer into the status is `wanted`.
     pub async fn wait_for_number(&self, pointer: &str, wanted: u64) {
         let what = format!("{pointer} of {wanted} in {}", self.path("state").display());
-        let look = async || (self.number(pointer).await == Some(wanted)).then_some(());
-        poll_until(&what, look).await;
+        poll_until(&what, async || {
+            (self.number(pointer).await == Some(wanted)).then_some(())
+        })
+        .await;
     }
 
     /// Starts a command that keeps running. Its stderr goes to the file `NAME.log`, and its stdout
     /// to `NAME.out`, both in the folder of the test.
     pub fn start_as<S: AsRef<str>>(&self, name: &str, arguments: &[S]) -> RunningCommand {
         let [log, out] = ["log", "out"].map(|end| self.path(&format!("{name}.{end}")));
-        let file = |path: &Path| {
-            let mut options = std::fs::OpenOptions::new();
-            Stdio::from(
-                options
-                    .append(true)
-                    .create(true)
-                    .open(path)
-                    .expect("a file"),
-            )
-        };
         let mut command = self.command(arguments);
-        let child = command.stdout(file(&out)).stderr(file(&log)).spawn();
+        let child = command
+            .stdout(appended_file(&out))
+            .stderr(appended_file(&log))
+            .spawn();
         let child = child.expect("it starts");
         RunningCommand { child, log, out }
     }
@@ -256,11 +251,11 @@ impl Place {
         let mut arguments = vec!["run".to_owned()];
         arguments.extend_from_slice(flags);
         let mut daemon = self.start_as("run", &arguments);
-        let answers = async || {
+        poll_until("a daemon that answers", async || {
             daemon.assert_running();
             program::status(&self.path("state")).await
-        };
-        poll_until("a daemon that answers", answers).await;
+        })
+        .await;
         daemon
     }
 
@@ -272,6 +267,13 @@ impl Place {
         assert_eq!(output.code, 0, "{}", output.err);
         output
     }
+}
+
+/// Opens a file to which a command appends its output.
+fn appended_file(path: &Path) -> Stdio {
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.append(true).create(true).open(path);
+    Stdio::from(file.expect("a file"))
 }
 
 /// A running command, which is killed when this value is dropped.

@@ -175,13 +175,13 @@ async fn state_moved_to_a_database_and_back_continues() {
     arguments = vec!["run".to_owned()];
     arguments.extend(replace_flag(flags.clone(), "--state", &url));
     let daemon = place.start_as("run", &arguments);
-    let leads = async || {
+    poll_until("a daemon that leads", async || {
         let output = place
             .run_command(&["status", "--json", "--state", &url])
             .await;
         (output.code == 0 && output.out.contains("\"role\":\"leader\"")).then_some(())
-    };
-    poll_until("a daemon that leads", leads).await;
+    })
+    .await;
     let used = state_move(&place, &url, &folder).await;
     assert_eq!(used.code, 75, "{used:?}");
     daemon.stop().await;

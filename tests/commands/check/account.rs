@@ -5,6 +5,7 @@ use super::findings::{CheckReport, check, replace_flag};
 use crate::commands::sidecar::{Place, start_crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::{FakePbx, Release};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The commands that the account of deploy/ can use, as Asterisk 22 names them.
@@ -102,8 +103,10 @@ impl Stage {
     /// Returns the first line of each action that the PBX has received.
     fn actions(&self) -> BTreeSet<String> {
         let received = self.pbx.requests();
-        let first = |action: &String| action.lines().next().unwrap_or_default().to_owned();
-        received.iter().map(first).collect()
+        received
+            .iter()
+            .map(|action| action.lines().next().unwrap_or_default().to_owned())
+            .collect()
     }
 }
 
@@ -151,19 +154,23 @@ async fn recommended_account_passes_and_unseen_data_is_unknown() {
     );
 }
 
+fn has_words(finding: &Value, key: &str, words: &str) -> bool {
+    finding[key]
+        .as_str()
+        .is_some_and(|text| text.contains(words))
+}
+
 #[tokio::test]
 async fn account_with_access_to_secrets_gets_advice_on_rights() {
     let stage = Stage::new().await;
     let report = stage.check().await;
     report.assert_clean();
     let rights = report.ok_finding("rights of");
-    let has_words = |key: &str, words: &str| {
-        rights[key]
-            .as_str()
-            .is_some_and(|text| text.contains(words))
-    };
-    assert!(has_words("message", "GetConfig"), "{rights}");
-    assert!(has_words("fix", "write = reporting,user"), "{rights}");
+    assert!(has_words(rights, "message", "GetConfig"), "{rights}");
+    assert!(
+        has_words(rights, "fix", "write = reporting,user"),
+        "{rights}"
+    );
     let events = message(&report, "events of");
     assert!(
         events.starts_with("FullyBooted arrived (the PBX runs), but it is not known"),
@@ -187,9 +194,9 @@ async fn account_that_receives_only_call_events_is_no_problem() {
     let report = stage.check().await;
     report.assert_clean();
     let events = report.ok_finding("events of");
-    let text_of = |key: &str| events[key].as_str().unwrap_or_default().to_owned();
-    assert!(text_of("message").contains("no event arrived"), "{events}");
-    assert!(text_of("fix").contains("read = call,cdr,system,agent,user"));
+    assert!(has_words(events, "message", "no event arrived"), "{events}");
+    let right = "read = call,cdr,system,agent,user";
+    assert!(has_words(events, "fix", right));
     // With a call, an event arrives, but the events of the PBX's start and stop do not.
     let hangup = "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\n\
                   Timestamp: 1795226443.028147\nUniqueid: 17.1\nChanVariable: LEAD_ID=\n\n";
@@ -261,18 +268,22 @@ async fn account_without_events_of_new_channel_is_77() {
     );
 }
 
+/// Returns a list of one channel, and a `Hangup` event that ends with the lines `more`.
+fn list_with_hangup(more: &str) -> String {
+    let event = format!(
+        "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\n\
+         Uniqueid: 17.1\n{more}\n"
+    );
+    channel_list(&[("17.1", "ChanVariable: CAMPAIGN=")], &event)
+}
+
 #[tokio::test]
 async fn channel_event_shows_access_times_and_variables() {
     let stage = Stage::new().await;
-    let hangup = |more: &str| {
-        let event = format!(
-            "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\n\
-             Uniqueid: 17.1\n{more}\n"
-        );
-        channel_list(&[("17.1", "ChanVariable: CAMPAIGN=")], &event)
-    };
     let time = "Timestamp: 1795226443.028147\nChanVariable: LEAD_ID=\n";
-    stage.pbx.answers("CoreShowChannels", &[&hangup(time)]);
+    stage
+        .pbx
+        .answers("CoreShowChannels", &[&list_with_hangup(time)]);
     let report = stage.check().await;
     report.assert_clean();
     assert_eq!(
@@ -281,7 +292,9 @@ async fn channel_event_shows_access_times_and_variables() {
     );
     assert!(message(&report, "times of").contains("the PBX's own time"));
     assert_eq!(message(&report, "variables of"), "channels show LEAD_ID");
-    stage.pbx.answers("CoreShowChannels", &[&hangup("")]);
+    stage
+        .pbx
+        .answers("CoreShowChannels", &[&list_with_hangup("")]);
     let report = stage.check().await;
     let fix = "add LEAD_ID to channelvars";
     report.assert_single_failure(
@@ -424,6 +437,11 @@ const OLD_COMMANDS: &str = "Response: Success\nActionID: {id}\n\
     QueueSummary: Show queue summary.  (Priv: <none>)\n\
     UserEvent: Send an arbitrary event.  (Priv: user,all)\n\n";
 
+/// Returns the value at a JSON pointer into the table of the finding about a PBX's version.
+fn value_at(version: &Value, path: &str) -> Value {
+    version["tells"].pointer(path).cloned().unwrap_or_default()
+}
+
 #[tokio::test]
 async fn release_shows_source_capabilities_and_needed_settings() {
     let stage = Stage::new().await;
@@ -440,13 +458,12 @@ async fn release_shows_source_capabilities_and_needed_settings() {
     report.assert_clean();
     let version = report.ok_finding("version of ami://");
     assert_eq!(version["version"], "11.25.3");
-    let value_at = |path: &str| version["tells"].pointer(path).cloned().unwrap_or_default();
-    assert_eq!(value_at("/ami/talk/how"), "exact");
-    assert_eq!(value_at("/ami/conference/how"), "exact");
-    assert_eq!(value_at("/cel/conference/how"), "no");
-    assert_eq!(value_at("/cel/lead/how"), "partly");
-    assert_eq!(value_at("/cdr/talk/how"), "estimate");
-    let exception = value_at("/ami/queue/but");
+    assert_eq!(value_at(version, "/ami/talk/how"), "exact");
+    assert_eq!(value_at(version, "/ami/conference/how"), "exact");
+    assert_eq!(value_at(version, "/cel/conference/how"), "no");
+    assert_eq!(value_at(version, "/cel/lead/how"), "partly");
+    assert_eq!(value_at(version, "/cdr/talk/how"), "estimate");
+    let exception = value_at(version, "/ami/queue/but");
     assert!(
         exception
             .as_str()

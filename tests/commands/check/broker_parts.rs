@@ -59,11 +59,11 @@ async fn queue_that_the_daemon_consumes_is_no_problem() {
     let url = broker.url(ADMINISTRATOR);
     let (place, _crm, flags) = stage(&source(&url, "check_consumed")).await;
     let daemon = place.start_daemon(&flags).await;
-    let is_connected = async || {
+    crate::commands::sidecar::poll_until("the queue consumed", async || {
         let status = place.status().await?;
         (status["sources"][1]["state"] == "connected").then_some(())
-    };
-    crate::commands::sidecar::poll_until("the queue consumed", is_connected).await;
+    })
+    .await;
     check(&place, &flags).await.assert_clean();
     let status = place.status().await.expect("a status");
     assert_eq!(

@@ -129,8 +129,11 @@ impl CheckReport {
 
     /// Returns the names of all failed checks.
     pub fn failed_names(&self) -> Vec<String> {
-        let name = |finding: &&Value| finding["name"].as_str().unwrap_or_default().to_owned();
-        self.findings_with(false).iter().map(name).collect()
+        let failed = self.findings_with(false);
+        failed
+            .iter()
+            .map(|finding| finding["name"].as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 }
 

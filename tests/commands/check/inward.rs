@@ -156,6 +156,14 @@ async fn exit_code_is_that_of_the_worst_of_several_problems() {
     );
 }
 
+/// Reads a file in the folder `tests`.
+fn read_recording(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(name);
+    std::fs::read(path).expect("readable")
+}
+
 #[tokio::test]
 async fn file_in_another_format_exits_65_and_names_the_format() {
     let (place, _crm, flags) = stage().await;
@@ -163,12 +171,6 @@ async fn file_in_another_format_exits_65_and_names_the_format() {
     let leads = place.write("leads.csv", "phone,leadId\n+998901110001,4001\n");
     let trunk = format!("city=PJSIP/city,country=UZ,lead=csv:{}", leads.display());
     let flags = replace_flag(flags, "--trunk", &trunk);
-    let read_recording = |name: &str| {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests")
-            .join(name);
-        std::fs::read(path).expect("readable")
-    };
     let cdr = place.write(
         "cdr.csv",
         read_recording("recordings/inbound_answered/cdr.csv"),

@@ -7,7 +7,7 @@ use callbridge_sandbox::Server;
 use callbridge_spool as spool;
 use callbridge_testbed::calls::Call;
 use callbridge_testbed::port::free_addr;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 /// Returns a place with a call to read, its CRM, and the flags.
@@ -113,17 +113,19 @@ async fn state_held_by_other_process_without_daemon_is_75() {
     check(&place, &flags).await.assert_clean();
 }
 
+/// Writes a later schema version into the file of a state.
+fn set_newer_schema(file: &std::path::Path) {
+    let db = rusqlite::Connection::open(file).expect("SQLite");
+    db.pragma_update(None, "user_version", 1_000).expect("set");
+}
+
 #[tokio::test]
 async fn newer_and_a_foreign_state_are_78_and_left_as_they_are() {
     let (place, _crm, flags) = stage().await;
     create_state(&place).await;
     check(&place, &flags).await.assert_clean();
     let file = place.path("state").join(spool::folder::FILE);
-    let newer = |file: &std::path::Path| {
-        let db = rusqlite::Connection::open(file).expect("SQLite");
-        db.pragma_update(None, "user_version", 1_000).expect("set");
-    };
-    newer(&file);
+    set_newer_schema(&file);
     let bytes_before = std::fs::read(&file).expect("a file");
     let report = check(&place, &flags).await;
     assert_eq!(
@@ -230,6 +232,12 @@ async fn lookup_check_tries_each_trunk_and_names_problems() {
     daemon.stop().await;
 }
 
+/// Returns the successful finding about lookups of a trunk.
+async fn lookup_finding(place: &Place, flags: &[String], trunk: &str) -> Value {
+    let found = check(place, flags).await;
+    found.ok_finding(&format!("lookup {trunk}")).clone()
+}
+
 #[tokio::test]
 async fn responsible_employees_without_extension_are_named_by_trunk() {
     let (place, _crm, flags) = stage().await;
@@ -242,12 +250,8 @@ async fn responsible_employees_without_extension_are_named_by_trunk() {
          employees=101:501;102:502;104:504;105:505;106:503",
     ];
     flags.extend(trunks.map(str::to_owned));
-    let lookup_finding = async |trunk: &str| {
-        let found = check(&place, &flags).await;
-        found.ok_finding(&format!("lookup {trunk}")).clone()
-    };
     assert_eq!(
-        lookup_finding("city").await["message"],
+        lookup_finding(&place, &flags, "city").await["message"],
         "callers of this trunk",
         "no state yet"
     );
@@ -273,17 +277,17 @@ async fn responsible_employees_without_extension_are_named_by_trunk() {
         .expect("closed");
     let missing = "3 of 5 responsible employees have no extension here; by id, with their number \
                    of leads: 505 (5), 504 (4), 502 (2)";
-    let city = lookup_finding("city").await;
+    let city = lookup_finding(&place, &flags, "city").await;
     assert_eq!(city["message"], format!("callers of this trunk; {missing}"));
     let fix = city["fix"].as_str().expect("words");
     assert!(fix.contains("employees="), "{fix}");
     assert_eq!(
-        lookup_finding("gsm").await["fix"],
+        lookup_finding(&place, &flags, "gsm").await["fix"],
         "",
         "all are on its list"
     );
     let daemon = place.start_daemon(&flags).await;
-    let city = lookup_finding("city").await["message"].to_string();
+    let city = lookup_finding(&place, &flags, "city").await["message"].to_string();
     assert!(
         city.contains("answered ") && city.contains(missing),
         "{city}"

@@ -174,11 +174,11 @@ async fn other_company_token_for_bound_state_is_77() {
     );
     let daemon = place.start_daemon(&flags).await;
     place.run_on_state("status").await.expect_success();
-    let paused = async || {
+    let reason = crate::commands::sidecar::poll_until("a pause", async || {
         let status = place.status().await?;
         status["pause"]["reason"].as_str().map(str::to_owned)
-    };
-    let reason = crate::commands::sidecar::poll_until("a pause", paused).await;
+    })
+    .await;
     assert_eq!(reason, "wrong_company");
     let report = check(&place, &flags).await;
     report.assert_single_failure(
@@ -358,15 +358,18 @@ async fn address_that_is_not_the_open_api_is_78() {
     report.assert_single_failure(78, "crm", "is not the Open API", "--crm-url");
 }
 
+fn fix_of(flaw: Flaw) -> &'static str {
+    match flaw {
+        Flaw::WrongName => "use that name in --crm-url",
+        Flaw::Expired => "renew it",
+        Flaw::SelfSigned | Flaw::None => "--crm-ca-file",
+    }
+}
+
 #[tokio::test]
 async fn untrusted_crm_certificate_exits_69() {
     let (place, _crm, flags) = stage().await;
     let authority = Authority::new();
-    let fix = |flaw: Flaw| match flaw {
-        Flaw::WrongName => "use that name in --crm-url",
-        Flaw::Expired => "renew it",
-        Flaw::SelfSigned | Flaw::None => "--crm-ca-file",
-    };
     for (flaw, words) in Flaw::REFUSED {
         let port = tls_listener(&authority, flaw).await;
         let url = format!("https://localhost:{port}");
@@ -374,7 +377,7 @@ async fn untrusted_crm_certificate_exits_69() {
         let ca_file = authority.ca_file().display().to_string();
         let flags = replace_flag(flags, "--crm-ca-file", &ca_file);
         let report = check(&place, &flags).await;
-        report.assert_single_failure(69, "crm", words, fix(flaw));
+        report.assert_single_failure(69, "crm", words, fix_of(flaw));
     }
 }
 

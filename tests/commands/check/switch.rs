@@ -71,9 +71,12 @@ async fn switch_whose_gateways_are_those_of_the_trunks_is_well() {
     assert!(finding_text(&report, "release of esl://").contains("FreeSWITCH 1.10.12-release"));
     assert!(finding_text(&report, "endpoint gateway/city of").contains("the switch has city"));
     let commands = stage.switch.requests();
-    let changes = ["originate", "reload", "uuid_kill", "global_setvar", "bgapi"];
-    let has_change = |command: &String| changes.iter().any(|word| command.contains(word));
-    assert!(!commands.iter().any(has_change), "{commands:?}");
+    for change in ["originate", "reload", "uuid_kill", "global_setvar", "bgapi"] {
+        assert!(
+            !commands.iter().any(|command| command.contains(change)),
+            "{commands:?}"
+        );
+    }
 }
 
 #[tokio::test]

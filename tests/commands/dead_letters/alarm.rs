@@ -16,12 +16,12 @@ async fn alarm_of_the_broker_is_a_problem_in_status() {
     let url = broker.url("callbridge");
     flags.push(format!("--dead-letter-queue={url}?queue=letters"));
     let daemon = place.start_daemon(&flags).await;
-    let problem = async || {
+    let (status, outbox) = poll_until("the alarm", async || {
         let status = place.status().await?;
         let outbox = status["outboxes"][0].clone();
         (outbox["problem"]["reason"] == "low on memory").then_some((status, outbox))
-    };
-    let (status, outbox) = poll_until("the alarm", problem).await;
+    })
+    .await;
     assert_eq!(outbox["name"], "dead_letters");
     assert_eq!(outbox["messages"], 20);
     let problems = status["problems"].as_array().expect("findings").iter();

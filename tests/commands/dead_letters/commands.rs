@@ -1,7 +1,7 @@
 //! Tests `dead list`, `show`, `retry`, `discard`, and `export`, each with a daemon and without one.
 
 use crate::commands::sidecar::{PBX, Place, json_lines, start_crm};
-use callbridge_sandbox::Server;
+use callbridge_sandbox::{Record, Server};
 use callbridge_testbed::calls::{Call, recording};
 use serde_json::{Value, json};
 
@@ -37,13 +37,12 @@ async fn dead_letter_id(place: &Place, call: &Call) -> u64 {
 
 /// Returns the id and the result in each line of `retry --json` or `discard --json`.
 fn results(lines: &[Value]) -> Vec<(u64, String)> {
-    let result = |line: &Value| {
-        (
-            line["id"].as_u64().expect("an id"),
-            text(line, "result").into(),
-        )
-    };
-    lines.iter().map(result).collect()
+    let mut results = Vec::new();
+    for line in lines {
+        let id = line["id"].as_u64().expect("an id");
+        results.push((id, text(line, "result").to_owned()));
+    }
+    results
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,6 +100,12 @@ async fn dead_letter_views_are_same_with_and_without_daemon() {
     );
 }
 
+/// Returns the cell of a row in the column `name`.
+fn cell<'a>(header: &[String], row: &'a csv::StringRecord, name: &str) -> &'a str {
+    let column = header.iter().position(|column| column == name);
+    &row[column.expect("a column")]
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn export_has_a_row_a_letter_with_the_values_of_its_call() {
     let (place, _crm, calls) = stage().await;
@@ -116,20 +121,19 @@ async fn export_has_a_row_a_letter_with_the_values_of_its_call() {
         .map(Into::into)
         .collect();
     let rows: Vec<csv::StringRecord> = reader.records().map(|row| row.expect("a row")).collect();
-    let cell = |row: usize, name: &str| {
-        let column = header
-            .iter()
-            .position(|column| column == name)
-            .expect("a column");
-        rows[row][column].to_owned()
-    };
     assert_eq!(rows.len(), 2);
     assert_eq!(
-        (cell(0, "reason"), cell(0, "leadId")),
-        ("failed".into(), "9001".into())
+        (
+            cell(&header, &rows[0], "reason"),
+            cell(&header, &rows[0], "leadId")
+        ),
+        ("failed", "9001")
     );
-    assert_eq!(cell(1, "clientPhone"), calls[1].phone());
-    assert_eq!(cell(1, "startedAt"), calls[1].begins.to_string());
+    assert_eq!(cell(&header, &rows[1], "clientPhone"), calls[1].phone());
+    assert_eq!(
+        cell(&header, &rows[1], "startedAt"),
+        calls[1].begins.to_string()
+    );
     let waiting = place
         .run_on_state("dead export --waiting --format csv")
         .await
@@ -256,15 +260,25 @@ async fn dry_run_reports_calls_to_be_sent_and_changes_nothing() {
     );
 }
 
+fn retry_command(lead: u32, employee: &str, id: u64) -> String {
+    format!("dead retry {id} --lead {lead} --employee {employee}")
+}
+
+/// Returns the lead and the employee of the call's record in the journal.
+fn journaled_ids(journal: &[Record], call: &Call) -> (i64, Option<i64>) {
+    let record = journal
+        .iter()
+        .find(|record| record.call.uuid == call.uuid(PBX));
+    let record = &record.expect("journaled").call;
+    (record.lead_id, record.employee_id)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn retry_journals_call_with_given_lead_and_employee() {
     let (place, crm, calls) = stage().await;
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.push("--employees=101:507".to_owned());
     let daemon = place.start_daemon(&flags).await;
-    let retry_command = |lead: u32, employee: &str, id: u64| {
-        format!("dead retry {id} --lead {lead} --employee {employee}")
-    };
     let ids = [
         dead_letter_id(&place, &calls[0]).await,
         dead_letter_id(&place, &calls[1]).await,
@@ -284,16 +298,13 @@ async fn retry_journals_call_with_given_lead_and_employee() {
     place.wait_for_number("/books/journaled", 4).await;
     daemon.stop().await;
     let journal = crm.journal();
-    let sent = |call: &Call| {
-        let record = journal
-            .iter()
-            .find(|record| record.call.uuid == call.uuid(PBX));
-        let record = &record.expect("journaled").call;
-        (record.lead_id, record.employee_id)
-    };
-    assert_eq!(sent(&calls[0]), (4001, Some(502)));
-    assert_eq!(sent(&calls[1]), (4002, None));
-    assert_eq!(sent(&calls[2]), (4003, Some(507)), "as listed");
+    assert_eq!(journaled_ids(&journal, &calls[0]), (4001, Some(502)));
+    assert_eq!(journaled_ids(&journal, &calls[1]), (4002, None));
+    assert_eq!(
+        journaled_ids(&journal, &calls[2]),
+        (4003, Some(507)),
+        "as listed"
+    );
     assert_eq!(crm.violations(), []);
 }
 

@@ -95,12 +95,12 @@ async fn dead_letter_lists_each_action_with_its_user() {
         .run_on_state("dead retry --all --lead 9003")
         .await
         .expect_success();
-    let third_attempt = async || {
+    let letter = poll_until("a letter for the third time", async || {
         let letter = place.dead_letters("").await.pop()?;
         let attempts = letter["attempts"].as_array().map_or(0, Vec::len);
         (attempts == 3).then_some(letter)
-    };
-    let letter = poll_until("a letter for the third time", third_attempt).await;
+    })
+    .await;
     let actions = letter["actions"].as_array().cloned().unwrap_or_default();
     let recorded: Vec<_> = actions
         .iter()

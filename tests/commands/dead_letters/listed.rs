@@ -18,13 +18,19 @@ fn append(place: &Place, call: &Call) {
 
 /// Waits until a command has printed at least this many JSON lines, and returns all its lines.
 async fn wait_for_lines(command: &RunningCommand, lines: usize) -> Vec<Value> {
-    let printed = async || Some(command.out()).filter(|out| out.lines().count() >= lines);
-    json_lines(&poll_until(&format!("{lines} lines"), printed).await)
+    let out = poll_until(&format!("{lines} lines"), async || {
+        let out = command.out();
+        (out.lines().count() >= lines).then_some(out)
+    })
+    .await;
+    json_lines(&out)
 }
 
 fn phones(calls: &[Value]) -> Vec<&str> {
-    let phone = |call: &'_ Value| call["clientPhone"].as_str().map(str::len);
-    assert!(calls.iter().all(|call| phone(call).is_some()), "{calls:?}");
+    assert!(
+        calls.iter().all(|call| call["clientPhone"].is_string()),
+        "{calls:?}"
+    );
     calls
         .iter()
         .filter_map(|call| call["clientPhone"].as_str())
@@ -162,11 +168,13 @@ async fn calls_follow_shows_new_calls_across_daemon_restarts() {
         let daemon = place.start_daemon(&flags).await;
         let message = "following calls";
         let count = n - 1;
-        let ready = async || (follow.log().matches(message).count() == count).then_some(());
-        poll_until("the message of a command that follows", ready).await;
+        poll_until("the message of a command that follows", async || {
+            (follow.log().matches(message).count() == count).then_some(())
+        })
+        .await;
         let call = Call::new(u32::try_from(n).expect("small"), 4001);
         append(&place, &call);
-        let ended = async || {
+        seen = poll_until("a call that ends in the journal", async || {
             let out = json_lines(&follow.out());
             let of_call = out
                 .iter()
@@ -174,8 +182,8 @@ async fn calls_follow_shows_new_calls_across_daemon_restarts() {
                 .filter(|state| state["linkedid"] == call.linkedid());
             let states: Vec<String> = of_call.map(|state| state["state"].to_string()).collect();
             (states.last()? == "\"journaled\"").then_some(out.len())
-        };
-        seen = poll_until("a call that ends in the journal", ended).await;
+        })
+        .await;
         daemon.stop().await;
     }
     assert_eq!(follow.end(Signal::INT).await, 0);

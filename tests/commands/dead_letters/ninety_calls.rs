@@ -14,14 +14,16 @@ const CALLS: u32 = 90;
 const UNKNOWN_LEAD: i64 = 9001;
 
 fn ninety_calls() -> Vec<Call> {
-    let lead = |n: u32| {
-        if n.is_multiple_of(3) {
+    let mut calls = Vec::new();
+    for n in 1..=CALLS {
+        let lead = if n.is_multiple_of(3) {
             UNKNOWN_LEAD
         } else {
             4002
-        }
-    };
-    (1..=CALLS).map(|n| Call::new(n, lead(n))).collect()
+        };
+        calls.push(Call::new(n, lead));
+    }
+    calls
 }
 
 fn uuids<'a>(calls: impl IntoIterator<Item = &'a Call>) -> BTreeSet<String> {
@@ -173,13 +175,17 @@ async fn dead_letters_survive_broker_outage_and_retry_journals_them() {
     let queue = format!("{}?queue=callbridge_dead_letters", broker.url("callbridge"));
     flags.push(format!("--dead-letter-queue={queue}"));
     let daemon = place.start_daemon(&flags).await;
-    let first_notice = async || (broker.depth("callbridge_dead_letters").await > 0).then_some(());
-    poll_until("a first notice", first_notice).await;
+    poll_until("a first notice", async || {
+        (broker.depth("callbridge_dead_letters").await > 0).then_some(())
+    })
+    .await;
     broker.stop();
     let letters = wait_for_thirty_dead_letters(&place, &calls).await;
     broker.start_again();
-    let all_notices = async || (broker.depth("callbridge_dead_letters").await >= 30).then_some(());
-    poll_until("the notices of 30 letters", all_notices).await;
+    poll_until("the notices of 30 letters", async || {
+        (broker.depth("callbridge_dead_letters").await >= 30).then_some(())
+    })
+    .await;
     assert_notices_match(&letters, &broker.take("callbridge_dead_letters").await);
     retry_dead_letters(&place).await;
     place.wait_for_number("/books/journaled", 90).await;

@@ -52,31 +52,31 @@ fn later_call(row: &Row, delay: Duration) -> Finished {
 /// Adds a second call with the uuid of `call`, which begins a minute later.
 pub async fn add_uuid_conflict(place: &Place, call: &Call) {
     let id = call.uuid(PBX);
-    let add = async |spool: &Handle| {
+    change_state(place, async |spool: &Handle| {
         let finished = later_call(&find_row(spool, id).await, Duration::from_secs(60));
         let written = spool.write(vec![Op::Finish(Box::new(finished))]).await;
         written.expect("written");
-    };
-    change_state(place, add).await;
+    })
+    .await;
 }
 
 /// Adds an open call with a snapshot that this version cannot read.
 pub async fn add_open_call(place: &Place, snapshot: &[u8]) {
-    let add = async |spool: &Handle| {
+    change_state(place, async |spool: &Handle| {
         let open = Op::Open {
             pbx: PBX.to_owned(),
             key: 7,
             snapshot: Some(snapshot.to_vec()),
         };
         spool.write(vec![open]).await.expect("written");
-    };
-    change_state(place, add).await;
+    })
+    .await;
 }
 
 /// Adds a copy of `call` that failed repeatedly with a server error. Returns the id of its row.
 pub async fn add_server_error(place: &Place, call: &Call) -> RowId {
     let id = call.uuid(PBX);
-    let add = async |spool: &Handle| {
+    change_state(place, async |spool: &Handle| {
         let delay = Duration::from_secs(5);
         let mut finished = later_call(&find_row(spool, id).await, delay);
         let linkedid = format!("{}.99", finished.judged.record.started_at.get());
@@ -99,8 +99,8 @@ pub async fn add_server_error(place: &Place, call: &Call) -> RowId {
             spool.write(vec![step]).await.expect("written");
         }
         row
-    };
-    change_state(place, add).await
+    })
+    .await
 }
 
 /// Makes a journaled call a dead letter of reason `unconfirmed`. Its steps say that the call was

@@ -142,20 +142,23 @@ async fn wrong_secret_is_logged_once_retried_and_shown_in_status() {
         secret.display()
     ));
     let daemon = place.start_daemon(&flags).await;
-    let source_reason = |status: &Value| status["sources"][0]["reason"].as_str().map(str::to_owned);
-    let shown_reason = async || place.status().await.as_ref().and_then(source_reason);
-    let reason = poll_until("the reason of the source", shown_reason).await;
+    let reason = poll_until("the reason of the source", async || {
+        let status = place.status().await?;
+        status["sources"][0]["reason"].as_str().map(str::to_owned)
+    })
+    .await;
     assert!(reason.contains("secret"), "{reason}");
     let text = place.run_on_state("status").await.expect_success();
     assert!(text.contains("down") && text.contains(&reason), "{text}");
     // The login is refused twice more, and nothing is added to the log.
-    let logins = || {
-        pbx.requests()
+    poll_until("three logins", async || {
+        let requests = pbx.requests();
+        let logins = requests
             .iter()
-            .filter(|asked| asked.contains("ction: Login"))
-            .count()
-    };
-    poll_until("three logins", async || (logins() >= 3).then_some(())).await;
+            .filter(|request| request.contains("ction: Login"));
+        (logins.count() >= 3).then_some(())
+    })
+    .await;
     assert_eq!(
         log_count(&daemon, "the source is down"),
         1,
@@ -165,12 +168,16 @@ async fn wrong_secret_is_logged_once_retried_and_shown_in_status() {
     place.write("secret", callbridge_testbed::pbx::SECRET);
     pbx.logged_in(1).await;
     place.wait_for_number("/books/finished", 0).await;
-    let is_connected = async || {
+    poll_until("a source that is connected", async || {
         let status = place.status().await?;
         (status["sources"][0]["state"] == json!("connected")).then_some(())
-    };
-    poll_until("a source that is connected", is_connected).await;
+    })
+    .await;
     daemon.stop().await;
+}
+
+fn reason_of(source: &Value) -> &str {
+    source["reason"].as_str().unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -180,18 +187,18 @@ async fn source_connection_error_is_logged_once_and_in_status() {
     flags.push("--source=ami://bridge@127.0.0.1:9".to_owned());
     flags.push("--source=ws://pbx.invalid:8000/?pbx=second".to_owned());
     let daemon = place.start_daemon(&flags).await;
-    let shown_reasons = async || {
+    let sources = poll_until("the reasons of both sources", async || {
         let status = place.status().await?;
         let sources = status["sources"].as_array()?.clone();
         sources
             .iter()
             .all(|source| source["reason"].is_string())
             .then_some(sources)
-    };
-    let sources = poll_until("the reasons of both sources", shown_reasons).await;
-    let reason = |index: usize| sources[index]["reason"].as_str().unwrap_or_default();
-    assert!(reason(0).contains("connection refused"), "{}", reason(0));
-    assert!(reason(1).contains("unknown host"), "{}", reason(1));
+    })
+    .await;
+    let (first, second) = (reason_of(&sources[0]), reason_of(&sources[1]));
+    assert!(first.contains("connection refused"), "{first}");
+    assert!(second.contains("unknown host"), "{second}");
     assert_eq!(
         log_count(&daemon, "the source is down"),
         2,
@@ -223,8 +230,10 @@ async fn unreadable_messages_are_kept_and_dead_lettered_by_broker() {
         .await;
     let daemon = place.start_daemon(&flags).await;
     wait_for_unreadable(&place, 3).await;
-    let refused = async || (broker.depth("cel_refused").await == 3).then_some(());
-    poll_until("three refused messages", refused).await;
+    poll_until("three refused messages", async || {
+        (broker.depth("cel_refused").await == 3).then_some(())
+    })
+    .await;
     assert_eq!(broker.depth("cel_unread").await, 0);
     // The source continues with the next messages.
     broker.publish("cel_unread", &[&b"neither"[..]]).await;
@@ -257,6 +266,13 @@ async fn unreadable_message_notice_goes_to_rabbitmq_without_uuid() {
     assert_eq!(headers.len(), 2, "a stop sends what is in the outbox");
 }
 
+async fn wait_for_stopped_letters(broker: &Broker, letters: u32) {
+    poll_until("the letter", async || {
+        (broker.depth("stopped_letters").await == letters).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn unconfirmed_dead_letter_at_stop_is_published_once() {
     let broker = Broker::shared();
@@ -271,25 +287,21 @@ async fn unconfirmed_dead_letter_at_stop_is_published_once() {
         broker.vhost()
     ));
     let daemon = place.start_daemon(&flags).await;
-    let wait_for_depth = async |letters: u32| {
-        let has_all = async || (broker.depth("stopped_letters").await == letters).then_some(());
-        poll_until("the letter", has_all).await;
-    };
-    wait_for_depth(1).await;
+    wait_for_stopped_letters(broker, 1).await;
     let state = rusqlite::Connection::open(place.path("state").join("spool.db")).expect("a state");
-    let unsent_notices = || {
-        state.query_row("SELECT count(*) FROM notices", [], |row| {
+    poll_until("its confirm", async || {
+        let unsent_notices = state.query_row("SELECT count(*) FROM notices", [], |row| {
             row.get::<_, i64>(0)
-        })
-    };
-    let confirmed = async || (unsent_notices() == Ok(0)).then_some(());
-    poll_until("its confirm", confirmed).await;
+        });
+        (unsent_notices == Ok(0)).then_some(())
+    })
+    .await;
     proxy.mute();
     let mut file = std::fs::OpenOptions::new();
     let file = file.append(true).open(place.path("calls.ami"));
     let written = file.expect("a file").write_all(b"no event either\r\n\r\n");
     written.expect("written");
-    wait_for_depth(2).await;
+    wait_for_stopped_letters(broker, 2).await;
     daemon.stop().await;
     assert_eq!(broker.depth("stopped_letters").await, 2);
 }

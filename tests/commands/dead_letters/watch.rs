@@ -26,14 +26,19 @@ fn start_watch(place: &Place, json: bool) -> RunningCommand {
 
 /// Waits until `dead watch` has written these words to stderr.
 async fn wait_for_log(watch: &RunningCommand, words: &str) {
-    let is_logged = async || watch.log().contains(words).then_some(());
-    poll_until(&format!("`{words}` on stderr"), is_logged).await;
+    poll_until(&format!("`{words}` on stderr"), async || {
+        watch.log().contains(words).then_some(())
+    })
+    .await;
 }
 
 /// Waits until `dead watch` has printed this many lines, and returns them.
 async fn wait_for_lines(watch: &RunningCommand, lines: usize) -> String {
-    let printed = async || Some(watch.out()).filter(|out| out.lines().count() == lines);
-    poll_until(&format!("{lines} lines"), printed).await
+    poll_until(&format!("{lines} lines"), async || {
+        let out = watch.out();
+        (out.lines().count() == lines).then_some(out)
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,8 +84,10 @@ async fn watch_waits_for_the_daemon_and_outlives_its_restart() {
     for n in 1..=2 {
         let daemon = place.start_daemon(&flags).await;
         let message = "watching for dead letters";
-        let ready = async || (watch.log().matches(message).count() == n).then_some(());
-        poll_until("a watch that is ready", ready).await;
+        poll_until("a watch that is ready", async || {
+            (watch.log().matches(message).count() == n).then_some(())
+        })
+        .await;
         append(&place, &Call::new(u32::try_from(n).expect("small"), 9001));
         let out = wait_for_lines(&watch, n).await;
         assert!(out.lines().all(|line| line.contains("failed")), "{out}");
@@ -107,8 +114,7 @@ async fn following_command_ends_when_its_output_is_closed() {
             assert!(first.contains("lead 4001"), "{first}");
         }
         drop(out);
-        let ended = async || following.try_wait().expect("a child");
-        let status = poll_until("its end", ended).await;
+        let status = poll_until("its end", async || following.try_wait().expect("a child")).await;
         assert!(status.success(), "{arguments:?}: {status}");
     }
     daemon.stop().await;

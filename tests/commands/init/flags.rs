@@ -64,11 +64,11 @@ async fn init_detects_trunks_and_check_and_run_accept_its_files() {
     assert_eq!(output.code, 0, "{output:?}");
     let daemon = stage.place.start_as("run", &["run", &flags_argument]);
     stage.pbx.logged_in(3).await;
-    let is_token_ok = async || {
+    poll_until("a token that is right", async || {
         let status = stage.place.status().await?;
         (status["token"]["state"] == "ok").then_some(())
-    };
-    poll_until("a token that is right", is_token_ok).await;
+    })
+    .await;
     daemon.stop().await;
 }
 

@@ -28,20 +28,23 @@ async fn answers_that_are_missing_are_named_at_once_with_their_flags() {
     stage.assert_untouched();
 }
 
+/// Returns the flags of the stage with another `--source` flag.
+fn flags_with_source(stage: &Stage, source: &str) -> Vec<String> {
+    let mut flags = stage.flags();
+    flags.retain(|flag| !flag.starts_with("--source="));
+    flags.push(source.to_owned());
+    flags
+}
+
 #[tokio::test]
 async fn init_shows_fix_for_pbx_down_wrong_secret_or_missing_right() {
     let stage = Stage::new().await;
     let closed_port = format!("--source=ami://bridge@127.0.0.1:{}", free_port());
     let output = stage.init(&["--source=", &closed_port]).await;
     assert_eq!(output.code, 64, "two sources: {output:?}");
-    let flags_with_source = |source: &str| {
-        let all_flags = stage.flags().into_iter();
-        let others = all_flags.filter(|flag| !flag.starts_with("--source="));
-        others.chain([source.to_owned()]).collect::<Vec<_>>()
-    };
     let output = stage
         .place
-        .run_command(&flags_with_source(&closed_port))
+        .run_command(&flags_with_source(&stage, &closed_port))
         .await;
     assert_eq!(output.code, 69, "{output:?}");
     assert!(
@@ -54,7 +57,10 @@ async fn init_shows_fix_for_pbx_down_wrong_secret_or_missing_right() {
         stage.pbx.addr(),
         wrong.display()
     );
-    let output = stage.place.run_command(&flags_with_source(&refused)).await;
+    let output = stage
+        .place
+        .run_command(&flags_with_source(&stage, &refused))
+        .await;
     assert_eq!(output.code, 77, "{output:?}");
     assert!(
         output

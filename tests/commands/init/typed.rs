@@ -184,18 +184,22 @@ async fn ctrl_c_at_any_question_writes_nothing_and_is_130() {
     stage.assert_untouched();
 }
 
+/// Returns the answer to `CoreShowChannels` with these rows.
+fn channel_list(rows: &str) -> String {
+    let row = "Response: Success\nActionID: {id}\nEventList: start\n\n";
+    format!("{row}{rows}Event: CoreShowChannelsComplete\nActionID: {{id}}\n\n")
+}
+
 #[tokio::test]
 async fn trunk_known_only_by_name_is_confirmed_by_watched_call() {
     let stage = Stage::new().await;
-    let list = |rows: &str| {
-        let row = "Response: Success\nActionID: {id}\nEventList: start\n\n";
-        format!("{row}{rows}Event: CoreShowChannelsComplete\nActionID: {{id}}\n\n")
-    };
-    let call = list(
+    let call = channel_list(
         "Event: CoreShowChannel\nActionID: {id}\nChannel: PJSIP/x7-0000000a\nUniqueid: 1.1\n\
          CallerIDNum: +998901110001\n\n",
     );
-    stage.pbx.answers("CoreShowChannels", &[&list(""), &call]);
+    stage
+        .pbx
+        .answers("CoreShowChannels", &[&channel_list(""), &call]);
     let refusal = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
     stage.pbx.answers("PJSIPShowEndpoints", &[refusal]);
     let devices = "Response: Success\nActionID: {id}\nEventList: start\n\n\

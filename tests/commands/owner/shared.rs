@@ -70,21 +70,19 @@ async fn empty_folder_that_others_may_write_is_made_private() {
     assert_eq!(metadata.permissions().mode() & 0o777, 0o700);
 }
 
+/// Returns the number of findings about secrets whose message contains `path`.
+fn count_secret_findings(found: &[Value], path: &str) -> usize {
+    let secrets = found.iter().filter(|finding| finding["name"] == "secret");
+    let messages = secrets.filter_map(|finding| finding["message"].as_str());
+    messages.filter(|message| message.contains(path)).count()
+}
+
 #[tokio::test]
 async fn world_readable_secret_is_reported_by_check_and_run() {
     let (stage, state) = stage_with_state().await;
     let token = stage.place.path("token");
     let flags = stage.token_flags(&state);
-    let count_named = |found: &[Value]| {
-        let secrets = found.iter().filter(|finding| finding["name"] == "secret");
-        let path = token.display().to_string();
-        let has_path = |finding: &&Value| {
-            finding["message"]
-                .as_str()
-                .is_some_and(|message| message.contains(&path))
-        };
-        secrets.filter(has_path).count()
-    };
+    let token_path = token.display().to_string();
     let run = ["run".to_owned(), "--until-idle".to_owned()].into_iter();
     let run: Vec<String> = run.chain(flags.clone()).collect();
     for (mode, folder, open) in [
@@ -96,7 +94,7 @@ async fn world_readable_secret_is_reported_by_check_and_run() {
         set_mode(&stage.place.path(""), folder);
         let (code, found) = check(&stage, flags.clone()).await;
         assert_eq!(
-            (code, count_named(&found)),
+            (code, count_secret_findings(&found, &token_path)),
             (0, usize::from(open)),
             "{found:#?}"
         );

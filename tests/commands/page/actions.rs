@@ -19,49 +19,48 @@ async fn stage(place: &Place, calls: &[Call]) -> (Server, RunningCommand, Browse
     (crm, running, browser)
 }
 
+/// Submits the form for all failed dead letters, and waits until the job has ended.
+async fn run_job(browser: &Browser, token: &str, action: &str) {
+    let fields = [
+        ("token", token),
+        ("scope", "all"),
+        ("reason", "failed"),
+        ("lead", "4001"),
+        ("action", action),
+    ];
+    let answer = browser.post("/letters/act", &fields).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
+    let job = answer.location.expect("a job to look at");
+    poll_until("the job's end", async || {
+        let text = browser.page(&job).await;
+        text.contains(r#"max="30" value="30""#).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn dry_run_keeps_dead_letters_and_retry_with_lead_sends_them() {
     let place = Place::new();
-    let lead = |n: u32| {
-        if n.is_multiple_of(3) {
+    let mut calls = Vec::new();
+    for n in 1..=90_u32 {
+        let lead = if n.is_multiple_of(3) {
             UNKNOWN_LEAD
         } else {
             4_002
-        }
-    };
-    let calls: Vec<Call> = (1..=90).map(|n| Call::new(n, lead(n))).collect();
+        };
+        calls.push(Call::new(n, lead));
+    }
     let (crm, running, browser) = stage(&place, &calls).await;
     place.wait_for_number("/books/journaled", 60).await;
     place.wait_for_number("/books/dead", 30).await;
     let token = browser.token("/letters?reason=failed").await;
-    let form = |action: &'static str| {
-        [
-            ("token", token.clone()),
-            ("scope", "all".to_owned()),
-            ("reason", "failed".to_owned()),
-            ("lead", "4001".to_owned()),
-            ("action", action.to_owned()),
-        ]
-    };
-    let run_job = async |action: &'static str| {
-        let form = form(action);
-        let fields: Vec<(&str, &str)> = form.iter().map(|(a, b)| (*a, b.as_str())).collect();
-        let answer = browser.post("/letters/act", &fields).await;
-        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
-        let job = answer.location.expect("a job to look at");
-        poll_until("the job's end", async || {
-            let text = browser.page(&job).await;
-            text.contains(r#"max="30" value="30""#).then_some(())
-        })
-        .await;
-    };
-    run_job("dry_run").await;
+    run_job(&browser, &token, "dry_run").await;
     assert_eq!(
         place.number("/books/dead").await,
         Some(30),
         "a dry run sends nothing"
     );
-    run_job("retry").await;
+    run_job(&browser, &token, "retry").await;
     place.wait_for_number("/books/journaled", 90).await;
     let journal = crm.journal();
     assert_eq!(journal.len(), 90);
@@ -77,17 +76,8 @@ async fn dry_run_keeps_dead_letters_and_retry_with_lead_sends_them() {
 #[tokio::test]
 async fn assigned_lead_sends_waiting_calls_and_can_be_unassigned() {
     let place = Place::new();
-    let customer_call = |n: u32| Call {
-        n: 7,
-        ..Call::without_lead(n)
-    };
-    // Sixty calls of one customer, each with its own id.
-    let calls: Vec<Call> = (1..=60)
-        .map(|n| Call {
-            n,
-            ..customer_call(n)
-        })
-        .collect();
+    // Sixty calls, each from another customer.
+    let calls: Vec<Call> = (1..=60).map(Call::without_lead).collect();
     let (crm, running, browser) = stage(&place, &calls).await;
     place.wait_for_number("/books/waiting", 60).await;
     let numbers = browser.page("/numbers").await;

@@ -2,7 +2,7 @@
 
 use crate::commands::sidecar::{Place, wait_for};
 use regex::Regex;
-use reqwest::{Client, Method, RequestBuilder, StatusCode, redirect};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, redirect};
 
 /// An answer of the page to one request.
 #[derive(Debug)]
@@ -11,6 +11,11 @@ pub struct PageAnswer {
     pub location: Option<String>,
     pub cookie: Option<String>,
     pub text: String,
+}
+
+fn header(answer: &Response, name: &str) -> Option<String> {
+    let value = answer.headers().get(name)?;
+    Some(value.to_str().expect("text").to_owned())
 }
 
 /// The browser of one user of the page.
@@ -63,13 +68,9 @@ impl Browser {
     pub async fn send(&self, request: RequestBuilder) -> PageAnswer {
         let answer = wait_for("an answer of the page", request.send()).await;
         let answer = answer.expect("an answer");
-        let header = |name: &str| {
-            let value = answer.headers().get(name)?;
-            Some(value.to_str().expect("text").to_owned())
-        };
-        let cookie = header("set-cookie");
+        let cookie = header(&answer, "set-cookie");
         let cookie = cookie.and_then(|text| text.split(';').next().map(str::to_owned));
-        let (status, location) = (answer.status(), header("location"));
+        let (status, location) = (answer.status(), header(&answer, "location"));
         let text = wait_for("the end of the answer", answer.text())
             .await
             .expect("text");

@@ -1,6 +1,6 @@
 //! Tests access to the page of a running daemon.
 
-use super::browser::Browser;
+use super::browser::{Browser, PageAnswer};
 use crate::commands::sidecar::{Place, RunningCommand, poll_until, start_crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::port::free_addr;
@@ -46,6 +46,16 @@ async fn link_opens_one_session_and_looking_at_it_burns_nothing() {
     running.stop().await;
 }
 
+async fn assert_forbidden(browser: &Browser, what: &str, request: reqwest::RequestBuilder) {
+    let answer = browser.send(request).await;
+    assert_eq!(
+        answer.status,
+        StatusCode::FORBIDDEN,
+        "{what}: {}",
+        answer.text
+    );
+}
+
 /// Promise: A forged request changes nothing on the page.
 #[tokio::test]
 async fn form_is_accepted_only_with_token_same_origin_and_session() {
@@ -54,40 +64,36 @@ async fn form_is_accepted_only_with_token_same_origin_and_session() {
     let browser = Browser::with_login(&place).await;
     let token = browser.token("/check").await;
     let true_form = [("token", token.as_str())];
-    let assert_forbidden = async |what: &str, request: reqwest::RequestBuilder| {
-        let answer = browser.send(request).await;
-        assert_eq!(
-            answer.status,
-            StatusCode::FORBIDDEN,
-            "{what}: {}",
-            answer.text
-        );
-    };
-    let form = || browser.form("/check", &true_form);
-    assert_forbidden("without any origin", form()).await;
-    assert_forbidden(
-        "another origin",
-        form().header("Origin", "https://evil.example"),
-    )
-    .await;
-    assert_forbidden("no origin", form().header("Origin", "null")).await;
-    assert_forbidden("cross-site", form().header("Sec-Fetch-Site", "cross-site")).await;
+    let without_origin = browser.form("/check", &true_form);
+    assert_forbidden(&browser, "without any origin", without_origin).await;
+    for (what, header, value) in [
+        ("another origin", "Origin", "https://evil.example"),
+        ("no origin", "Origin", "null"),
+        ("cross-site", "Sec-Fetch-Site", "cross-site"),
+    ] {
+        let form = browser.form("/check", &true_form).header(header, value);
+        assert_forbidden(&browser, what, form).await;
+    }
     let origin = browser.origin.clone();
-    let other_host = form()
+    let other_host = browser
+        .form("/check", &true_form)
         .header("Origin", &origin)
         .header("Host", "evil.example");
-    assert_forbidden("another host", other_host).await;
+    assert_forbidden(&browser, "another host", other_host).await;
     let forged = browser.form("/check", &[("token", "forged")]);
-    assert_forbidden("a forged token", forged.header("Origin", &origin)).await;
+    assert_forbidden(&browser, "a forged token", forged.header("Origin", &origin)).await;
     let bare = browser.form("/check", &[]);
-    assert_forbidden("no token", bare.header("Origin", &origin)).await;
+    assert_forbidden(&browser, "no token", bare.header("Origin", &origin)).await;
     let other_name = browser
         .request(Method::GET, "/")
         .header("Host", "evil.example");
-    assert_forbidden("a page under another name", other_name).await;
+    assert_forbidden(&browser, "a page under another name", other_name).await;
 
-    let same_site = form().header("Sec-Fetch-Site", "same-origin");
-    for form in [same_site, form().header("Origin", &origin)] {
+    for (header, value) in [
+        ("Sec-Fetch-Site", "same-origin"),
+        ("Origin", origin.as_str()),
+    ] {
+        let form = browser.form("/check", &true_form).header(header, value);
         let answer = browser.send(form).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER, "{answer:?}");
         assert_eq!(answer.location.as_deref(), Some("/check"));
@@ -110,6 +116,11 @@ async fn form_is_accepted_only_with_token_same_origin_and_session() {
     running.stop().await;
 }
 
+async fn log_in(browser: &Browser, name: &str, password: &str) -> PageAnswer {
+    let fields = [("name", name), ("password", password)];
+    browser.post("/login", &fields).await
+}
+
 #[tokio::test]
 async fn login_works_after_wrong_passwords_and_session_survives_kill() {
     let place = Place::new();
@@ -118,11 +129,7 @@ async fn login_works_after_wrong_passwords_and_session_survives_kill() {
     let file = format!("--page-password-file={}", file.display());
     let (crm, running) = daemon(&place, &[&file]).await;
     let (mut browser, _) = Browser::without_login(&place).await;
-    let login = async |browser: &Browser, name: &str, password: &str| {
-        let fields = [("name", name), ("password", password)];
-        browser.post("/login", &fields).await
-    };
-    let answer = login(&browser, "bek", PASSWORD).await;
+    let answer = log_in(&browser, "bek", PASSWORD).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
     browser.cookie = answer.cookie;
     let calls = browser.page("/calls").await;
@@ -132,10 +139,10 @@ async fn login_works_after_wrong_passwords_and_session_survives_kill() {
     // Five wrong passwords do not block a later login of the same user.
     let (anonymous, _) = Browser::without_login(&place).await;
     for n in 0..5 {
-        let answer = login(&anonymous, "anna", "a wrong password").await;
+        let answer = log_in(&anonymous, "anna", "a wrong password").await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{n}: {}", answer.text);
     }
-    let answer = login(&anonymous, "anna", PASSWORD).await;
+    let answer = log_in(&anonymous, "anna", PASSWORD).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
 
     let port = browser
@@ -153,6 +160,10 @@ async fn login_works_after_wrong_passwords_and_session_survives_kill() {
     running.stop().await;
 }
 
+async fn login_status(browser: &Browser, name: &str, password: &str) -> StatusCode {
+    log_in(browser, name, password).await.status
+}
+
 #[tokio::test]
 async fn wrong_password_flood_needs_under_40_mib_and_admin_logs_in() {
     let place = Place::new();
@@ -161,16 +172,14 @@ async fn wrong_password_flood_needs_under_40_mib_and_admin_logs_in() {
     let (_crm, running) = daemon(&place, &[&file]).await;
     let (anonymous, _) = Browser::without_login(&place).await;
     let kib_before = running.peak_kib();
-    let login = async |name: &str, password: &str| {
-        let fields = [("name", name), ("password", password)];
-        anonymous.post("/login", &fields).await.status
-    };
     let names: Vec<String> = (0..64).map(|n| format!("nobody{n}")).collect();
-    let wrong = names.iter().map(|name| login(name, "a wrong password"));
+    let wrong = names
+        .iter()
+        .map(|name| login_status(&anonymous, name, "a wrong password"));
     // A login that the flood blocks is tried again, as a person would.
     let right = async {
         loop {
-            let status = login("anna", PASSWORD).await;
+            let status = login_status(&anonymous, "anna", PASSWORD).await;
             if status != StatusCode::TOO_MANY_REQUESTS {
                 return status;
             }
@@ -193,6 +202,33 @@ async fn wrong_password_flood_needs_under_40_mib_and_admin_logs_in() {
     running.stop().await;
 }
 
+async fn logged_in_browser(place: &Place, name: &str) -> Browser {
+    let (mut browser, _) = Browser::without_login(place).await;
+    let answer = log_in(&browser, name, PASSWORD).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{name}");
+    browser.cookie = answer.cookie;
+    browser
+}
+
+async fn wait_for_logout(browser: &Browser) {
+    poll_until("the end of the session", async || {
+        let answer = browser.get("/calls").await;
+        (answer.status != StatusCode::OK).then_some(())
+    })
+    .await;
+}
+
+/// Waits until the status shows a problem of the password file with `part` in its reason.
+async fn wait_for_file_problem(place: &Place, part: &str) {
+    poll_until(part, async || {
+        let status = place.status().await?;
+        let file = &status["secretFiles"][0];
+        assert_eq!(file["flag"], "--page-password-file");
+        file["reason"].as_str()?.contains(part).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn person_removed_from_the_file_loses_the_session() {
     let place = Place::new();
@@ -201,41 +237,17 @@ async fn person_removed_from_the_file_loses_the_session() {
     let file = place.write("people", format!("{anna}{bek}"));
     let flag = format!("--page-password-file={}", file.display());
     let (_crm, running) = daemon(&place, &[&flag]).await;
-    let log_in = async |name: &str| {
-        let (mut browser, _) = Browser::without_login(&place).await;
-        let fields = [("name", name), ("password", PASSWORD)];
-        let answer = browser.post("/login", &fields).await;
-        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{name}");
-        browser.cookie = answer.cookie;
-        browser
-    };
-    let anna_browser = log_in("anna").await;
-    let bek_browser = log_in("bek").await;
-    let wait_for_logout = async |browser: &Browser| {
-        let is_out = async || {
-            let answer = browser.get("/calls").await;
-            (answer.status != StatusCode::OK).then_some(())
-        };
-        poll_until("the end of the session", is_out).await;
-    };
-    let wait_for_problem = async |part: &str| {
-        let is_shown = async || {
-            let status = place.status().await?;
-            let file = &status["secretFiles"][0];
-            assert_eq!(file["flag"], "--page-password-file");
-            file["reason"].as_str()?.contains(part).then_some(())
-        };
-        poll_until(part, is_shown).await;
-    };
+    let anna_browser = logged_in_browser(&place, "anna").await;
+    let bek_browser = logged_in_browser(&place, "bek").await;
 
     place.write("people", format!("{anna}a broken line\n"));
     wait_for_logout(&bek_browser).await;
     assert_eq!(anna_browser.get("/calls").await.status, StatusCode::OK);
-    wait_for_problem("line 2").await;
+    wait_for_file_problem(&place, "line 2").await;
 
     place.write("people", "");
     wait_for_logout(&anna_browser).await;
-    wait_for_problem("names no one").await;
+    wait_for_file_problem(&place, "names no one").await;
     running.stop().await;
 }
 

@@ -33,6 +33,17 @@ async fn wait_for_page_text(browser: &Browser, path: &str, words: &str) -> Strin
     .await
 }
 
+fn digits(number: &str) -> &str {
+    number.trim_start_matches('+')
+}
+
+/// Returns the row of a CSV file that starts with `start`.
+fn row<'a>(csv: &'a str, start: &str) -> &'a str {
+    csv.lines()
+        .find(|line| line.starts_with(start))
+        .unwrap_or_else(|| panic!("no {start} in {csv}"))
+}
+
 #[tokio::test]
 async fn missed_customer_is_listed_until_called_back_by_employee() {
     let place = Place::new();
@@ -50,9 +61,8 @@ async fn missed_customer_is_listed_until_called_back_by_employee() {
         "{csv}"
     );
 
-    let digits = |number: &str| number.trim_start_matches('+').to_owned();
     let back = moved_to(CALLED_BACK, begin + 600);
-    let back = back.replace(&digits(CUSTOMERS[1]), &digits(CUSTOMERS[0]));
+    let back = back.replace(digits(CUSTOMERS[1]), digits(CUSTOMERS[0]));
     let file = std::fs::OpenOptions::new()
         .append(true)
         .open(place.path("calls.ami"));
@@ -64,19 +74,16 @@ async fn missed_customer_is_listed_until_called_back_by_employee() {
 
     let week = "/employees.csv?span=week"; // the test can run at midnight
     let csv = browser.page(week).await;
-    let row = |extension: &str| {
-        let found = csv.lines().find(|line| line.starts_with(extension));
-        found
-            .unwrap_or_else(|| panic!("no {extension} in {csv}"))
-            .to_owned()
-    };
     let heading = "extension,employeeId,answered,missed,outbound,talkSec";
     assert!(
         csv.trim_start_matches('\u{feff}').starts_with(heading),
         "{csv}"
     );
-    assert!(row("101,").starts_with("101,501,0,0,1,4,,600.0"), "{csv}");
-    assert!(row("102,").starts_with("102,,0,1,0,0,"), "{csv}");
+    assert!(
+        row(&csv, "101,").starts_with("101,501,0,0,1,4,,600.0"),
+        "{csv}"
+    );
+    assert!(row(&csv, "102,").starts_with("102,,0,1,0,0,"), "{csv}");
     let table = browser.page("/employees?span=week").await;
     for number in ["101", "102", "501"] {
         assert!(table.contains(number), "{number}: {table}");
