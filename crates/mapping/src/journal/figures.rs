@@ -138,16 +138,18 @@ mod tests {
         }
     }
 
+    /// Returns the duration and the talk time of an answered call.
+    fn whole_seconds(length_ms: u64, talk_ms: u64) -> (u32, u32) {
+        let figures = figures(length_ms, talk_ms, true);
+        (figures.duration_sec, figures.talk_time_sec)
+    }
+
     #[test]
     fn seconds_are_rounded_half_up_and_a_call_lasts_at_least_one() {
-        let whole = |length, talk| {
-            let figures = figures(length, talk, true);
-            (figures.duration_sec, figures.talk_time_sec)
-        };
-        assert_eq!(whole(5_020, 4_000), (5, 4));
-        assert_eq!(whole(5_500, 4_499), (6, 4));
-        assert_eq!(whole(5_499, 4_500), (5, 5));
-        assert_eq!(whole(10, 0), (1, 0));
+        assert_eq!(whole_seconds(5_020, 4_000), (5, 4));
+        assert_eq!(whole_seconds(5_500, 4_499), (6, 4));
+        assert_eq!(whole_seconds(5_499, 4_500), (5, 5));
+        assert_eq!(whole_seconds(10, 0), (1, 0));
     }
 
     #[test]
@@ -172,21 +174,25 @@ mod tests {
         assert_eq!((excess.duration_sec, excess.talk_time_sec), (4, 4));
     }
 
+    /// Returns the error of a start at this second. The current second is 1795151317.
+    fn wrong_start_of(seconds: i64) -> Option<String> {
+        let now = EventTime::from_seconds(1_795_151_317);
+        wrong_start(EventTime::from_seconds(seconds), now)
+    }
+
     #[test]
     fn start_before_2000_or_five_minutes_ahead_is_wrong() {
-        let now = EventTime::from_seconds(1_795_151_317);
-        let at = |seconds| wrong_start(EventTime::from_seconds(seconds), now);
-        assert_eq!(at(1_795_151_317 + 300), None);
-        assert_eq!(at(946_684_800), None);
+        assert_eq!(wrong_start_of(1_795_151_317 + 300), None);
+        assert_eq!(wrong_start_of(946_684_800), None);
         insta::assert_snapshot!(
-            at(946_684_799).expect("wrong"),
+            wrong_start_of(946_684_799).expect("wrong"),
             @"the call began at 1999-12-31T23:59:59Z, before the year 2000"
         );
         insta::assert_snapshot!(
-            at(1_795_151_618).expect("wrong"),
+            wrong_start_of(1_795_151_618).expect("wrong"),
             @"the call began at 2026-11-20T05:13:38Z, 301 s ahead of this machine's clock"
         );
-        assert!(at(1_795_151_317_000).is_some(), "milliseconds");
+        assert!(wrong_start_of(1_795_151_317_000).is_some(), "milliseconds");
     }
 
     #[test]

@@ -37,13 +37,10 @@ fn message_call() -> FinishedCall {
 #[test]
 fn lists_of_all_trunks_are_read_where_no_flag_names_a_trunk() {
     let dir = tempfile::tempdir().expect("a folder");
-    let file = |name: &str, text: &str| {
-        let file = dir.path().join(name);
-        std::fs::write(&file, text).expect("written");
-        file
-    };
-    let leads = file("leads.csv", "phone,leadId\n+998901110001,4001\n");
-    let employees = file("employees.csv", "extension,employeeId\n101,501\n");
+    let leads = dir.path().join("leads.csv");
+    std::fs::write(&leads, "phone,leadId\n+998901110001,4001\n").expect("written");
+    let employees = dir.path().join("employees.csv");
+    std::fs::write(&employees, "extension,employeeId\n101,501\n").expect("written");
     let defaults = Trunk {
         country: Country::parse("UZ"),
         leads: vec![LeadRule::Csv(leads)],
@@ -69,6 +66,20 @@ fn judge_with_flags(call: &FinishedCall, flags: &[&str]) -> Judged {
 
 const CITY: &str = "city=,lead=var:LEAD_ID,employees=101:501";
 
+/// Judges the message call again, with the values of a retry.
+fn remap_with(record: &CallRecord, choice: Option<RetryValues>) -> Judged {
+    let call = message_call();
+    let rules = rules(&[CITY]);
+    remap(
+        record,
+        &call,
+        choice,
+        &rules,
+        &People::default(),
+        call.ended,
+    )
+}
+
 #[test]
 fn lead_and_employee_of_message_override_rules() {
     let with_ids = judge_with_flags(&message_call(), &[CITY]);
@@ -85,20 +96,13 @@ fn lead_and_employee_of_message_override_rules() {
         lead: LeadId::new(9),
         ..RetryValues::default()
     };
-    let (now, people) = (message_call().ended, People::default());
-    let remap_with = |choice| {
-        remap(
-            &with_ids.record,
-            &message_call(),
-            choice,
-            &rules(&[CITY]),
-            &people,
-            now,
-        )
-    };
-    assert_eq!(remap_with(None).record, with_ids.record, "as it was");
     assert_eq!(
-        remap_with(Some(choice)).record.lead_id,
+        remap_with(&with_ids.record, None).record,
+        with_ids.record,
+        "as it was"
+    );
+    assert_eq!(
+        remap_with(&with_ids.record, Some(choice)).record.lead_id,
         LeadId::new(9),
         "the lead that a person entered"
     );
@@ -141,15 +145,17 @@ fn without_a_trunk_the_flags_of_all_trunks_hold() {
     assert_eq!((phone.as_str(), record.trunk), ("+998901110001", None));
 }
 
+/// Returns the reason and the message of the message call after `change`.
+fn reason_text(change: impl Fn(&mut FinishedCall)) -> String {
+    let (mut call, now) = (message_call(), message_call().ended);
+    change(&mut call);
+    let judged = judge(&call, "pbx1", &rules(&[CITY]), &People::default(), now);
+    let reason = judged.reason.map(Reason::word).unwrap_or_default();
+    format!("{reason}: {}", judged.message)
+}
+
 #[test]
 fn impossible_times_are_reported_by_field() {
-    let reason_text = |change: fn(&mut FinishedCall)| {
-        let (mut call, now) = (message_call(), message_call().ended);
-        change(&mut call);
-        let judged = judge(&call, "pbx1", &rules(&[CITY]), &People::default(), now);
-        let reason = judged.reason.map(Reason::word).unwrap_or_default();
-        format!("{reason}: {}", judged.message)
-    };
     assert_eq!(
         reason_text(|call| call.started = EventTime::from_seconds(5)),
         "invalid_epoch: startedAt: the call began at 1970-01-01T00:00:05Z, before the year \
@@ -178,27 +184,32 @@ fn impossible_times_are_reported_by_field() {
     );
 }
 
+/// Returns the message of the judgment of a call without a lead and with this number.
+fn message_of_number(number: Option<&str>) -> String {
+    let mut call = message_call();
+    call.given = Some(GivenIds::default());
+    call.variables.clear();
+    call.number = number.map(|text| RawNumber {
+        text: text.to_owned(),
+        from_dial_string: true,
+    });
+    judge_with_flags(&call, &[CITY]).message
+}
+
 #[test]
 fn invalid_number_without_lead_is_reported_by_phone_field() {
-    let message = |number: Option<&str>| {
-        let mut call = message_call();
-        call.given = Some(GivenIds::default());
-        call.variables.clear();
-        call.number = number.map(|text| RawNumber {
-            text: text.to_owned(),
-            from_dial_string: true,
-        });
-        judge_with_flags(&call, &[CITY]).message
-    };
     assert_eq!(
-        message(Some("12")),
+        message_of_number(Some("12")),
         "phone: it is not a valid number (UZ or international); it must be like +998901110001, or \
          you can give a leadId. variable LEAD_ID holds no lead"
     );
     assert_eq!(
-        message(None),
+        message_of_number(None),
         "phone: it is null; it must be like +998901110001, or you can give a leadId. variable \
          LEAD_ID holds no lead"
     );
-    assert_eq!(message(Some("901110001")), "variable LEAD_ID holds no lead");
+    assert_eq!(
+        message_of_number(Some("901110001")),
+        "variable LEAD_ID holds no lead"
+    );
 }

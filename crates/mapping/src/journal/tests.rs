@@ -75,22 +75,21 @@ fn answered_call_becomes_a_record_with_every_value() {
     );
 }
 
+/// Returns rules that skip calls of a PBX before a second after the sample call.
+fn rules_since(pbx: &str) -> Rules {
+    Rules {
+        since: [(pbx.to_owned(), call().started.plus(Duration::from_secs(1)))].into(),
+        ..rules(CITY)
+    }
+}
+
 #[test]
 fn since_date_applies_to_its_pbx_and_its_branches_only() {
-    let second = Rules {
-        since: [(
-            "pbx1".to_owned(),
-            call().started.plus(Duration::from_secs(1)),
-        )]
-        .into(),
-        ..rules(CITY)
-    };
-    let outcome = |pbx: &str| {
-        let judged = judge(&call(), pbx, &second, &People::default(), call().ended);
-        judged.outcome
-    };
-    assert_eq!(outcome("pbx1/branch"), Outcome::Skipped);
-    assert_ne!(outcome("pbx2"), Outcome::Skipped);
+    let (rules, people, call) = (rules_since("pbx1"), People::default(), call());
+    let of_branch = judge(&call, "pbx1/branch", &rules, &people, call.ended);
+    assert_eq!(of_branch.outcome, Outcome::Skipped);
+    let of_other = judge(&call, "pbx2", &rules, &people, call.ended);
+    assert_ne!(of_other.outcome, Outcome::Skipped);
 }
 
 #[test]
@@ -103,10 +102,6 @@ fn internal_and_skipped_calls_have_no_uuid_and_no_reason() {
         not_before: Some(call().started.plus(Duration::from_secs(1))),
         ..rules(CITY)
     };
-    let since = |pbx: &str| Rules {
-        since: [(pbx.to_owned(), call().started.plus(Duration::from_secs(1)))].into(),
-        ..rules(CITY)
-    };
     let quiet = rules("city=PJSIP/city,unanswered=no");
     let off = rules("city=PJSIP/city,journal=no");
     for (judged, outcome) in [
@@ -114,7 +109,10 @@ fn internal_and_skipped_calls_have_no_uuid_and_no_reason() {
         (judge_with_rules(&quiet, &unanswered), Outcome::Skipped),
         (judge_with_rules(&off, &call()), Outcome::Skipped),
         (judge_with_rules(&early, &call()), Outcome::Skipped),
-        (judge_with_rules(&since("pbx1"), &call()), Outcome::Skipped),
+        (
+            judge_with_rules(&rules_since("pbx1"), &call()),
+            Outcome::Skipped,
+        ),
     ] {
         assert_eq!((judged.outcome, judged.reason), (outcome, None));
         assert_eq!(judged.record.uuid, None);
@@ -323,6 +321,22 @@ fn waiting_call_leaves_when_a_list_learns_its_number() {
     assert_eq!(released.record.uuid, waiting.record.uuid);
 }
 
+/// Judges an outbound call that shows this number.
+fn judge_shown(rules: &Rules, shown: &str) -> Judged {
+    let number = RawNumber {
+        text: shown.to_owned(),
+        from_dial_string: false,
+    };
+    let call = FinishedCall {
+        direction: Direction::Outbound,
+        number: None,
+        shown_number: Some(number),
+        ..call()
+    };
+    let (lists, _) = Watched::load(rules.every_trunk(), call.ended).expect("good");
+    judge(&call, "pbx1", rules, lists.people(), call.ended)
+}
+
 /// An outbound call of a campaign shows the company's number. A callback shows the customer's
 /// number. Only the customer's number has a lead.
 #[test]
@@ -331,25 +345,11 @@ fn shown_number_is_customer_number_only_with_a_lead() {
     let file = dir.path().join("leads.csv");
     std::fs::write(&file, "phone,leadId\n998901110005,4005\n").expect("written");
     let rules = rules(&format!("city=PJSIP/city,lead=csv:{}", file.display()));
-    let judge_shown = |shown: &str| {
-        let number = RawNumber {
-            text: shown.to_owned(),
-            from_dial_string: false,
-        };
-        let call = FinishedCall {
-            direction: Direction::Outbound,
-            number: None,
-            shown_number: Some(number),
-            ..call()
-        };
-        let (lists, _) = Watched::load(rules.every_trunk(), call.ended).expect("good");
-        judge(&call, "pbx1", &rules, lists.people(), call.ended)
-    };
-    let customers = judge_shown("998901110005");
+    let customers = judge_shown(&rules, "998901110005");
     assert_eq!(customers.record.lead_id, LeadId::new(4005));
     let phone = customers.record.client_phone.expect("a number");
     assert_eq!(phone.as_str(), "+998901110005");
-    let own = judge_shown("712000000");
+    let own = judge_shown(&rules, "712000000");
     assert_eq!(
         (own.reason, own.record.client_phone),
         (Some(Reason::NoLead), None)

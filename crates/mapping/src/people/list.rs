@@ -374,19 +374,20 @@ mod tests {
         assert_eq!((list.rows.len(), about.bad), (1, 1));
     }
 
+    fn header_error(text: &str) -> String {
+        LeadList::read(text.as_bytes(), None)
+            .expect_err("wrong")
+            .to_string()
+    }
+
     #[test]
     fn file_without_columns_is_refused_and_without_rows_is_empty() {
-        let wrong = |text: &str| {
-            LeadList::read(text.as_bytes(), None)
-                .expect_err("wrong")
-                .to_string()
-        };
         insta::assert_snapshot!(
-            wrong("number;lead\n+998901110001;4001\n"),
+            header_error("number;lead\n+998901110001;4001\n"),
             @"line 1: the header must name the columns `phone,leadId`, but is `number;lead`"
         );
         insta::assert_snapshot!(
-            wrong(""),
+            header_error(""),
             @"line 1: the header must name the columns `phone,leadId`, but is ``"
         );
         for text in [
@@ -399,20 +400,24 @@ mod tests {
         }
     }
 
+    fn read_employees(text: &str) -> (Employees, ListReport) {
+        employees(text.as_bytes()).expect("a header")
+    }
+
     #[test]
     fn employee_list_is_read_and_ambiguous_extension_has_none() {
-        let read = |text: &str| employees(text.as_bytes()).expect("a header");
-        let (list, about) = read("extension,employeeId\n101,501\n102,502\n102,502\n");
+        let (list, about) = read_employees("extension,employeeId\n101,501\n102,502\n102,502\n");
         let id = EmployeeId::new(502);
         assert_eq!(list.get(&Extension::new("102")), id.as_ref());
         assert_eq!((about.rows, about.repeated, about.bad), (2, 1, 0));
         let of_502 = list.extension_of(EmployeeId::new(502).expect("an id"));
         assert_eq!(of_502, Some(&Extension::new("102")));
-        let (two, _) = read("extension,employeeId\n901,501\n102,501\n");
+        let (two, _) = read_employees("extension,employeeId\n901,501\n102,501\n");
         let first = two.extension_of(EmployeeId::new(501).expect("an id"));
         assert_eq!(first, Some(&Extension::new("901")), "the first in the list");
-        let (list, about) =
-            read("extension;employeeId\n101;501\n102;502\n101;503\nPJSIP/104;504\n105;anna\n");
+        let (list, about) = read_employees(
+            "extension;employeeId\n101;501\n102;502\n101;503\nPJSIP/104;504\n105;anna\n",
+        );
         assert_eq!((list.len(), about.rows, about.bad), (1, 1, 3));
         assert_eq!(list.get(&Extension::new("101")), None);
         insta::assert_snapshot!(bad_rows(&about), @r"

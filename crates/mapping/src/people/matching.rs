@@ -119,6 +119,15 @@ mod tests {
         }
     }
 
+    fn used(trunk: &str, extension: &str, started: i64) -> UsedExtension {
+        UsedExtension {
+            pbx: "pbx1".to_owned(),
+            trunk: trunk.to_owned(),
+            extension: Extension::new(extension),
+            started,
+        }
+    }
+
     #[test]
     fn unused_entries_and_unlisted_extensions_are_reported() {
         let flag = "city=PJSIP/city,employees=1O1:501;102:502;103:503";
@@ -126,12 +135,6 @@ mod tests {
         let rules = Rules {
             trunks: Trunks::new(trunks).expect("one trunk"),
             ..Rules::default()
-        };
-        let used = |trunk: &str, extension: &str, started| UsedExtension {
-            pbx: "pbx1".to_owned(),
-            trunk: trunk.to_owned(),
-            extension: Extension::new(extension),
-            started,
         };
         let calls = [
             used("city", "101", 10),

@@ -281,20 +281,27 @@ pub(super) fn shorten(text: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn log_masks_number_to_last_four_digits_and_nothing_else() {
-        let row = |cell: &str| BadRow {
+    fn bad_row(cell: &str) -> BadRow {
+        BadRow {
             line: 3,
             cell: cell.to_owned(),
             message: "is wrong".to_owned(),
-        };
-        let masked = ["+998 90 111-00-01", "101", "x"].map(|cell| row(cell).masked());
+        }
+    }
+
+    #[test]
+    fn log_masks_number_to_last_four_digits_and_nothing_else() {
+        let masked = ["+998 90 111-00-01", "101", "x"].map(|cell| bad_row(cell).masked());
         insta::assert_snapshot!(masked.join("\n"), @r"
         line 3: `+··· ·· ···-00-01` is wrong
         line 3: `101` is wrong
         line 3: `x` is wrong
         ");
-        assert!(row("+998901110001").to_string().contains("+998901110001"));
+        assert!(
+            bad_row("+998901110001")
+                .to_string()
+                .contains("+998901110001")
+        );
     }
 
     #[test]

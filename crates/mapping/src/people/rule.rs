@@ -147,14 +147,21 @@ pub fn employee_rule(text: &str) -> Result<EmployeeRule, String> {
 mod tests {
     use super::*;
 
-    fn shape(text: &str) -> Result<Vec<String>, String> {
-        let words = |rule: &LeadRule| match rule {
+    fn rule_text(rule: &LeadRule) -> String {
+        match rule {
             LeadRule::Variable(name) => format!("var {name}"),
             LeadRule::UserField(pattern) => format!("userfield {pattern}"),
             LeadRule::Csv(file) => format!("csv {}", file.display()),
             LeadRule::Directory => "directory".to_owned(),
-        };
-        lead_rules(text).map(|rules| rules.iter().map(words).collect())
+        }
+    }
+
+    fn shape(text: &str) -> Result<Vec<String>, String> {
+        lead_rules(text).map(|rules| rules.iter().map(rule_text).collect())
+    }
+
+    fn shape_error(text: &str) -> String {
+        shape(text).expect_err("wrong")
     }
 
     #[test]
@@ -174,44 +181,49 @@ mod tests {
 
     #[test]
     fn invalid_lead_rule_is_reported_with_the_valid_forms() {
-        let wrong = |text| shape(text).expect_err("wrong");
         insta::assert_snapshot!(
-            wrong("LEAD_ID"),
+            shape_error("LEAD_ID"),
             @"`LEAD_ID` is not a lead rule; the rules are var:NAME, userfield:REGEX, csv:FILE and \
             directory, separated by `;`"
         );
         insta::assert_snapshot!(
-            wrong("var:"),
+            shape_error("var:"),
             @"nothing follows `var:`; the rules are var:NAME, userfield:REGEX, csv:FILE and \
             directory, separated by `;`"
         );
         insta::assert_snapshot!(
-            wrong(r"userfield:lead=\d+"),
+            shape_error(r"userfield:lead=\d+"),
             @"`userfield:lead=\\d+` has no group: put the lead's digits in one, as in \
             `lead=(\\d+)`"
         );
         insta::assert_snapshot!(
-            wrong("userfield:lead=("),
+            shape_error("userfield:lead=("),
             @"`userfield:lead=(` is not a pattern: unclosed group"
         );
         let long = format!("var:{}", "x".repeat(81));
         assert!(
-            wrong(&long).ends_with("has at most 80 bytes"),
+            shape_error(&long).ends_with("has at most 80 bytes"),
             "{}",
-            wrong(&long)
+            shape_error(&long)
         );
         assert!(shape(&long[..84]).is_ok());
         insta::assert_snapshot!(
-            wrong("csv:a.csv;directories"),
+            shape_error("csv:a.csv;directories"),
             @"`directories` is not a lead rule; the rules are var:NAME, userfield:REGEX, csv:FILE \
             and directory, separated by `;`"
         );
     }
 
+    fn pair(extension: &str, id: i64) -> (Extension, EmployeeId) {
+        (
+            Extension::new(extension),
+            EmployeeId::new(id).expect("positive"),
+        )
+    }
+
     #[test]
     fn employees_are_a_list_or_a_file() {
         let list = employee_rule("101:501; 102:502;").expect("a list");
-        let pair = |e: &str, id| (Extension::new(e), EmployeeId::new(id).expect("positive"));
         assert_eq!(
             list,
             EmployeeRule::List([pair("101", 501), pair("102", 502)].into_iter().collect())

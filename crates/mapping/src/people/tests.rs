@@ -83,12 +83,15 @@ fn only_change(mut news: Vec<News>) -> Result<ListChange, Error> {
     news.remove(0).result
 }
 
+fn one_lead(id: i64, reason: &str) -> LeadAnswer {
+    LeadAnswer::One(lead(id), reason.to_owned())
+}
+
 #[test]
 fn lead_rules_are_applied_in_order_until_one_answers() {
     let mut call = call();
     let trunk = trunk(r"city=PJSIP/city,lead=var:CRM;userfield:lead=(\d+);var:LEAD_ID");
     let people = People::default();
-    let one_lead = |id, reason: &str| LeadAnswer::One(lead(id), reason.to_owned());
     assert_eq!(
         people.lead_of(&call, None, &trunk),
         one_lead(4001, "variable LEAD_ID")
@@ -109,21 +112,26 @@ fn lead_rules_are_applied_in_order_until_one_answers() {
     );
 }
 
+/// Returns the lead of the sample call if its customer has this number.
+fn lead_of_number(watched: &Watched, trunk: &Trunk, number: Option<&str>) -> LeadAnswer {
+    let number = number.map(phone);
+    watched.people().lead_of(&call(), number.as_ref(), trunk)
+}
+
 #[test]
 fn listed_number_has_its_lead_and_hidden_number_has_none() {
     let file = File::new("phone,leadId\n901110001,1\n901110002,2\n901110002,3\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let watched = load(&trunks);
     let trunk = trunks.iter().next().expect("one");
-    let ask = |number: Option<&str>| {
-        watched
-            .people()
-            .lead_of(&call(), number.map(phone).as_ref(), trunk)
-    };
-    assert!(matches!(ask(Some("+998901110001")), LeadAnswer::One(id, _) if id == lead(1)));
-    assert!(matches!(ask(Some("+998901110002")), LeadAnswer::Two(..)));
-    assert!(matches!(ask(Some("+998901110003")), LeadAnswer::None(_)));
-    assert!(matches!(ask(None), LeadAnswer::None(why) if why.starts_with("no number")));
+    let listed = lead_of_number(&watched, trunk, Some("+998901110001"));
+    assert!(matches!(listed, LeadAnswer::One(id, _) if id == lead(1)));
+    let ambiguous = lead_of_number(&watched, trunk, Some("+998901110002"));
+    assert!(matches!(ambiguous, LeadAnswer::Two(..)));
+    let unlisted = lead_of_number(&watched, trunk, Some("+998901110003"));
+    assert!(matches!(unlisted, LeadAnswer::None(_)));
+    let hidden = lead_of_number(&watched, trunk, None);
+    assert!(matches!(hidden, LeadAnswer::None(why) if why.starts_with("no number")));
     let alone = watched
         .people()
         .lead_of_phone(&phone("+998901110001"), trunk);
@@ -159,13 +167,16 @@ fn changed_list_uses_good_rows_and_reports_bad_rows_once() {
         "a change is reported once"
     );
     let trunk = trunks.iter().next().expect("one");
-    let answer = |number: &str| {
-        watched
-            .people()
-            .lead_of(&call(), Some(&phone(number)), trunk)
-    };
-    assert!(matches!(answer("+998901110001"), LeadAnswer::One(id, _) if id == lead(9)));
-    assert!(matches!(answer("+998901110002"), LeadAnswer::None(_)));
+    let good = lead_of_number(&watched, trunk, Some("+998901110001"));
+    assert!(matches!(good, LeadAnswer::One(id, _) if id == lead(9)));
+    let bad = lead_of_number(&watched, trunk, Some("+998901110002"));
+    assert!(matches!(bad, LeadAnswer::None(_)));
+}
+
+/// Asserts that the number of the first list still has the lead 1.
+fn assert_old_list(watched: &Watched, trunk: &Trunk) {
+    let answer = lead_of_number(watched, trunk, Some("+998901110001"));
+    assert!(matches!(answer, LeadAnswer::One(id, _) if id == lead(1)));
 }
 
 #[test]
@@ -174,11 +185,6 @@ fn file_that_gives_no_row_at_all_leaves_the_old_list_in_force() {
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let mut watched = load(&trunks);
     let trunk = trunks.iter().next().expect("one");
-    let check_old_list = |watched: &Watched| {
-        let number = phone("+998901110001");
-        let answer = watched.people().lead_of(&call(), Some(&number), trunk);
-        assert!(matches!(answer, LeadAnswer::One(id, _) if id == lead(1)));
-    };
     file.write("phone,leadId\n901110001,x\n101,2\n");
     let error = only_change(reload(&mut watched)).expect_err("no good row");
     assert_eq!(
@@ -192,11 +198,11 @@ fn file_that_gives_no_row_at_all_leaves_the_old_list_in_force() {
         watched.reload(later_time()).is_empty(),
         "a change is reported once"
     );
-    check_old_list(&watched);
+    assert_old_list(&watched, trunk);
     file.write("");
     let error = only_change(reload(&mut watched)).expect_err("no header");
     assert!(matches!(error, Error::Header(..)), "{error}");
-    check_old_list(&watched);
+    assert_old_list(&watched, trunk);
     fs::remove_file(&file.path).expect("removed");
     let missing = only_change(watched.reload(later_time()));
     assert!(matches!(missing, Err(Error::Missing(_))));
@@ -204,7 +210,7 @@ fn file_that_gives_no_row_at_all_leaves_the_old_list_in_force() {
         watched.reload(later_time()).is_empty(),
         "a change is reported once"
     );
-    check_old_list(&watched);
+    assert_old_list(&watched, trunk);
     file.write("phone,leadId\n901110001,9\n");
     let change = only_change(reload(&mut watched)).expect("good");
     assert_eq!(change, leads(1, "+998901110001"));
@@ -237,16 +243,17 @@ fn list_being_written_is_read_once_stable_or_after_limit() {
     );
 }
 
+/// Loads the lists as if each file was read at the moment when it was written.
+fn load_at_once(trunks: &Trunks) -> Watched {
+    let loaded = Watched::load(trunks.iter(), EventTime::from_seconds(0));
+    loaded.expect("good").0
+}
+
 #[test]
 fn list_written_within_the_same_clock_tick_is_read_again() {
     let file = File::new("phone,leadId\n901110001,1\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
-    // This is as if the file was read at the moment of the write.
-    let at_once = || {
-        let loaded = Watched::load(trunks.iter(), EventTime::from_seconds(0));
-        loaded.expect("good").0
-    };
-    let mut watched = at_once();
+    let mut watched = load_at_once(&trunks);
     assert!(
         watched.reload(later_time()).is_empty(),
         "read again, and the same: no news"
@@ -254,7 +261,7 @@ fn list_written_within_the_same_clock_tick_is_read_again() {
     let same_time = fs::metadata(&file.path)
         .and_then(|about| about.modified())
         .expect("a time");
-    let mut young = at_once();
+    let mut young = load_at_once(&trunks);
     file.write("phone,leadId\n901110001,2\n");
     let opened = fs::File::options()
         .write(true)
@@ -277,6 +284,10 @@ fn unusable_lists_are_all_reported_at_start() {
     assert_eq!(faults.len(), 3, "{faults:?}");
 }
 
+fn employee_of_101(watched: &Watched, trunk: &Trunk) -> Option<EmployeeId> {
+    watched.people().employee_of(&Extension::new("101"), trunk)
+}
+
 #[test]
 fn employees_come_from_their_file_and_change_with_it() {
     let file = File::new("extension,employeeId\n101,501\n");
@@ -286,12 +297,11 @@ fn employees_come_from_their_file_and_change_with_it() {
     ));
     let mut watched = load(&trunks);
     let trunk = trunks.iter().next().expect("one");
-    let employee = |watched: &Watched| watched.people().employee_of(&Extension::new("101"), trunk);
-    assert_eq!(employee(&watched), EmployeeId::new(501));
+    assert_eq!(employee_of_101(&watched, trunk), EmployeeId::new(501));
     file.write("extension,employeeId\n101,777\n102,502\n");
     let change = only_change(reload(&mut watched)).expect("good");
     assert_eq!((change.about.rows, change.about.bad), (2, 0));
-    assert_eq!(employee(&watched), EmployeeId::new(777));
+    assert_eq!(employee_of_101(&watched, trunk), EmployeeId::new(777));
 }
 
 /// A directory in which a person has assigned lead 9 to this number. `Err` if reading fails.
@@ -309,6 +319,20 @@ impl Directory for OneAssignedLead {
     }
 }
 
+fn trunk_with_rules(rules: &str) -> Trunk {
+    trunk(&format!("city=PJSIP/city,lead={rules}"))
+}
+
+/// Returns the lead of a call over a trunk with these lead rules.
+fn lead_by_rules(
+    people: &People,
+    call: &FinishedCall,
+    rules: &str,
+    number: Option<&Phone>,
+) -> LeadAnswer {
+    people.lead_of(call, number, &trunk_with_rules(rules))
+}
+
 #[test]
 fn assigned_lead_comes_after_dialplan_and_before_lists() {
     let mut call = call();
@@ -316,15 +340,14 @@ fn assigned_lead_comes_after_dialplan_and_before_lists() {
     let given = OneAssignedLead(Ok(number.clone()));
     let people = People::default().with_directory(Arc::new(given));
     let by_hand = LeadAnswer::One(lead(9), "given by ana".to_owned());
-    let lead_of = |call: &FinishedCall, rules: &str, number: Option<&Phone>| {
-        let trunk = trunk(&format!("city=PJSIP/city,lead={rules}"));
-        people.lead_of(call, number, &trunk)
-    };
     let from_dialplan = LeadAnswer::One(lead(4001), "variable LEAD_ID".to_owned());
-    assert_eq!(lead_of(&call, "var:LEAD_ID", Some(&number)), from_dialplan);
+    assert_eq!(
+        lead_by_rules(&people, &call, "var:LEAD_ID", Some(&number)),
+        from_dialplan
+    );
     let learned = LeadAnswer::One(lead(8), "the directory".to_owned());
     assert_eq!(
-        lead_of(&call, "directory;var:LEAD_ID", Some(&number)),
+        lead_by_rules(&people, &call, "directory;var:LEAD_ID", Some(&number)),
         learned
     );
     call.variables.clear();
@@ -333,16 +356,23 @@ fn assigned_lead_comes_after_dialplan_and_before_lists() {
         "var:LEAD_ID;directory",
         "directory;var:LEAD_ID",
     ] {
-        assert_eq!(lead_of(&call, rules, Some(&number)), by_hand, "{rules}");
-        let trunk = trunk(&format!("city=PJSIP/city,lead={rules}"));
+        assert_eq!(
+            lead_by_rules(&people, &call, rules, Some(&number)),
+            by_hand,
+            "{rules}"
+        );
+        let trunk = trunk_with_rules(rules);
         assert_eq!(people.lead_of_phone(&number, &trunk), by_hand, "{rules}");
     }
     let other = phone("+998901110002");
-    assert_eq!(lead_of(&call, "directory", Some(&other)), learned);
+    assert_eq!(
+        lead_by_rules(&people, &call, "directory", Some(&other)),
+        learned
+    );
     let nothing = LeadAnswer::None("variable LEAD_ID holds no lead".to_owned());
     for unassigned in [Some(&other), None] {
         assert_eq!(
-            lead_of(&call, "var:LEAD_ID", unassigned),
+            lead_by_rules(&people, &call, "var:LEAD_ID", unassigned),
             nothing,
             "as without any"
         );
@@ -356,9 +386,11 @@ fn unreadable_assigned_leads_are_reported_and_lists_answer() {
     let people = People::default().with_directory(Arc::new(broken));
     let number = phone("+998901110001");
     let learned = LeadAnswer::One(lead(8), "the directory".to_owned());
-    let trunk = |rules: &str| trunk(&format!("city=PJSIP/city,lead={rules}"));
-    assert_eq!(people.lead_of_phone(&number, &trunk("directory")), learned);
-    let answer = people.lead_of(&call, Some(&number), &trunk("var:CRM"));
+    assert_eq!(
+        people.lead_of_phone(&number, &trunk_with_rules("directory")),
+        learned
+    );
+    let answer = people.lead_of(&call, Some(&number), &trunk_with_rules("var:CRM"));
     let LeadAnswer::None(why) = answer else {
         panic!("{answer:?}")
     };
