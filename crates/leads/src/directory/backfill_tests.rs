@@ -67,13 +67,14 @@ impl Service {
         let mut all: Vec<_> = self.leads.iter().filter(|(_, at)| *at >= since).collect();
         all.sort_by_key(|(id, at)| (*at, *id));
         let pages: Vec<_> = all.chunks(request.size as usize).collect();
-        let rows = pages
+        let leads = pages
             .get(request.page as usize - 1)
             .copied()
             .unwrap_or_default();
-        let row =
-            |(id, at): &&(i64, i64)| json!({"id": id, "updatedTimestamp": at, "phone": phone(*id)});
-        let rows: Vec<Value> = rows.iter().map(row).collect();
+        let rows: Vec<Value> = leads
+            .iter()
+            .map(|(id, at)| json!({"id": id, "updatedTimestamp": at, "phone": phone(*id)}))
+            .collect();
         let mut data = json!({"currentPage": request.page, "leads": rows});
         if self.has_page_count {
             data["totalPages"] = json!(pages.len());
@@ -218,25 +219,25 @@ fn backfill_without_grant_waits_hour_and_without_list_stops() {
     ));
 }
 
+/// Returns why the backfill ends after an answer with the rows that `row` makes of 1 to 50.
+fn end_reason(row: impl Fn(i64) -> Value) -> String {
+    let mut backfill = Backfill::default();
+    let Next::Read(page) = backfill.next(time_at(0), false) else {
+        panic!("a page")
+    };
+    let rows: Vec<Value> = (1..=50).map(row).collect();
+    let answer = Ok(ApiReply::Data(json!({"data": rows})));
+    backfill.process_answer(&page, &answer, time_at(0), HOW);
+    backfill.left.unwrap_or_default()
+}
+
 #[test]
 fn rows_without_ids_phones_or_order_are_reported() {
-    let left = |rows: Vec<Value>| {
-        let mut backfill = Backfill::default();
-        let Next::Read(page) = backfill.next(time_at(0), false) else {
-            panic!("a page")
-        };
-        let answer = Ok(ApiReply::Data(json!({"data": rows})));
-        backfill.process_answer(&page, &answer, time_at(0), HOW);
-        backfill.left.unwrap_or_default()
-    };
-    let many = |row: &dyn Fn(i64) -> Value| (1..=50).map(row).collect::<Vec<_>>();
-    let no_ids = left(many(&|n| json!({"updatedTimestamp": n, "phone": "x"})));
+    let no_ids = end_reason(|n| json!({"updatedTimestamp": n, "phone": "x"}));
     assert!(no_ids.contains("no ids"), "{no_ids}");
-    let no_phones = left(many(&|n| json!({"id": n, "updatedTimestamp": n})));
+    let no_phones = end_reason(|n| json!({"id": n, "updatedTimestamp": n}));
     assert!(no_phones.contains("no phones"), "{no_phones}");
-    let order = left(many(
-        &|n| json!({"id": n, "updatedTimestamp": -n, "phone": null}),
-    ));
+    let order = end_reason(|n| json!({"id": n, "updatedTimestamp": -n, "phone": null}));
     assert!(order.contains("not in the order"), "{order}");
 }
 

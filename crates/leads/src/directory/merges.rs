@@ -58,13 +58,15 @@ mod tests {
 
     type Merges = BTreeMap<i64, (i64, i64)>;
 
+    fn lead(id: i64) -> LeadId {
+        LeadId::new(id).expect("positive")
+    }
+
     fn chain_end(merges: &Merges, from: i64) -> (i64, Option<i64>) {
-        let lead = |id| LeadId::new(id).expect("positive");
-        let asked = |of: LeadId| {
-            let found = merges.get(&of.get());
+        let Ok(root) = root(lead(from), |merged| {
+            let found = merges.get(&merged.get());
             Ok::<_, Infallible>(found.map(|(at, into)| (EpochSeconds::new(*at), lead(*into))))
-        };
-        let Ok(root) = root(lead(from), asked);
+        });
         (root.lead.get(), root.merged.map(EpochSeconds::get))
     }
 
@@ -90,7 +92,7 @@ mod tests {
         ) {
             let (end, _) = chain_end(&merges, from);
             prop_assert_eq!(chain_end(&merges, end), (end, None));
-            if let Some((_, into)) = merges.get(&from).filter(|_| from != end) {
+            if from != end && let Some((_, into)) = merges.get(&from) {
                 prop_assert_eq!(chain_end(&merges, *into).0, end);
             }
         }

@@ -43,48 +43,58 @@ fn add_contact(news: LeadNews, id: i64, to: Option<&str>) -> LeadNews {
     }
 }
 
+fn directory_of<'a>(history: impl Iterator<Item = &'a LeadNews>) -> Remembered {
+    let directory = Remembered::default();
+    for news in history {
+        drop(directory.learn(news));
+    }
+    directory
+}
+
+fn text_or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
 /// Returns the profile of a lead after this history, as one line. Checks that the history backward,
 /// and repeated news, give the same directory.
 fn profile_text(history: &[LeadNews], id: i64) -> String {
-    let update = |order: &mut dyn Iterator<Item = &LeadNews>| {
-        let directory = Remembered::default();
-        order.for_each(|news| drop(directory.learn(news)));
-        directory
-    };
-    let directory = update(&mut history.iter());
-    let backwards = update(&mut history.iter().rev().chain(history));
+    let directory = directory_of(history.iter());
+    let backwards = directory_of(history.iter().rev().chain(history));
     assert_eq!(directory, backwards);
     let profile = directory.profile(lead(id));
-    let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let responsible = profile.responsible.map(|id| id.to_string());
-    let (name, called) = (text(profile.name), text(profile.responsible_name));
     format!(
-        "{name}, {} {called}, {}",
-        text(responsible),
-        text(profile.stage)
+        "{}, {} {}, {}",
+        text_or_dash(profile.name),
+        text_or_dash(responsible),
+        text_or_dash(profile.responsible_name),
+        text_or_dash(profile.stage)
     )
+}
+
+fn name_text(text: &str) -> Option<String> {
+    Name::new(text).map(String::from)
 }
 
 #[test]
 fn name_is_one_safe_line_of_at_most_200_bytes() {
-    let name = |text: &str| Name::new(text).map(String::from);
     assert_eq!(
-        name(" Anna\r\n  Karimova\t").as_deref(),
+        name_text(" Anna\r\n  Karimova\t").as_deref(),
         Some("Anna Karimova")
     );
     assert_eq!(
-        name("A\u{1b}[31mnna\u{202e}!").as_deref(),
+        name_text("A\u{1b}[31mnna\u{202e}!").as_deref(),
         Some("A [31mnna!")
     );
-    assert_eq!(name("Zoʻr 李 é").as_deref(), Some("Zoʻr 李 é"));
+    assert_eq!(name_text("Zoʻr 李 é").as_deref(), Some("Zoʻr 李 é"));
     for nothing in ["", " \n\t", "\u{200b}", "\u{0}\u{feff}\u{2028}"] {
-        assert_eq!(name(nothing), None, "{nothing:?}");
+        assert_eq!(name_text(nothing), None, "{nothing:?}");
     }
-    let long = name(&"я".repeat(500)).expect("a name");
+    let long = name_text(&"я".repeat(500)).expect("a name");
     assert_eq!((long.len(), long.chars().count()), (200, 100));
-    let odd = name(&format!("a{}", "я".repeat(500))).expect("a name");
+    let odd = name_text(&format!("a{}", "я".repeat(500))).expect("a name");
     assert_eq!(odd.len(), 199, "cut at a character");
-    assert_eq!(name(&"ab ".repeat(90)).expect("a name").len(), 200);
+    assert_eq!(name_text(&"ab ".repeat(90)).expect("a name").len(), 200);
     let debug = format!("{:?}", Name::new("Anna"));
     assert_eq!(debug, "Some(Name(4 bytes))");
 }
@@ -151,6 +161,15 @@ fn same_second_events_set_their_own_fact_and_read_overrides() {
     assert_eq!(profile_text(&history, 1), "A, 17 Employee 17, Done");
 }
 
+fn deal_update(at: i64) -> LeadNews {
+    event(
+        1,
+        at,
+        ChangeKind::PropertiesUpdated,
+        snapshot("Deal 1", 15, "New"),
+    )
+}
+
 #[test]
 fn lead_name_is_that_of_the_main_contact_if_known() {
     let mut history = vec![event(
@@ -159,33 +178,33 @@ fn lead_name_is_that_of_the_main_contact_if_known() {
         ChangeKind::Created,
         snapshot("Deal 1", 15, "New"),
     )];
-    let change = |at| {
-        event(
-            1,
-            at,
-            ChangeKind::PropertiesUpdated,
-            snapshot("Deal 1", 15, "New"),
-        )
-    };
-    history.push(add_contact(change(20), 8, Some("Boris [+998901110009]")));
+    history.push(add_contact(
+        deal_update(20),
+        8,
+        Some("Boris [+998901110009]"),
+    ));
     assert_eq!(
         profile_text(&history, 1),
         "Deal 1, 15 Employee 15, New",
         "another contact"
     );
     history.push(add_contact(
-        change(30),
+        deal_update(30),
         7,
         Some("Anna [VIP] [+998901110001]"),
     ));
     assert_eq!(profile_text(&history, 1), "Anna [VIP], 15 Employee 15, New");
-    history.push(add_contact(change(25), 7, Some("Anne [+998901110001]")));
+    history.push(add_contact(
+        deal_update(25),
+        7,
+        Some("Anne [+998901110001]"),
+    ));
     assert_eq!(
         profile_text(&history, 1),
         "Anna [VIP], 15 Employee 15, New",
         "it came late"
     );
-    history.push(add_contact(change(40), 7, None));
+    history.push(add_contact(deal_update(40), 7, None));
     assert_eq!(
         profile_text(&history, 1),
         "Deal 1, 15 Employee 15, New",
@@ -199,7 +218,11 @@ fn lead_name_is_that_of_the_main_contact_if_known() {
     );
     row.contacts[0].name = FactUpdate::Unchanged;
     (row.phone, row.profile) = (FirstPhone::Unchanged, ProfileNews::default());
-    history.push(add_contact(change(50), 7, Some("Anna [+998901110001]")));
+    history.push(add_contact(
+        deal_update(50),
+        7,
+        Some("Anna [+998901110001]"),
+    ));
     history.push(row);
     assert_eq!(profile_text(&history, 1), "Anna, 15 Employee 15, New");
 }
@@ -315,6 +338,17 @@ fn any_history() -> impl Strategy<Value = Vec<LeadNews>> {
     })
 }
 
+fn known_value<T>(update: &FactUpdate<T>) -> Option<&T> {
+    match update {
+        FactUpdate::Is(value) => Some(value),
+        FactUpdate::Unchanged | FactUpdate::None => None,
+    }
+}
+
+fn text_of(name: Option<&Name>) -> Option<String> {
+    name.map(|name| name.as_str().to_owned())
+}
+
 proptest! {
     #[test]
     fn newest_second_wins_for_each_fact_in_any_order(
@@ -332,27 +366,23 @@ proptest! {
             FactUpdate::Is(name) => Some(name),
             FactUpdate::Unchanged | FactUpdate::None => None,
         });
-        fn known_value<T>(update: &FactUpdate<T>) -> Option<&T> {
-            match update {
-                FactUpdate::Is(value) => Some(value),
-                FactUpdate::Unchanged | FactUpdate::None => None,
-            }
-        }
-        let text = |name: Option<&Name>| name.map(|it| it.as_str().to_owned());
         let found = directory.profile(lead(1));
         let responsible = own.and_then(|own| known_value(&own.responsible));
         // A snapshot without a phone removes the main contact's phone.
         let phone = living.last().map(|news| news.phone.clone());
         let has_phone = matches!(phone, Some(FactUpdate::Is(_)));
-        let only = of_contact.filter(|_| has_phone || phone == Some(FactUpdate::None));
-        let name = only.or_else(|| own.and_then(|own| known_value(&own.name)));
-        prop_assert_eq!(found.name, text(name));
-        prop_assert_eq!(found.responsible, responsible.map(|it| it.id));
+        let has_contact = has_phone || phone == Some(FactUpdate::None);
+        let name = match of_contact {
+            Some(name) if has_contact => Some(name),
+            Some(_) | None => own.and_then(|own| known_value(&own.name)),
+        };
+        prop_assert_eq!(found.name, text_of(name));
+        prop_assert_eq!(found.responsible, responsible.map(|employee| employee.id));
         prop_assert_eq!(
             found.responsible_name,
-            text(responsible.and_then(|it| it.name.as_ref()))
+            text_of(responsible.and_then(|employee| employee.name.as_ref()))
         );
-        prop_assert_eq!(found.stage, text(own.and_then(|own| known_value(&own.stage))));
+        prop_assert_eq!(found.stage, text_of(own.and_then(|own| known_value(&own.stage))));
     }
 
     #[test]

@@ -27,14 +27,18 @@ fn created_news(id: i64, at: i64, n: i64) -> LeadNews {
     news(id, at, ChangeKind::Created, Some(n))
 }
 
+/// Returns the phone numbers with these last digits.
+fn phones(digits: &[i64]) -> Vec<Phone> {
+    digits.iter().map(|n| phone(*n)).collect()
+}
+
 /// Adds a change of the contact `id` to `news`: the last digits of its phones before and now.
 fn add_contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> LeadNews {
-    let all = |phones: &[i64]| phones.iter().map(|n| phone(*n)).collect();
     news.contacts.push(ContactPhones {
         name: FactUpdate::Unchanged,
         slot: Slot::for_contact(Some(id)),
-        now: all(now),
-        before: all(before),
+        now: phones(now),
+        before: phones(before),
     });
     news
 }
@@ -224,6 +228,10 @@ fn whole_row_takes_the_place_of_all_that_is_older() {
     assert_eq!(leads_of(&directory, 2), [2]);
 }
 
+fn learned_phones(digits: &[i64]) -> Learned {
+    Learned::Phones(phones(digits).into_iter().collect())
+}
+
 #[test]
 fn lead_news_lists_phones_whose_answer_can_change() {
     let first = [
@@ -232,19 +240,18 @@ fn lead_news_lists_phones_whose_answer_can_change() {
         merge_news(2, 20, Some(2), &[1]),
     ];
     let directory = directory_of(&first);
-    let set = |phones: &[i64]| Learned::Phones(phones.iter().map(|n| phone(*n)).collect());
     assert_eq!(directory.learn(&created_news(1, 10, 1)), Learned::Nothing);
     assert_eq!(
         directory.learn(&news(2, 30, ChangeKind::Deleted, Some(2))),
-        set(&[1, 2])
+        learned_phones(&[1, 2])
     );
     assert_eq!(
         directory.learn(&news(3, 31, ChangeKind::Created, Some(3))),
-        set(&[3])
+        learned_phones(&[3])
     );
     assert_eq!(
         directory.learn(&merge_news(3, 40, Some(4), &[2])),
-        set(&[1, 2, 3, 4])
+        learned_phones(&[1, 2, 3, 4])
     );
 }
 

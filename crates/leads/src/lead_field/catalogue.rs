@@ -218,19 +218,22 @@ mod tests {
         }
     }
 
+    /// Returns the fields in an answer, and `true` if the answer has all fields.
+    fn fields_text(json: &str) -> String {
+        let envelope = serde_json::from_str(json).expect("JSON");
+        let Some((fields, whole)) = rows(&envelope) else {
+            return "none".to_owned();
+        };
+        let fields = fields.iter().map(|field| {
+            let kind = field.info_type.as_deref().unwrap_or("-");
+            let name = field.name.as_deref().unwrap_or("-");
+            format!("{} {kind} {name}", field.id)
+        });
+        format!("{} {whole}", fields.collect::<Vec<_>>().join(", "))
+    }
+
     #[test]
     fn fields_are_found_at_any_depth_and_one_page_is_incomplete() {
-        let read = |json: &str| {
-            let envelope = serde_json::from_str(json).expect("JSON");
-            let Some((fields, whole)) = rows(&envelope) else {
-                return "none".to_owned();
-            };
-            let fields = fields.iter().map(|it| {
-                let kind = it.info_type.as_deref().unwrap_or("-");
-                format!("{} {kind} {}", it.id, it.name.as_deref().unwrap_or("-"))
-            });
-            format!("{} {whole}", fields.collect::<Vec<_>>().join(", "))
-        };
         let all = [
             r#"{"data":[{"id":12,"infoType":"LED","name":"a"},{"id":"11","infoType":"CONTACT"}]}"#,
             r#"{"data":{"fields":[{"id":1,"infoType":"LED","options":[{"id":9,"name":"x"}]}]}}"#,
@@ -240,7 +243,7 @@ mod tests {
             r#"{"data":null}"#,
             r#"{"data":[{"name":"x"},7]}"#,
         ];
-        insta::assert_snapshot!(all.map(read).join("\n"), @r"
+        insta::assert_snapshot!(all.map(fields_text).join("\n"), @r"
         11 CONTACT -, 12 LED a true
         1 LED - true
         1 LED - true
@@ -249,6 +252,10 @@ mod tests {
         none
         none
         ");
+    }
+
+    fn fit_of(catalogue: &Catalogue, id: i64) -> Fit {
+        catalogue.fit(FieldId::new(id).expect("positive"))
     }
 
     #[test]
@@ -262,14 +269,13 @@ mod tests {
         let part = Catalogue::read(fields.clone(), false, at);
         let whole = Catalogue::read(fields, true, at);
         let unread = Catalogue::unread("403".to_owned(), at);
-        let of = |catalogue: &Catalogue, id| catalogue.fit(FieldId::new(id).expect("positive"));
         let words = [
-            of(&whole, 11),
-            of(&whole, 21),
-            of(&whole, 31),
-            of(&whole, 99),
-            of(&part, 99),
-            of(&unread, 11),
+            fit_of(&whole, 11),
+            fit_of(&whole, 21),
+            fit_of(&whole, 31),
+            fit_of(&whole, 99),
+            fit_of(&part, 99),
+            fit_of(&unread, 11),
         ];
         let words = words.map(|fit| format!("{} {fit}", fit.is_writable()));
         insta::assert_snapshot!(words.join("\n"), @r"

@@ -167,12 +167,16 @@ pub fn body(items: &[Item], wrapper: Option<&str>) -> Value {
 mod tests {
     use super::*;
 
-    #[test]
-    fn values_are_texts_lists_or_null_as_people_type_them() {
-        let read = |text: &str| match Item::parse(text) {
+    /// Returns the JSON of a typed item, or its error.
+    fn json_of(text: &str) -> String {
+        match Item::parse(text) {
             Ok(item) => item.to_json().to_string(),
             Err(why) => why,
-        };
+        }
+    }
+
+    #[test]
+    fn values_are_texts_lists_or_null_as_people_type_them() {
         let typed = [
             "11=VIP",
             "11= two words ",
@@ -202,7 +206,7 @@ mod tests {
             "11:",
             "x:=1",
         ];
-        let all: Vec<String> = typed.into_iter().map(read).collect();
+        let all: Vec<String> = typed.into_iter().map(json_of).collect();
         insta::assert_snapshot!(all.join("\n"), @r#"
         {"id":11,"value":"VIP"}
         {"id":11,"value":" two words "}

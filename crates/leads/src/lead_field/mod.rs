@@ -297,17 +297,20 @@ mod tests {
         }
     }
 
+    /// Returns the values that the fields of a call show, as `name=value`.
+    fn value_texts(call: &CallRecord, settings: &Settings) -> Vec<String> {
+        field_values(call, settings, Some(2))
+            .into_iter()
+            .map(|(name, text)| format!("{name}={}", text.as_deref().unwrap_or("null")))
+            .collect()
+    }
+
     #[test]
     fn each_field_name_shows_its_own_value_of_a_call() {
         let all = settings("last_call=11,last_missed=12,last_employee=13");
-        let words = |call: &CallRecord, settings: &Settings| {
-            let said = field_values(call, settings, Some(2)).into_iter();
-            said.map(|(name, text)| format!("{name}={}", text.as_deref().unwrap_or("null")))
-                .collect::<Vec<_>>()
-        };
         let at = "2026-11-20T10:08:37+05:00";
         assert_eq!(
-            words(&call(Direction::Inbound, true, Some(501)), &all),
+            value_texts(&call(Direction::Inbound, true, Some(501)), &all),
             [
                 format!("last_call={at}"),
                 "last_missed=null".to_owned(),
@@ -315,21 +318,21 @@ mod tests {
             ]
         );
         assert_eq!(
-            words(&call(Direction::Inbound, false, None), &all),
+            value_texts(&call(Direction::Inbound, false, None), &all),
             [format!("last_call={at}"), format!("last_missed={at}")]
         );
         assert_eq!(
-            words(&call(Direction::Outbound, false, None), &all),
+            value_texts(&call(Direction::Outbound, false, None), &all),
             [format!("last_call={at}")],
             "a customer who did not pick up missed nothing of ours"
         );
         let one = settings("last_missed=12");
-        assert!(words(&call(Direction::Outbound, false, None), &one).is_empty());
+        assert!(value_texts(&call(Direction::Outbound, false, None), &one).is_empty());
         let more = settings("trunk=14,direction=15,answered-by=16,missed-count=17:number,did=18");
         let mut city = call(Direction::Outbound, true, None);
         city.trunk = Some("city".to_owned());
         assert_eq!(
-            words(&city, &more),
+            value_texts(&city, &more),
             [
                 "trunk=city",
                 "direction=OUTBOUND",
@@ -339,12 +342,12 @@ mod tests {
         );
         let mut nobody = call(Direction::Inbound, false, None);
         assert_eq!(
-            words(&nobody, &more),
+            value_texts(&nobody, &more),
             ["direction=INBOUND", "missed_count=2"]
         );
         nobody.did = Some("998712001122".to_owned());
         assert_eq!(
-            words(&nobody, &more),
+            value_texts(&nobody, &more),
             ["did=998712001122", "direction=INBOUND", "missed_count=2"]
         );
     }

@@ -169,18 +169,20 @@ mod tests {
         (lead, Item::text(id, "2".to_owned()))
     }
 
+    /// Returns the part that is blamed if the errors of an answer name these fields.
+    fn blamed_part(fields: &[&str]) -> RefusedPart {
+        let rows = fields
+            .iter()
+            .map(|field| json!({ "field": field, "reason": "MAX" }));
+        let errors = Value::Array(rows.collect());
+        Refusal::new(String::new(), &errors, RefusedPart::SomeItem).blames
+    }
+
     #[test]
     fn refused_items_are_found_by_their_index_in_any_path() {
-        let blames = |fields: &[&str]| {
-            let rows = fields
-                .iter()
-                .map(|it| json!({ "field": it, "reason": "MAX" }));
-            let errors = Value::Array(rows.collect());
-            Refusal::new(String::new(), &errors, RefusedPart::SomeItem).blames
-        };
         let named = ["[2].value", "fields[0].id", "upsert.list[2].value", "x[y]"];
-        assert_eq!(blames(&named), RefusedPart::Items(vec![0, 2]));
-        assert_eq!(blames(&["fields", "]1[", "[]"]), RefusedPart::SomeItem);
+        assert_eq!(blamed_part(&named), RefusedPart::Items(vec![0, 2]));
+        assert_eq!(blamed_part(&["fields", "]1[", "[]"]), RefusedPart::SomeItem);
         assert_eq!(
             refusal(RefusedPart::ItemOrLead).blames,
             RefusedPart::ItemOrLead
@@ -245,10 +247,14 @@ mod tests {
             &refusal(RefusedPart::SomeItem),
             time_at(0),
         );
-        let rests =
-            |refused: &RefusedFields, seconds| refused.is_resting(name, text, time_at(seconds));
-        assert!(rests(&refused, 1) && rests(&refused, 3_599) && !rests(&refused, 3_600));
-        assert!(!rests(&refused, -400), "the clock was set back");
+        for (seconds, is_resting) in [(1, true), (3_599, true), (3_600, false)] {
+            let found = refused.is_resting(name, text, time_at(seconds));
+            assert_eq!(found, is_resting, "{seconds}");
+        }
+        assert!(
+            !refused.is_resting(name, text, time_at(-400)),
+            "the clock was set back"
+        );
         assert!(refused.is_refused(name, text), "and is tried alone then");
         let (_, number) = field("missed_count=15:number");
         assert!(!refused.is_refused(name, number));

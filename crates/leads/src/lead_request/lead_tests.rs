@@ -39,7 +39,9 @@ fn word(lead_request: &LeadRequest, answer: &ApiResult) -> String {
         LeadOutcome::Accepted(_, request_id, _) => format!("accepted {request_id}"),
         LeadOutcome::NotYet(_) => "not yet".to_owned(),
         LeadOutcome::Written(_) => "written".to_owned(),
-        LeadOutcome::Refused(_, it) => format!("given up: {} {:?}", it.reason, it.blames),
+        LeadOutcome::Refused(_, refusal) => {
+            format!("given up: {} {:?}", refusal.reason, refusal.blames)
+        }
         LeadOutcome::Again(_, why) => format!("again: {why}"),
         LeadOutcome::Back(_) => "back".to_owned(),
         LeadOutcome::Rest(kind, _, why) => format!("{kind:?} rest: {why}"),
@@ -49,9 +51,12 @@ fn word(lead_request: &LeadRequest, answer: &ApiResult) -> String {
     format!("{outcome}{}", if done { "" } else { " (again)" })
 }
 
+fn message() -> String {
+    "yo'q".to_owned()
+}
+
 /// Returns one answer of each kind.
 fn answers() -> Vec<ApiResult> {
-    let message = || "yo'q".to_owned();
     vec![
         Ok(ApiReply::Accepted("r1".into())),
         Ok(ApiReply::Status(WriteStatus::Success)),
@@ -152,7 +157,10 @@ fn unreadable_catalogue_reports_the_reason() {
     ));
     let none = TokenFingerprint::none();
     let outcome = outcome(settle(now(), &LeadRequest::Catalogue, &fields, &none));
-    assert!(matches!(outcome, LeadOutcome::Catalogue(it) if it.whole && it.fields.len() == 1));
+    let LeadOutcome::Catalogue(catalogue) = outcome else {
+        panic!("a catalogue")
+    };
+    assert!(catalogue.whole && catalogue.fields.len() == 1);
     let none = Ok(ApiReply::Data(serde_json::json!({"data": null})));
     assert!(word(&LeadRequest::Catalogue, &none).contains("no fields in the answer"));
 }
@@ -160,12 +168,10 @@ fn unreadable_catalogue_reports_the_reason() {
 #[test]
 fn lookup_answered_with_another_lead_reports_a_merge() {
     let look_up = LeadRequest::LookUp(lead());
-    let outcome = |id| {
+    for (id, expected) in [(lead().get(), "lead_exists"), (9_999, "merged into 9999")] {
         let body = serde_json::json!({"data": {"id": id, "name": "N"}, "accept": true});
-        word(&look_up, &Ok(ApiReply::Data(body)))
-    };
-    assert_eq!(outcome(lead().get()), "lead_exists");
-    assert_eq!(outcome(9_999), "merged into 9999");
+        assert_eq!(word(&look_up, &Ok(ApiReply::Data(body))), expected);
+    }
 }
 
 #[test]
