@@ -189,29 +189,30 @@ mod tests {
         ");
     }
 
+    /// Returns the messages about the `--state` flag of a run with this state.
+    fn state_doubts(state: &std::path::Path) -> Vec<String> {
+        let state = format!("--state={}", state.display());
+        let found = doubts_of_run(&["--source=ami://a@127.0.0.1", &state]);
+        let found = found.into_iter().filter(|doubt| doubt.what == "--state");
+        found.map(|doubt| doubt.message).collect()
+    }
+
     #[test]
     fn state_that_begins_is_named_with_those_beside_it() {
         let place = tempfile::tempdir().expect("a folder");
-        let path = |name: &str| place.path().join(name);
-        for name in ["office", ".callbridge-check-7"] {
-            std::fs::create_dir(path(name)).expect("made");
-            std::fs::write(path(name).join(FILE), "").expect("written");
+        let (typed, meant) = (place.path().join("ofice"), place.path().join("office"));
+        for state in [&meant, &place.path().join(".callbridge-check-7")] {
+            std::fs::create_dir(state).expect("made");
+            std::fs::write(state.join(FILE), "").expect("written");
         }
-        let state_doubts = |name: &str| {
-            let state = format!("--state={}", path(name).display());
-            let found = doubts_of_run(&["--source=ami://a@127.0.0.1", &state]);
-            let found = found.into_iter().filter(|doubt| doubt.what == "--state");
-            found.map(|doubt| doubt.message).collect::<Vec<_>>()
-        };
-        assert_eq!(state_doubts("office"), [] as [String; 0]);
-        let (typed, meant) = (path("ofice"), path("office"));
+        assert_eq!(state_doubts(&meant), [] as [String; 0]);
         let message = format!(
             "{} contains no state, so calls that were sent before are not known: correct --state \
              if you meant another place; the same folder contains {}",
             typed.display(),
             meant.display()
         );
-        assert_eq!(state_doubts("ofice"), [message]);
+        assert_eq!(state_doubts(&typed), [message]);
     }
 
     #[test]

@@ -306,13 +306,16 @@ mod tests {
     use super::*;
     use callbridge_leads::lead_field::{FieldId, Fit, Name};
 
+    fn field_id(id: i64) -> FieldId {
+        FieldId::new(id).expect("an id")
+    }
+
     #[test]
     fn unwritable_lead_field_and_missing_grant_are_shown() {
-        let id = |id| FieldId::new(id).expect("an id");
         let fields = spool::LeadFields {
             fields: vec![
-                (Name::LastCall, id(11), Some(Fit::Led)),
-                (Name::LastMissed, id(99), Some(Fit::Unknown)),
+                (Name::LastCall, field_id(11), Some(Fit::Led)),
+                (Name::LastMissed, field_id(99), Some(Fit::Unknown)),
             ],
             waiting: 2,
             rests: None,

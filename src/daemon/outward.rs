@@ -199,15 +199,22 @@ mod tests {
     use super::*;
     use callbridge_model::Secret;
 
+    const CREDENTIALS: &str = "/run/credentials/callbridge@hq.service";
+
+    /// Returns the value of a variable that systemd sets for a service.
+    fn service_variable(name: &str) -> PathBuf {
+        PathBuf::from(match name {
+            "CREDENTIALS_DIRECTORY" => CREDENTIALS,
+            _ => "/var/lib/callbridge/hq",
+        })
+    }
+
+    fn file(path: &str) -> SecretPlace {
+        SecretPlace::File(PathBuf::from(path))
+    }
+
     #[test]
     fn token_place_names_source_and_needed_restart() {
-        let secret = || Secret::from("t".to_owned());
-        let credentials = "/run/credentials/callbridge@hq.service";
-        let variables = |name: &str| match name {
-            "CREDENTIALS_DIRECTORY" => Some(PathBuf::from(credentials)),
-            _ => Some(PathBuf::from("/var/lib/callbridge/hq")),
-        };
-        let file = |path: &str| SecretPlace::File(PathBuf::from(path));
         let stored = "/etc/credstore/callbridge.hq.token";
         let with_restart =
             "/etc/credstore/callbridge.hq.token, then `systemctl restart callbridge@hq`";
@@ -217,21 +224,21 @@ mod tests {
                 true,
                 "/etc/t, it is read again automatically",
             ),
-            (file(&format!("{credentials}/token")), true, with_restart),
+            (file(&format!("{CREDENTIALS}/token")), true, with_restart),
             (file(stored), false, with_restart),
             (
-                SecretPlace::Variable(secret()),
+                SecretPlace::Variable(Secret::from("t".to_owned())),
                 false,
                 "CALLBRIDGE_TOKEN, then restart callbridge",
             ),
         ] {
             let token = Some(TokenFrom::Place(place));
-            let variable = |name: &str| in_service.then(|| variables(name)).flatten();
-            assert_eq!(
-                super::token_place(token.as_ref(), variable).to_string(),
-                expected
-            );
+            let found = token_place(token.as_ref(), |name| {
+                in_service.then(|| service_variable(name))
+            });
+            assert_eq!(found.to_string(), expected);
         }
-        assert_eq!(super::token_place(None, variables), TokenPlace::default());
+        let found = token_place(None, |name| Some(service_variable(name)));
+        assert_eq!(found, TokenPlace::default());
     }
 }

@@ -107,15 +107,16 @@ mod tests {
 
     #[test]
     fn change_counts_after_two_equal_reads() {
-        let text = |text: &str| Ok(text.to_owned());
-        let mut reads = SettledText::new(text("anna\nbek"));
-        assert_eq!(reads.take(text("")), None, "an editor has emptied the file");
-        assert_eq!(reads.take(text("anna")), None);
-        assert_eq!(reads.take(text("anna")), Some(&text("anna")));
-        assert_eq!(reads.take(text("anna")), None, "the text is already in use");
+        let anna: FileText = Ok("anna".to_owned());
+        let empty = Ok(String::new());
+        let mut reads = SettledText::new(Ok("anna\nbek".to_owned()));
+        assert_eq!(reads.take(empty), None, "an editor has emptied the file");
+        assert_eq!(reads.take(anna.clone()), None);
+        assert_eq!(reads.take(anna.clone()), Some(&anna));
+        assert_eq!(reads.take(anna.clone()), None, "the text is already in use");
         let gone = Err("the file is gone".to_owned());
         assert_eq!(reads.take(gone.clone()), None);
-        assert_eq!(reads.take(text("anna")), None, "replaced by a rename");
+        assert_eq!(reads.take(anna), None, "replaced by a rename");
         assert_eq!(reads.take(gone.clone()), None);
         assert_eq!(reads.take(gone.clone()), Some(&gone));
     }

@@ -105,8 +105,10 @@ mod tests {
     use callbridge_mapping::trunk::parse;
 
     fn trunks(flags: &[&str]) -> Trunks {
-        let read = |flag: &&str| parse(flag, &Trunk::default()).expect("good");
-        Trunks::new(flags.iter().map(read).collect()).expect("trunks")
+        let trunks = flags
+            .iter()
+            .map(|flag| parse(flag, &Trunk::default()).expect("good"));
+        Trunks::new(trunks.collect()).expect("trunks")
     }
 
     #[test]
@@ -128,12 +130,8 @@ mod tests {
         assert_eq!(known_since(&both, Some("{"), 900)["/city"], 900);
     }
 
-    #[test]
-    fn trunk_sums_calls_of_each_pbx_and_day_counts_all_calls() {
-        let all = trunks(&["city=PJSIP/city", "gsm=PJSIP/gsm,pbx=hq"]);
-        let since = known_since(&all, None, 100);
-        let known = KnownTrunks { trunks: all, since };
-        let calls = |pbx: &str, trunk: &str, calls, last| TrunkCalls {
+    fn trunk_calls(pbx: &str, trunk: &str, calls: u64, last: i64) -> TrunkCalls {
+        TrunkCalls {
             pbx: pbx.to_owned(),
             trunk: trunk.to_owned(),
             calls,
@@ -141,13 +139,20 @@ mod tests {
             with_employee: 1,
             ever: 10,
             last_at: EpochSeconds::new(last),
-        };
+        }
+    }
+
+    #[test]
+    fn trunk_sums_calls_of_each_pbx_and_day_counts_all_calls() {
+        let all = trunks(&["city=PJSIP/city", "gsm=PJSIP/gsm,pbx=hq"]);
+        let since = known_since(&all, None, 100);
+        let known = KnownTrunks { trunks: all, since };
         let day_calls = [
-            calls("a", "city", 2, 50),
-            calls("b", "city", 3, 70),
-            calls("a", "", 4, 90),
+            trunk_calls("a", "city", 2, 50),
+            trunk_calls("b", "city", 3, 70),
+            trunk_calls("a", "", 4, 90),
             // This row is of the PBX `hq` behind the PBX `office`.
-            calls("office/hq", "gsm", 1, 95),
+            trunk_calls("office/hq", "gsm", 1, 95),
         ];
         let missed = [("city".to_owned(), 6), ("gone".to_owned(), 1)];
         let (shown, day) = known.statuses(&day_calls, &missed);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// variant to the list, and add its word to `tests/golden/words.json`.
 macro_rules! every {
     ($kind:ident: $($variant:ident),+) => {{
-        let _ = |variant: &$kind| match variant {
+        const _: fn(&$kind) = |variant| match variant {
             $($kind::$variant => {})+
         };
         [$($kind::$variant),+]
@@ -25,27 +25,35 @@ macro_rules! every {
 /// Returns the words of variants. Asserts that `read` returns the same variant for each word.
 fn words<T: Copy + PartialEq>(
     all: &[T],
-    word: impl Fn(T) -> &'static str,
+    word_of: impl Fn(T) -> &'static str,
     read: impl Fn(&str) -> Option<T>,
 ) -> Vec<String> {
-    let checked_word = |variant: &T| {
-        let word = word(*variant);
+    let mut words = Vec::new();
+    for variant in all {
+        let word = word_of(*variant);
         assert!(
             read(word) == Some(*variant),
             "`{word}` is not read as it was written"
         );
-        word.to_owned()
-    };
-    all.iter().map(checked_word).collect()
+        words.push(word.to_owned());
+    }
+    words
 }
 
 /// Returns the words of variants of an enum that is stored in its serialized form.
 fn serialized<T: Serialize>(all: &[T]) -> Vec<String> {
-    let word = |variant: &T| match serde_json::to_value(variant) {
-        Ok(Value::String(word)) => word,
-        other => panic!("no word: {other:?}"),
-    };
-    all.iter().map(word).collect()
+    let mut words = Vec::new();
+    for variant in all {
+        match serde_json::to_value(variant) {
+            Ok(Value::String(word)) => words.push(word),
+            other => panic!("no word: {other:?}"),
+        }
+    }
+    words
+}
+
+fn read_left(word: &str) -> Option<Left> {
+    Left::ALL.iter().copied().find(|left| left.word() == word)
 }
 
 /// Returns the words that this version stores, by the name of their list in the golden file.
@@ -70,14 +78,6 @@ fn stored_words() -> BTreeMap<&'static str, Vec<String>> {
         RepeatAfter401, SkippedField, UnknownPoll, ForeignPoll, WrongHeader, ContentType,
         WrongMethod, UnknownPath, RedirectFollowed, SecretMisplaced, RefreshReused, CodeReused,
         WrongHost);
-    let read_left = |word: &str, word_of: fn(Left) -> &'static str| {
-        Left::ALL
-            .iter()
-            .copied()
-            .find(|left| word_of(*left) == word)
-    };
-    let read_next_action =
-        |word: &str| next_action.into_iter().find(|action| action.word() == word);
     BTreeMap::from([
         (
             "states of a call",
@@ -97,11 +97,13 @@ fn stored_words() -> BTreeMap<&'static str, Vec<String>> {
         ),
         (
             "next actions of lead fields",
-            words(&next_action, NextAction::word, read_next_action),
+            words(&next_action, NextAction::word, |word| {
+                next_action.into_iter().find(|action| action.word() == word)
+            }),
         ),
         (
             "ways to settle a dead letter",
-            words(&left, Left::word, |word| read_left(word, Left::word)),
+            words(&left, Left::word, read_left),
         ),
         (
             "values of lead fields",

@@ -246,58 +246,66 @@ fn files(pattern: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
+    fn account(path: &Path, user: &str) -> ManagerConf {
+        ManagerConf::read(path, user, 5038).expect("the account")
+    }
+
     #[test]
     fn account_is_read_through_includes_templates_and_comments() {
         let folder = tempfile::tempdir().expect("a folder");
-        let write = |name: &str, text: &str| {
-            std::fs::write(folder.path().join(name), text).expect("written");
-        };
         std::fs::create_dir(folder.path().join("manager.d")).expect("made");
-        write(
-            "manager.conf",
+        let path = folder.path().join("manager.conf");
+        std::fs::write(
+            &path,
             "[general]\nenabled = yes\nport=5038\ntimestampevents = yes ; times\n\
              ;--\n[bridge]\nread = all\n--;\nchannelvars = LEAD_ID, CAMPAIGN\n\
              #include \"manager.d/*.conf\"\n#tryinclude nothing.conf\n",
-        );
-        write(
-            "manager.d/bridge.conf",
+        )
+        .expect("written");
+        std::fs::write(
+            folder.path().join("manager.d/bridge.conf"),
             "[general](+)\nbindaddr=127.0.0.1\n[bridge]\nsecret = hunter2\nread => Call,cdr\n\
              write=\neventfilter = ^Event: (Newchannel|Hangup)[[:space:]]\n",
-        );
-        let path = folder.path().join("manager.conf");
-        let conf = ManagerConf::read(&path, "bridge", 5038).expect("the account");
+        )
+        .expect("written");
+        let conf = account(&path, "bridge");
         assert!(conf.receives("call") && !conf.receives("system"));
         assert!(conf.is_deafened() && !ManagerConf::default().is_deafened());
         assert!(conf.timed && conf.variables.contains("LEAD_ID"));
         assert!(!format!("{conf:?}").contains("hunter2"));
-        write(
-            "templates.conf",
+        let path_of_templates = folder.path().join("templates.conf");
+        std::fs::write(
+            &path_of_templates,
             "[readers](!)\nread = call,agent\neventfilter = ^Event: Newchannel\n\
              [bridge](readers)\nsecret = hunter2\n[second](readers)\nread = system\n",
-        );
-        let path_of_templates = folder.path().join("templates.conf");
-        let account =
-            |user| ManagerConf::read(&path_of_templates, user, 5038).expect("the account");
-        let (bridge, second) = (account("bridge"), account("second"));
+        )
+        .expect("written");
+        let bridge = account(&path_of_templates, "bridge");
+        let second = account(&path_of_templates, "second");
         assert!(bridge.receives("agent") && bridge.filters.len() == 1);
         assert!(
             second.receives("system") && !second.receives("agent"),
             "the read line of the account counts"
         );
         // A `permit` for another network refuses the login from this machine.
-        write(
-            "acl.conf",
+        let path_of_acl = folder.path().join("acl.conf");
+        std::fs::write(
+            &path_of_acl,
             "[bridge]\ndeny=0.0.0.0/0.0.0.0\npermit=10.0.0.0/255.0.0.0,192.168.1.0/24\n\
              [open]\nread = call\n[local]\ndeny=0.0.0.0/0\npermit=127.0.0.1/32,!10.1.0.0/16\n",
-        );
-        let path_of_acl = folder.path().join("acl.conf");
-        let permits = |user, address: &str| {
-            let conf = ManagerConf::read(&path_of_acl, user, 5038).expect("the account");
-            conf.permits(address.parse().expect("an address"))
-        };
-        assert!(!permits("bridge", "127.0.0.1") && permits("bridge", "192.168.1.7"));
-        assert!(permits("open", "127.0.0.1") && permits("open", "::1"));
-        assert!(permits("local", "127.0.0.1") && !permits("local", "10.1.2.3"));
+        )
+        .expect("written");
+        for (user, address, is_permitted) in [
+            ("bridge", "127.0.0.1", false),
+            ("bridge", "192.168.1.7", true),
+            ("open", "127.0.0.1", true),
+            ("open", "::1", true),
+            ("local", "127.0.0.1", true),
+            ("local", "10.1.2.3", false),
+        ] {
+            let found = account(&path_of_acl, user).permits(address.parse().expect("an address"));
+            assert_eq!(found, is_permitted, "{user} {address}");
+        }
         // Another PBX on another port, and an unknown account.
         assert_eq!(ManagerConf::read(&path, "bridge", 5039), None);
         assert_eq!(ManagerConf::read(&path, "other", 5038), None);

@@ -368,17 +368,19 @@ mod tests {
         }
     }
 
+    /// Returns the wanted settings as `FILE: LINE`, one per line.
+    fn setting_lines(generation: Generation, variables: &[&str]) -> String {
+        let all = settings(generation, true, variables);
+        let lines = all
+            .iter()
+            .map(|setting| format!("{}: {}", setting.file, setting.line));
+        lines.collect::<Vec<String>>().join("\n")
+    }
+
     #[test]
     fn settings_wanted_are_those_of_the_release() {
-        let files = |generation, variables: &[&str]| {
-            let all = settings(generation, true, variables);
-            let lines = all
-                .iter()
-                .map(|setting| format!("{}: {}", setting.file, setting.line));
-            lines.collect::<Vec<String>>().join("\n")
-        };
-        let old = files(Generation::Eleven, &["LEAD_ID"]);
-        let new = files(Generation::Twelve, &[]);
+        let old = setting_lines(Generation::Eleven, &["LEAD_ID"]);
+        let new = setting_lines(Generation::Twelve, &[]);
         assert!(old.contains("queues.conf: eventwhencalled = yes"), "{old}");
         assert!(old.contains("cel.conf: events = ALL"), "{old}");
         assert!(old.contains("channelvars = LEAD_ID"), "{old}");
@@ -389,6 +391,13 @@ mod tests {
         assert!(new.contains("cel.conf: events = ALL"), "{new}");
     }
 
+    /// Returns the facts of this quality in a row of the table, separated by commas.
+    fn facts_with_quality(cells: &[But], quality: &str) -> String {
+        let matching = cells.iter().filter(|(_, how, _)| *how == quality);
+        let facts: Vec<&str> = matching.map(|(fact, ..)| *fact).collect();
+        facts.join(", ")
+    }
+
     /// Builds the table of the documentation, with one row per release and source.
     fn documentation_table() -> String {
         let mut text = String::from(
@@ -397,16 +406,12 @@ mod tests {
         );
         for generation in Generation::ALL {
             for (source, cells) in generation.sources() {
-                let all = |how: &str| {
-                    let matching = cells.iter().filter(|(_, quality, _)| *quality == how);
-                    let words: Vec<&str> = matching.map(|(value, ..)| *value).collect();
-                    words.join(", ")
-                };
                 let buts = cells.iter().filter(|(.., but)| !but.is_empty());
                 let buts = buts.map(|(value, _, but)| format!("{value}: {but}"));
                 let buts: Vec<String> = buts.collect();
                 let release = generation.word();
-                let (exact, estimate) = (all(EXACT), all(ESTIMATE));
+                let exact = facts_with_quality(&cells, EXACT);
+                let estimate = facts_with_quality(&cells, ESTIMATE);
                 let row = [release, source, &exact, &estimate, &buts.join("; ")];
                 let row = row.map(|cell| match cell {
                     "" => " ".to_owned(),

@@ -431,6 +431,14 @@ mod tests {
     use callbridge_model::LeadId;
     use serde_json::{Value, json};
 
+    /// Returns `true` for each check that passed.
+    fn passed(found: &[CheckFinding]) -> Vec<bool> {
+        found
+            .iter()
+            .map(|finding| finding.fault.is_none())
+            .collect()
+    }
+
     #[test]
     fn lead_field_is_judged_by_id_if_catalogue_can_be_read() {
         let fields = parse("last_call=11,last_missed=21,last_employee=99").expect("fields");
@@ -438,17 +446,13 @@ mod tests {
             {"id": 11, "infoType": "LED"}, {"id": 21, "infoType": "CONTACT"}
         ]})));
         let none = RefusedFields::default();
-        let pass_flags = |found: Vec<CheckFinding>| {
-            let ok = found.iter().map(|finding| finding.fault.is_none());
-            ok.collect::<Vec<_>>()
-        };
         assert_eq!(
-            pass_flags(judge_fields(&fields, &catalogue, &none)),
+            passed(&judge_fields(&fields, &catalogue, &none)),
             [true, false, false]
         );
         let forbidden = Err(ApiError::Forbidden(String::new()));
         assert_eq!(
-            pass_flags(judge_fields(&fields, &forbidden, &none)),
+            passed(&judge_fields(&fields, &forbidden, &none)),
             [true, true, true]
         );
         let mut refused = RefusedFields::default();
@@ -463,6 +467,6 @@ mod tests {
             "{}",
             found[0].message
         );
-        assert_eq!(pass_flags(found), [false, false, false]);
+        assert_eq!(passed(&found), [false, false, false]);
     }
 }

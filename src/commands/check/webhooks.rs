@@ -311,18 +311,16 @@ mod tests {
     fn certificate_is_reported_with_its_names_and_expiry() {
         let folder = tempfile::tempdir().expect("a folder");
         let public = write_certificate(folder.path(), "crm.example.com");
-        let shown = |when: &str| {
-            let found = certificate("webhook-cert", &public, time(when), internal_names_finding);
-            format!("{} {}", found.fault.is_none(), found.message)
-        };
-        let shown: Vec<String> = [
+        let mut shown = Vec::new();
+        for when in [
             "2025-11-20T00:00:00Z",
             "2026-11-20T00:00:00Z",
             "2026-12-20T00:00:00Z",
             "2027-01-01T00:00:00Z",
-        ]
-        .map(shown)
-        .into();
+        ] {
+            let found = certificate("webhook-cert", &public, time(when), internal_names_finding);
+            shown.push(format!("{} {}", found.fault.is_none(), found.message));
+        }
         insta::assert_snapshot!(shown.join("\n"), @"
         false for crm.example.com, not valid before 2026-01-01T00:00:00Z
         true for crm.example.com, until 2026-12-31T00:00:00Z
@@ -360,27 +358,33 @@ mod tests {
         );
     }
 
+    /// Writes the file of a secret and checks the secret. Returns the fault, and `true` if there is
+    /// no fix.
+    fn check_secret(file: &std::path::Path, text: &str) -> (Option<Code>, bool) {
+        std::fs::write(file, text).expect("written");
+        let place = SecretPlace::File(file.to_owned());
+        let found = secret("webhook-secret".into(), &place);
+        assert!(!found.message.contains("abc"), "{found:?}");
+        (found.fault, found.fix.is_empty())
+    }
+
     #[test]
     fn secrets_are_read_and_never_shown() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
-        let place = SecretPlace::File(file.clone());
-        let check_secret = |text: &str| {
-            std::fs::write(&file, text).expect("written");
-            let found = secret("webhook-secret".into(), &place);
-            assert!(!found.message.contains("abc"), "{found:?}");
-            (found.fault, found.fix.is_empty())
-        };
         let good = "0123456789abcdef".repeat(4);
-        assert_eq!(check_secret(&format!("{good}\n{good}\n")), (None, true));
         assert_eq!(
-            check_secret("abc"),
+            check_secret(&file, &format!("{good}\n{good}\n")),
+            (None, true)
+        );
+        assert_eq!(
+            check_secret(&file, "abc"),
             (None, false),
             "a short secret is reported and accepted"
         );
-        assert_eq!(check_secret("\n").0, Some(Code::Configuration));
+        assert_eq!(check_secret(&file, "\n").0, Some(Code::Configuration));
         std::fs::remove_file(&file).expect("removed");
-        let gone = secret("webhook-secret".into(), &place);
+        let gone = secret("webhook-secret".into(), &SecretPlace::File(file));
         assert_eq!(gone.fault, Some(Code::NoInput));
     }
 }

@@ -152,20 +152,23 @@ pub(crate) fn schedule(pbx: DemoPbx, end: i64) -> Vec<TimedFrame> {
 mod tests {
     use super::*;
 
+    fn ami_frame(seconds: &str) -> String {
+        format!(r#"{{"Timestamp": "{seconds}.8","Uniqueid": "{seconds}.146","Num": "9989011100"}}"#)
+    }
+
+    fn switch_event(seconds: &str) -> String {
+        format!(
+            r#"{{"Event-Date-Timestamp":"{seconds}500000","No":"9989011100","at":"{seconds}"}}"#
+        )
+    }
+
     #[test]
     fn times_and_ids_move_and_numbers_stay() {
-        let frame = |seconds: &str| {
-            format!(
-                r#"{{"Timestamp": "{seconds}.8","Uniqueid": "{seconds}.146","Num": "9989011100"}}"#
-            )
-        };
-        assert_eq!(shift(&frame("1795151317"), 3), frame("1795151320"));
-        let event = |seconds: &str| {
-            format!(
-                r#"{{"Event-Date-Timestamp":"{seconds}500000","No":"9989011100","at":"{seconds}"}}"#
-            )
-        };
-        assert_eq!(shift(&event("1795151317"), 3), event("1795151320"));
+        assert_eq!(shift(&ami_frame("1795151317"), 3), ami_frame("1795151320"));
+        assert_eq!(
+            shift(&switch_event("1795151317"), 3),
+            switch_event("1795151320")
+        );
     }
 
     #[test]

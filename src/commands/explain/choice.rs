@@ -267,8 +267,8 @@ mod tests {
 
     #[test]
     fn explain_by_number_picks_newest_call_and_lists_others() {
-        let number = |text: &str| TypedNumber::read(text, []);
-        let mut choice = Choice::new(Some("901110001"), number("901110001"));
+        let number = TypedNumber::read("901110001", []);
+        let mut choice = Choice::new(Some("901110001"), number);
         for (n, started) in [(1, 10), (2, 30), (3, 20)] {
             let (reported, mut judged) = call_with_ids(&format!("1795151317.{n}"), "1.1");
             judged.record.client_phone = callbridge_model::Phone::from_e164("+998901110001");

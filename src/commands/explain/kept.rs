@@ -68,6 +68,14 @@ mod tests {
     use callbridge_testkit::sample::call;
     use serde::Deserialize as _;
 
+    /// Returns what `explain` prints about a stored call with these flags.
+    fn explained(item: &serde_json::Value, flags: &[&str]) -> String {
+        let kept = KeptCall::deserialize(item).expect("this version's shape");
+        let utc = Zone::from_name("UTC").expect("a zone");
+        let text = show(&kept, &explain(flags), &utc, story::Paint::default());
+        text.expect("nothing is drawn")
+    }
+
     #[test]
     fn kept_call_is_shown_with_where_its_lead_came_from() {
         let call = call();
@@ -82,12 +90,6 @@ mod tests {
                 {"at": call.ended, "who": "anna", "action": "audit --take-in: it was gone"},
             ],
         });
-        let explained = |item: &serde_json::Value, flags: &[&str]| {
-            let kept = KeptCall::deserialize(item).expect("this version's shape");
-            let utc = Zone::from_name("UTC").expect("a zone");
-            let text = show(&kept, &explain(flags), &utc, story::Paint::default());
-            text.expect("nothing is drawn")
-        };
         let line = explained(&item, &["--json"]);
         assert!(line.contains(r#""leadId":17,"#), "{line}");
         let text = explained(&item, &[]);

@@ -202,15 +202,14 @@ mod tests {
     use super::*;
 
     fn flags() -> ConnectFlags {
-        let text = |text: &str| Some(text.to_owned());
         ConnectFlags {
-            crm_url: text("https://crm.example"),
-            auth_url: text("https://auth.example"),
-            consent_url: text("https://crm.example/consent?lang=uz"),
-            client_id: text("svc_app_1"),
-            client_secret_file: text("/etc/secret"),
-            redirect_uri: text("http://127.0.0.1:8765/back"),
-            state: text("/s"),
+            crm_url: Some("https://crm.example".to_owned()),
+            auth_url: Some("https://auth.example".to_owned()),
+            consent_url: Some("https://crm.example/consent?lang=uz".to_owned()),
+            client_id: Some("svc_app_1".to_owned()),
+            client_secret_file: Some("/etc/secret".to_owned()),
+            redirect_uri: Some("http://127.0.0.1:8765/back".to_owned()),
+            state: Some("/s".to_owned()),
             ..ConnectFlags::default()
         }
     }
@@ -229,15 +228,14 @@ mod tests {
 
     #[test]
     fn flag_errors_are_all_reported_at_once() {
-        let text = |text: &str| Some(text.to_owned());
         let wrong = ConnectFlags {
-            crm_url: text("http://crm.example"),
-            consent_url: text("ftp://x"),
-            redirect_uri: text("back"),
-            scope: text("PERMISSION_OPEN_API_LEAD:READ"),
-            within: text("soon"),
-            client_id: text(" "),
-            company: text("Uy"),
+            crm_url: Some("http://crm.example".to_owned()),
+            consent_url: Some("ftp://x".to_owned()),
+            redirect_uri: Some("back".to_owned()),
+            scope: Some("PERMISSION_OPEN_API_LEAD:READ".to_owned()),
+            within: Some("soon".to_owned()),
+            client_id: Some(" ".to_owned()),
+            company: Some("Uy".to_owned()),
             ..ConnectFlags::default()
         };
         let faults = check_flags(&wrong).expect_err("faults").to_string();

@@ -100,32 +100,42 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
+    fn create_folder(path: PathBuf) -> PathBuf {
+        std::fs::create_dir_all(&path).expect("made");
+        path
+    }
+
+    fn listen(folder: &Path) -> UnixListener {
+        UnixListener::bind(folder.join(socket::NAME)).expect("listens")
+    }
+
     #[test]
     fn only_service_that_runs_is_asked_and_of_several_none() {
         let place = tempfile::tempdir().expect("a folder");
-        let folder = |name: &str| {
-            let folder = place.path().join(name);
-            std::fs::create_dir_all(&folder).expect("made");
-            folder
-        };
-        let listen =
-            |folder: &Path| UnixListener::bind(folder.join(socket::NAME)).expect("listens");
-        let services = folder("lib");
-        let chosen_state = || state_of_daemon(place.path().join("own"), &services);
+        let services = create_folder(place.path().join("lib"));
         let own = place.path().join("own");
-        assert_eq!(chosen_state(), own, "nothing runs");
-        let (first, second) = (folder("lib/hq"), folder("lib/branch"));
+        assert_eq!(state_of_daemon(own.clone(), &services), own, "nothing runs");
+        let first = create_folder(services.join("hq"));
+        let second = create_folder(services.join("branch"));
         std::fs::write(second.join(socket::NAME), "").expect("written");
         let _hq = listen(&first);
-        assert_eq!(chosen_state(), first);
+        assert_eq!(state_of_daemon(own.clone(), &services), first);
         std::fs::remove_file(second.join(socket::NAME)).expect("removed");
         let branch = listen(&second);
-        assert_eq!(chosen_state(), own, "two other daemons run");
+        assert_eq!(
+            state_of_daemon(own.clone(), &services),
+            own,
+            "two other daemons run"
+        );
         // A killed daemon leaves its socket behind.
         drop(branch);
-        assert_eq!(chosen_state(), first);
-        let _own = listen(&folder("own"));
-        assert_eq!(chosen_state(), own, "the daemon of the default state runs");
+        assert_eq!(state_of_daemon(own.clone(), &services), first);
+        let _own = listen(&create_folder(own.clone()));
+        assert_eq!(
+            state_of_daemon(own.clone(), &services),
+            own,
+            "the daemon of the default state runs"
+        );
     }
 
     #[test]

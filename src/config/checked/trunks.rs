@@ -122,17 +122,21 @@ fn known_pbxs(
 mod tests {
     use super::*;
 
+    /// Returns the country of the CRM with this `--country` flag and these `--trunk` flags.
+    fn country_for(all: Option<&str>, texts: &[&str]) -> Option<Country> {
+        let trunks = texts
+            .iter()
+            .map(|text| trunk::parse(text, &Trunk::default()).expect("a trunk"));
+        let trunks = Trunks::new(trunks.collect()).expect("no conflict");
+        let flags = TrunkFlags {
+            country: all.map(str::to_owned),
+            ..TrunkFlags::default()
+        };
+        country(&flags, &trunks)
+    }
+
     #[test]
     fn crm_country_is_flag_or_only_country_of_trunks() {
-        let country_for = |all: Option<&str>, texts: &[&str]| {
-            let parse = |text: &&str| trunk::parse(text, &Trunk::default()).expect("a trunk");
-            let trunks = Trunks::new(texts.iter().map(parse).collect()).expect("no conflict");
-            let flags = TrunkFlags {
-                country: all.map(str::to_owned),
-                ..TrunkFlags::default()
-            };
-            country(&flags, &trunks)
-        };
         let uz = Country::parse("UZ");
         assert!(uz.is_some());
         assert_eq!(country_for(None, &["a=SIP/a,country=UZ", "b=SIP/b"]), uz);

@@ -62,13 +62,14 @@ fn check_arguments(arguments: impl Iterator<Item = OsString>) -> impl Iterator<I
 mod tests {
     use super::*;
 
+    fn result_of(ok: bool, fix: &str) -> &'static str {
+        let line = serde_json::json!({"name": "token", "ok": ok, "message": "w", "fix": fix});
+        let read = serde_json::from_str::<CheckFinding>(&line.to_string());
+        read.expect("a finding").result()
+    }
+
     #[test]
     fn finding_is_well_in_doubt_or_failed() {
-        let result_of = |ok: bool, fix: &str| {
-            let line = serde_json::json!({"name": "token", "ok": ok, "message": "w", "fix": fix});
-            let read = serde_json::from_str::<CheckFinding>(&line.to_string());
-            read.expect("a finding").result()
-        };
         assert_eq!(result_of(true, ""), "ok");
         assert_eq!(result_of(true, "look"), "doubt");
         assert_eq!(result_of(false, "mend"), "failed");
