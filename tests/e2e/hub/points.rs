@@ -435,14 +435,14 @@ async fn run_points(
     let mut is_end_reached = false;
     let mut chosen = chosen.iter().copied();
     loop {
-        while !is_end_reached {
+        loop {
             // Most runs end after about this many statements. The next points are mostly spared.
             let runs_max = if next > statements {
                 BUSY_MAX
             } else {
                 RUNS_MAX
             };
-            if runs.len() >= runs_max {
+            if is_end_reached || runs.len() >= runs_max {
                 break;
             }
             let n = if is_full_run() {

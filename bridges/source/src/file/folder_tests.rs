@@ -127,7 +127,7 @@ fn unreadable_file_blocks_no_other_and_is_read_when_fixed() {
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
     put(dir.path(), "b.json", "{\"n\":2}", 1_001);
     let path = dir.path().join("a.json");
-    std::fs::set_permissions(&path, Permissions::from_mode(0)).expect("changed");
+    std::fs::set_permissions(&path, Permissions::from_mode(0o000)).expect("changed");
     // Root can read every file, so this thread gives up the rights of root.
     let mut rights = rustix::thread::capabilities(None).expect("rights");
     let of_root = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
