@@ -67,7 +67,7 @@ pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
             key,
             length,
             then,
-            "cannot read a stored setting, so it was reset"
+            "cannot read a stored setting, resetting it"
         );
         if key == shows::FLOOR {
             doubt_floor(db)?;
