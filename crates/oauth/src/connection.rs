@@ -275,10 +275,10 @@ pub(super) mod tests {
 
     #[test]
     fn older_token_is_offered_only_until_it_expires() {
-        let before = connection().tokens(EpochSeconds::new(1_999));
-        assert!(before.previous.is_some());
-        let after = connection().tokens(EpochSeconds::new(2_000));
-        assert!(after.previous.is_none());
+        let last_second = connection().tokens(EpochSeconds::new(1_999));
+        assert!(last_second.previous.is_some());
+        let expired = connection().tokens(EpochSeconds::new(2_000));
+        assert!(expired.previous.is_none());
     }
 
     proptest! {

@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// Returns the addresses to listen on, with spaces between them.
+    /// Returns the addresses on which this machine listens for the redirect, joined with spaces.
     fn listen_addresses(redirect: &str) -> Option<String> {
         let addresses = Redirect::parse(redirect).expect("an address").listen()?;
         let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();

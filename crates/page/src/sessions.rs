@@ -231,21 +231,21 @@ mod tests {
         assert_eq!(restored_sessions(Some(&before.to_json()), 2).count(), 0);
     }
 
-    fn open(sessions: &Sessions, now: i64, who: &str) -> BrowserToken {
+    fn open_session(sessions: &Sessions, now: i64, who: &str) -> BrowserToken {
         sessions.open(now, who, PageRole::View, None).expect("one")
     }
 
     #[test]
     fn session_flood_ends_sessions_of_its_own_users_only() {
         let sessions = restored_sessions(None, 0);
-        let anna = open(&sessions, 1, "anna");
+        let anna = open_session(&sessions, 1, "anna");
         for n in 0..5_000 {
-            open(&sessions, 2 + n, "bek");
+            open_session(&sessions, 2 + n, "bek");
         }
         assert_eq!(sessions.count(), 1 + SESSIONS_OF_ONE_MAX);
         assert!(find(&sessions, 5_002, anna.reveal()).is_some());
         for n in 0..2_000 {
-            open(&sessions, 6_000, &format!("guest{n}"));
+            open_session(&sessions, 6_000, &format!("guest{n}"));
         }
         assert_eq!(sessions.count(), SESSIONS_MAX);
         assert!(

@@ -48,8 +48,8 @@ fn has_epoch_seconds(text: &str) -> bool {
 
 /// Returns `true` if the word is a name or an abbreviation, which can be capitalized in a sentence.
 fn is_name(word: &str) -> bool {
-    let is_short = !word.contains(char::is_lowercase);
-    is_short || NAMES.iter().any(|name| word.starts_with(name))
+    let is_abbreviation = !word.contains(char::is_lowercase);
+    is_abbreviation || NAMES.iter().any(|name| word.starts_with(name))
 }
 
 fn begins_sentence(word: &str) -> bool {

@@ -327,8 +327,8 @@ mod tests {
         assert_eq!(read_webhook_event(&gone), Err(UnusedReason::Unknown));
     }
 
-    /// Reads the event of a call with this value of the envelope's field `key`.
-    fn read_with(key: &str, value: Value) -> Result<Event, String> {
+    /// Reads a call event in which the field `key` of the envelope has this value.
+    fn read_with_field(key: &str, value: Value) -> Result<Event, String> {
         let mut event = call(json!({}));
         event[key] = value;
         read(event.to_string().as_bytes(), None)
@@ -348,9 +348,12 @@ mod tests {
             ("companyId", json!("Alpha")),
             ("companyId", json!(7.5)),
         ] {
-            assert!(read_with(key, value.clone()).is_err(), "{key} {value}");
+            assert!(
+                read_with_field(key, value.clone()).is_err(),
+                "{key} {value}"
+            );
         }
-        let event = read_with("companyId", json!("77")).expect("one");
+        let event = read_with_field("companyId", json!("77")).expect("one");
         assert_eq!(event.company, "77");
         assert_eq!(epoch_seconds(&json!(1_795_151_330.9)), Some(1_795_151_330));
         assert_eq!(

@@ -102,7 +102,7 @@ fn wrong_local_clock_is_reported_after_signature_check() {
     for (secret, refusal) in [(SECRET, Refusal::Clock), ("another", Refusal::Forged)] {
         let signed = headers(NOW, &body, secret);
         let judged = judge_delivery(&signed, &body, &keyring(), early);
-        assert_eq!(judged, Err(refusal));
+        assert_eq!(judged, Err(refusal), "{secret}");
     }
 }
 

@@ -320,7 +320,7 @@ mod tests {
             (saved, "2 998935550101 4001", 0),
             (plain, "1 901110001 4002", 1),
         ] {
-            assert_eq!(read_leads(csv), Some((rows.to_owned(), lacking)));
+            assert_eq!(read_leads(csv), Some((rows.to_owned(), lacking)), "{csv}");
         }
         assert_eq!(read_leads("phone\n901110001"), None);
     }

@@ -77,7 +77,7 @@ async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
     served.stop().await;
 }
 
-/// Returns the fields of a retry of dead letter 2 with this length of talk.
+/// Returns the form fields that retry dead letter 2 with this length of talk.
 fn retry_fields(talk: &str) -> [(&str, &str); 5] {
     [
         ("action", "retry"),
@@ -138,7 +138,7 @@ async fn incomplete_dead_letter_shows_values_and_takes_corrections() {
     served.stop().await;
 }
 
-/// Returns the text between the first two places of `mark`, or after its only place.
+/// Returns the text after the first `mark`, up to the next one.
 fn text_after<'a>(page: &'a str, mark: &str) -> &'a str {
     page.split(mark).nth(1).expect("what is behind it")
 }

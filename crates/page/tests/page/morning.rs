@@ -187,12 +187,12 @@ fn figures(now: i64) -> Figures {
         hours: hour
             .iter()
             .enumerate()
-            .map(|(at, n)| bar(now, 23 - at, 3600, *n))
+            .map(|(at, n)| bar(now, hour.len() - 1 - at, 3600, *n))
             .collect(),
         days: day
             .iter()
             .enumerate()
-            .map(|(at, n)| bar(now, 6 - at, 86_400, *n))
+            .map(|(at, n)| bar(now, day.len() - 1 - at, 86_400, *n))
             .collect(),
         confirmed_median_sec: Some(2.4),
         confirmed_p95_sec: Some(11.0),

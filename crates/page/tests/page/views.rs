@@ -130,7 +130,7 @@ async fn trunk_without_a_match_for_a_day_is_shown_as_an_alert() {
     served.stop().await;
 }
 
-/// Returns a status in which the extensions of all these calls are listed.
+/// Returns a comparison of this many calls in which every call has a listed extension.
 fn matched_employees(calls: u64) -> Employees {
     Employees {
         calls,

@@ -100,7 +100,7 @@ fn rules_strike_after_so_many_and_so_many_times() {
     assert_eq!(core.faults.rules[0].2, 2);
 }
 
-fn write_status(core: &mut Sandbox, second: u64, id: &str) -> Value {
+fn status_of_write(core: &mut Sandbox, second: u64, id: &str) -> Value {
     core.handle(now_plus(second), &poll(id)).value()["data"]["status"].clone()
 }
 
@@ -109,9 +109,9 @@ fn held_write_is_pending_while_others_pass_it() {
     let mut core = sandbox_with_faults("call-history times 1 hold 50s");
     let held = submit_accepted(&mut core, NOW, &call());
     let next = submit_accepted(&mut core, NOW, &call_with("uuid", json!("u-2")));
-    assert_eq!(write_status(&mut core, 20, &held), json!("PENDING"));
-    assert_eq!(write_status(&mut core, 20, &next), json!("SUCCESS"));
-    assert_eq!(write_status(&mut core, 51, &held), json!("SUCCESS"));
+    assert_eq!(status_of_write(&mut core, 20, &held), json!("PENDING"));
+    assert_eq!(status_of_write(&mut core, 20, &next), json!("SUCCESS"));
+    assert_eq!(status_of_write(&mut core, 51, &held), json!("SUCCESS"));
 }
 
 #[test]

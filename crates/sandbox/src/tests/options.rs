@@ -190,7 +190,7 @@ fn token_expiry_defaults_to_a_year_and_can_be_never() {
         assert_eq!(left.is_some(), seconds.is_some(), "{flags:?}");
         assert!(
             left.zip(seconds)
-                .is_none_or(|(left, of)| (of..=of + now - begun).contains(&left)),
+                .is_none_or(|(left, expected)| (expected..=expected + now - begun).contains(&left)),
             "{flags:?}: {left:?}"
         );
     }
@@ -203,6 +203,6 @@ fn token_expiry_defaults_to_a_year_and_can_be_never() {
         ),
         (json!({ "expiresInSec": null }), [true; 4]),
     ] {
-        assert_eq!(issued_token_works(&mut core, &body), works);
+        assert_eq!(issued_token_works(&mut core, &body), works, "{body}");
     }
 }

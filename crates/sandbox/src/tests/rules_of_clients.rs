@@ -141,7 +141,8 @@ fn filled_window_row(
     )
 }
 
-fn over_limit(row: Row) -> Row {
+/// Adds the violation of a client that sends more requests than a window permits.
+fn with_window_violation(row: Row) -> Row {
     row.violation(ViolationKind::WindowExceeded)
 }
 
@@ -151,8 +152,8 @@ fn windows() -> Vec<Row> {
     let missing = Request::get("/v1/open-api/none").with_token(TOKEN);
     vec![
         filled_window_row("the 60th", 59, &info(), 0, 200),
-        over_limit(filled_window_row("the 61st", 60, &info(), 0, 429)),
-        over_limit(filled_window_row(
+        with_window_violation(filled_window_row("the 61st", 60, &info(), 0, 429)),
+        with_window_violation(filled_window_row(
             "the 61st at the last moment",
             60,
             &info(),
@@ -160,15 +161,15 @@ fn windows() -> Vec<Row> {
             429,
         )),
         filled_window_row("the window is over", 60, &info(), 60_000, 200),
-        over_limit(filled_window_row(
+        with_window_violation(filled_window_row(
             "a 400 counts",
             60,
             &submit(&json!({})),
             0,
             429,
         )),
-        over_limit(filled_window_row("a 404 counts", 60, &missing, 0, 429)),
-        over_limit(filled_window_row(
+        with_window_violation(filled_window_row("a 404 counts", 60, &missing, 0, 429)),
+        with_window_violation(filled_window_row(
             "a 429 counts and does not move the window",
             90,
             &info(),
@@ -177,7 +178,7 @@ fn windows() -> Vec<Row> {
         )),
         filled_window_row("the window ends though 429s came", 90, &info(), 60_000, 200),
         filled_window_row("a 401 does not count", 90, &unknown, 0, 200),
-        over_limit(scene(
+        with_window_violation(scene(
             "Limits",
             "a 403 counts",
             |core| {

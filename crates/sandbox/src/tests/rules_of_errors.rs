@@ -150,8 +150,8 @@ fn lifecycle() -> Vec<Row> {
     ]
 }
 
-/// Returns a scene that sends the request when the token has only this grant.
-fn with_only(
+/// Returns a scene that sends the request with a token that has only this grant.
+fn scene_with_grant(
     grant: &'static str,
     request: Request,
 ) -> impl Fn(&mut Sandbox) -> (EventTime, Request) {
@@ -169,29 +169,35 @@ fn grants() -> Vec<Row> {
         scene(
             "§4.5.6",
             "SAVE missing",
-            with_only(CALL_READ, submit(&call())),
+            scene_with_grant(CALL_READ, submit(&call())),
             403,
             denied.clone(),
         ),
         scene(
             "§4.5.6",
             "SAVE given",
-            with_only(CALL_SAVE, submit(&call())),
+            scene_with_grant(CALL_SAVE, submit(&call())),
             200,
             fine.clone(),
         ),
         scene(
             "§5.4",
             "READ missing",
-            with_only(CALL_SAVE, page.clone()),
+            scene_with_grant(CALL_SAVE, page.clone()),
             403,
             denied.clone(),
         ),
-        scene("§5.4", "READ given", with_only(CALL_READ, page), 200, fine),
+        scene(
+            "§5.4",
+            "READ given",
+            scene_with_grant(CALL_READ, page),
+            200,
+            fine,
+        ),
         scene(
             "§5.4",
             "before the body is looked at",
-            with_only(CALL_READ, submit(&json!({}))),
+            scene_with_grant(CALL_READ, submit(&json!({}))),
             403,
             denied,
         ),

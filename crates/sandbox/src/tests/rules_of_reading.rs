@@ -110,12 +110,12 @@ fn token_info() -> Vec<Row> {
     ]
 }
 
-/// Seconds of a day.
+/// Seconds in a day.
 const DAY: i64 = 86_400;
 
 /// Returns the row of a `token/info` whose token expires in this many seconds. `message` is the
 /// expected message.
-fn expiring(rule: &'static str, seconds: i64, message: &str) -> Row {
+fn expiring_token(rule: &'static str, seconds: i64, message: &str) -> Row {
     let at = NOW.floor_seconds().get() + seconds;
     let days = seconds.div_euclid(DAY);
     scene(
@@ -136,12 +136,12 @@ fn renew_message(when: &str) -> String {
 
 fn warnings() -> Vec<Row> {
     vec![
-        expiring("eight days", 8 * DAY, "Success"),
-        expiring("a second above seven days", 7 * DAY + 1, "Success"),
-        expiring("seven days", 7 * DAY, &renew_message("7 days")),
-        expiring("two days", 2 * DAY, &renew_message("2 days")),
-        expiring("one day, singular", DAY + 5, &renew_message("1 day")),
-        expiring(
+        expiring_token("eight days", 8 * DAY, "Success"),
+        expiring_token("a second above seven days", 7 * DAY + 1, "Success"),
+        expiring_token("seven days", 7 * DAY, &renew_message("7 days")),
+        expiring_token("two days", 2 * DAY, &renew_message("2 days")),
+        expiring_token("one day, singular", DAY + 5, &renew_message("1 day")),
+        expiring_token(
             "the last day",
             DAY - 1,
             "Token expires today. Please renew it.",

@@ -158,7 +158,7 @@ fn rotated_client_secret_is_over_at_once() {
     assert_eq!(kinds(&core), []);
 }
 
-/// Returns the request as it comes to the address with this role.
+/// Returns the request, sent to the address that serves the endpoints of this role.
 fn sent_to(role: Role, request: Request) -> Request {
     Request { role, ..request }
 }

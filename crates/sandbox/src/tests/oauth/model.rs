@@ -104,8 +104,8 @@ impl Model {
         }
     }
 
-    /// Returns the index of the pair that is `back` pairs before the newest. The steps count from
-    /// the end, because only new tokens still work.
+    /// Returns the index of the pair that is `back` pairs before the newest. This way, most steps
+    /// use new tokens, because old tokens no longer work.
     fn pair_from_end(&self, back: usize) -> usize {
         self.pairs.len() - 1 - back % self.pairs.len()
     }
