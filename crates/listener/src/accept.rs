@@ -122,15 +122,15 @@ mod tests {
         24
     }
 
-    fn aborted() -> io::Result<u32> {
+    fn aborted_connection() -> io::Result<u32> {
         Err(ErrorKind::ConnectionAborted.into())
     }
 
     #[tokio::test]
     async fn accept_pauses_after_own_error_but_not_after_peer_abort() {
         let listener = ScriptedListener::new([
-            aborted(),
-            aborted(),
+            aborted_connection(),
+            aborted_connection(),
             Ok(1),
             no_descriptor(),
             no_descriptor(),

@@ -51,7 +51,7 @@ fn newest_half_of_connections_from_one_address_is_not_cut() {
     }
 }
 
-/// Returns the numbers with their origin.
+/// Pairs each connection number with the origin of the address `192.0.2.last`.
 fn connections(last: u8, ids: [u64; 2]) -> [(PeerGroup, u64); 2] {
     ids.map(|id| (origin(last), id))
 }

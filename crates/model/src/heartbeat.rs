@@ -84,7 +84,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Returns the loops that have not beaten for 15 s at second `now`.
+    /// Returns the loops whose last beat is more than 15 s before second `now`.
     fn stalled_at(monitors: &[HeartbeatMonitor], now: u32) -> Vec<&'static str> {
         stalled(monitors, now * SECOND, 15 * SECOND)
     }

@@ -179,20 +179,16 @@ mod tests {
         }
     }
 
-    /// Sets the permission bits of a folder, and returns the metadata of the folder.
-    fn metadata_with_mode(folder: &Path, mode: u32) -> Metadata {
-        set_mode(folder, mode);
-        folder.metadata().expect("there")
-    }
-
     #[test]
     fn folder_writable_by_others_is_shared_unless_root_sticky() {
         let folder = tempfile::tempdir().expect("a folder");
         for (mode, shared) in [(0o700, false), (0o755, false), (0o770, true), (0o707, true)] {
-            let metadata = metadata_with_mode(folder.path(), mode);
+            set_mode(folder.path(), mode);
+            let metadata = folder.path().metadata().expect("there");
             assert_eq!(is_shared(&metadata), shared, "{mode:o}");
         }
-        let sticky = metadata_with_mode(folder.path(), 0o1777);
+        set_mode(folder.path(), 0o1777);
+        let sticky = folder.path().metadata().expect("there");
         assert_eq!(is_shared(&sticky), sticky.uid() != 0);
     }
 }

@@ -542,7 +542,8 @@ mod tests {
         };
         for (at, expected) in [(90_u32, (2, 10_000)), (100, (1, 0)), (130, (0, 0))] {
             let budget = sender.budget(at * second);
-            assert_eq!((budget.used, budget.next_free_in_ms), expected);
+            let seen = (budget.used, budget.next_free_in_ms);
+            assert_eq!(seen, expected, "at {at} s");
         }
     }
 }

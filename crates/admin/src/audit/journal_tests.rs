@@ -441,7 +441,7 @@ fn remaining_time_is_estimated_with_half_of_the_budget() {
     );
 }
 
-fn rejected(errors: serde_json::Value) -> callbridge_crm::ApiError {
+fn rejection(errors: serde_json::Value) -> callbridge_crm::ApiError {
     callbridge_crm::ApiError::Rejected {
         status: 400,
         message: String::new(),
@@ -454,11 +454,11 @@ fn crm_error_becomes_too_large_refused_barred_or_failed() {
     use callbridge_crm::ApiError;
     let message = String::new;
     let max = serde_json::json!([{"field": "size", "reason": "MAX"}]);
-    let large = JournalAnswer::from_error(&rejected(max));
+    let large = JournalAnswer::from_error(&rejection(max));
     assert!(matches!(large, JournalAnswer::TooLarge { .. }), "{large:?}");
     let epoch = serde_json::json!([{"field": "registeredTimestampFrom", "reason": "MAX"}]);
     for errors in [epoch, serde_json::Value::Null] {
-        let refused = JournalAnswer::from_error(&rejected(errors));
+        let refused = JournalAnswer::from_error(&rejection(errors));
         assert!(
             matches!(refused, JournalAnswer::Refused { .. }),
             "{refused:?}"

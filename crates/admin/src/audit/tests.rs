@@ -55,7 +55,7 @@ fn without_values(fates: &[CallFate]) -> Vec<AuditedFate> {
     found
 }
 
-fn journaled(values: AuditedValues) -> AuditedFate {
+fn journaled_fate(values: AuditedValues) -> AuditedFate {
     AuditedFate {
         fate: CallFate::Stands(State::Journaled),
         values: Some(values),
@@ -70,7 +70,7 @@ fn call_with_other_values_is_counted_and_named_with_both() {
         ..values()
     };
     let calls = [call(0, Outcome::Journal), call(1, Outcome::Journal)];
-    let fates = [journaled(values()), journaled(stored)];
+    let fates = [journaled_fate(values()), journaled_fate(stored)];
     let unread = JournalFindings::unread("no daemon runs");
     let report = account(&calls, &fates, &listening(), unread, &zone());
     assert_eq!((report.journaled, report.unexplained.len()), (2, 0));
@@ -212,7 +212,7 @@ fn unmatched_channel_of_internal_call_is_named_as_cause() {
     }
 }
 
-/// Returns the cause of missing call `n`, which callbridge does not know.
+/// Returns the reported cause if call `n` is missing in the CRM and unknown to callbridge.
 fn cause_of_unknown(n: i64, listening: &Listening) -> String {
     cause(call(n, Outcome::Journal), CallFate::Unknown, listening)
 }

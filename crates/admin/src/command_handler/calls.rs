@@ -341,7 +341,7 @@ mod tests {
     }
 
     /// Returns the same call each time, with this state.
-    fn listed(state: State) -> Listed {
+    fn listed_call(state: State) -> Listed {
         let call = callbridge_testkit::sample::call();
         let rules = callbridge_mapping::Rules::default();
         let people = callbridge_mapping::People::default();
@@ -357,17 +357,17 @@ mod tests {
     #[test]
     fn followed_call_is_reported_when_new_and_when_finished() {
         let mut under_way = BTreeSet::new();
-        assert!(is_news(&listed(State::Ready), &mut under_way));
-        assert!(!is_news(&listed(State::Sending), &mut under_way));
+        assert!(is_news(&listed_call(State::Ready), &mut under_way));
+        assert!(!is_news(&listed_call(State::Sending), &mut under_way));
         assert!(
-            !is_news(&listed(State::Ready), &mut under_way),
+            !is_news(&listed_call(State::Ready), &mut under_way),
             "a request that failed is no news"
         );
-        assert!(!is_news(&listed(State::Submitted), &mut under_way));
-        assert!(is_news(&listed(State::Journaled), &mut under_way));
-        assert!(is_news(&listed(State::Dead), &mut under_way));
+        assert!(!is_news(&listed_call(State::Submitted), &mut under_way));
+        assert!(is_news(&listed_call(State::Journaled), &mut under_way));
+        assert!(is_news(&listed_call(State::Dead), &mut under_way));
         assert!(
-            is_news(&listed(State::Ready), &mut under_way),
+            is_news(&listed_call(State::Ready), &mut under_way),
             "a letter that is sent again is"
         );
     }

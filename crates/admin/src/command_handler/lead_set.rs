@@ -299,7 +299,7 @@ mod tests {
         ");
     }
 
-    fn rejected(errors: Value) -> ApiError {
+    fn rejection(errors: Value) -> ApiError {
         ApiError::Rejected {
             status: 400,
             message: "xato".to_owned(),
@@ -311,8 +311,8 @@ mod tests {
     fn field_errors_of_the_crm_are_shown() {
         let errors = json!([{"field": "value", "reason": "LENGTH"}]);
         let said = r#"400: xato: [{"field":"value","reason":"LENGTH"}]"#;
-        assert_eq!(message_with_errors(&rejected(errors)), said);
-        assert_eq!(message_with_errors(&rejected(Value::Null)), "400: xato");
+        assert_eq!(message_with_errors(&rejection(errors)), said);
+        assert_eq!(message_with_errors(&rejection(Value::Null)), "400: xato");
     }
 
     fn exit_code(error: &ApiError) -> u8 {

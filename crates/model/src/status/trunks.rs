@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    fn unmatched(prefix: &str, last_at: i64) -> Unmatched {
+    fn unmatched_channels(prefix: &str, last_at: i64) -> Unmatched {
         Unmatched {
             prefix: prefix.to_owned(),
             last_at,
@@ -176,8 +176,8 @@ mod tests {
             day_calls,
             trunks: vec![trunk],
             unmatched: vec![
-                unmatched("PJSIP/citty", NOW - 60),
-                unmatched("PJSIP/old", NOW - SILENT_SECONDS),
+                unmatched_channels("PJSIP/citty", NOW - 60),
+                unmatched_channels("PJSIP/old", NOW - SILENT_SECONDS),
             ],
             employees: Some(Employees {
                 unlisted: vec![unlisted],

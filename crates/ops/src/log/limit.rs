@@ -224,33 +224,33 @@ mod tests {
         (Level::WARN, "one kind".to_owned())
     }
 
-    fn later(begun: Instant, millis: u64) -> Instant {
+    fn time_after(begun: Instant, millis: u64) -> Instant {
         begun + Duration::from_millis(millis)
     }
 
     #[test]
     fn lines_beyond_ten_per_second_of_a_kind_are_counted() {
         let (mut counts, begun) = (RepeatCounts::new(), Instant::now());
-        let taken = (0..1_000).filter(|n| counts.admit("flood", later(begun, *n), line_kind));
+        let taken = (0..1_000).filter(|n| counts.admit("flood", time_after(begun, *n), line_kind));
         assert_eq!(taken.count(), 10);
         assert!(
-            counts.admit("other", later(begun, 999), line_kind),
+            counts.admit("other", time_after(begun, 999), line_kind),
             "another kind"
         );
-        assert_eq!(counts.due(later(begun, 999)), []);
-        assert_eq!(counts.next(), Some(later(begun, 1_000)));
+        assert_eq!(counts.due(time_after(begun, 999)), []);
+        assert_eq!(counts.next(), Some(time_after(begun, 1_000)));
         let left_out = LeftOut {
             level: Level::WARN,
             message: "one kind".to_owned(),
             lines: 990,
         };
-        assert_eq!(counts.due(later(begun, 1_000)), [left_out]);
+        assert_eq!(counts.due(time_after(begun, 1_000)), [left_out]);
         assert_eq!(
-            (counts.next(), counts.due(later(begun, 1_000))),
+            (counts.next(), counts.due(time_after(begun, 1_000))),
             (None, vec![])
         );
         assert!(
-            counts.admit("flood", later(begun, 1_000), line_kind),
+            counts.admit("flood", time_after(begun, 1_000), line_kind),
             "the next second"
         );
     }
