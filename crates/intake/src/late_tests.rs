@@ -157,7 +157,8 @@ fn restored_intake(kept: &[Op], stop: EventTime) -> Intake {
     intake
 }
 
-fn is_finished_at(intake: &mut Intake, now: EventTime) -> bool {
+/// Returns `true` if the intake has no open call after a tick at `now`.
+fn finishes_at(intake: &mut Intake, now: EventTime) -> bool {
     intake.tick(now);
     intake.open_calls() == 0
 }
@@ -193,29 +194,29 @@ fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
     let [first, second] = [SourceId(0), SourceId(1)];
     let mut intake = restored_intake(&kept, stop);
     intake.up(first, restart);
-    assert!(!is_finished_at(&mut intake, restart));
+    assert!(!finishes_at(&mut intake, restart));
     // The second queue is down, and the first queue is still read.
     report_outage(&mut intake, second, restart, false);
-    assert!(is_finished_at(&mut intake, stop.plus(3001 * SECOND)));
+    assert!(finishes_at(&mut intake, stop.plus(3001 * SECOND)));
     let mut intake = restored_intake(&kept, stop);
     intake.up(second, restart);
     report_outage(&mut intake, second, restart, false);
-    assert!(!is_finished_at(&mut intake, stop.plus(3400 * SECOND)));
+    assert!(!finishes_at(&mut intake, stop.plus(3400 * SECOND)));
     intake.up(first, stop.plus(3400 * SECOND));
     // Nothing was read while the disk was full.
     intake.resumes(stop.plus(3500 * SECOND));
-    assert!(!is_finished_at(&mut intake, stop.plus(3500 * SECOND)));
-    assert!(is_finished_at(&mut intake, stop.plus(3501 * SECOND)));
+    assert!(!finishes_at(&mut intake, stop.plus(3500 * SECOND)));
+    assert!(finishes_at(&mut intake, stop.plus(3501 * SECOND)));
     // The process was suspended. Messages that arrived in this time are read first.
     let mut intake = restored_intake(&kept, stop);
     intake.up(first, restart);
-    assert!(!is_finished_at(&mut intake, restart));
-    assert!(!is_finished_at(&mut intake, stop.plus(4000 * SECOND)));
-    assert!(is_finished_at(&mut intake, stop.plus(4001 * SECOND)));
+    assert!(!finishes_at(&mut intake, restart));
+    assert!(!finishes_at(&mut intake, stop.plus(4000 * SECOND)));
+    assert!(finishes_at(&mut intake, stop.plus(4001 * SECOND)));
     // A file that does not exist keeps no events. A file that cannot be read may keep some.
     let mut intake = restored_intake(&kept, stop);
     report_outage(&mut intake, second, restart, true);
-    assert!(!is_finished_at(&mut intake, restart));
+    assert!(!finishes_at(&mut intake, restart));
     report_outage(&mut intake, first, restart, true);
-    assert!(is_finished_at(&mut intake, restart));
+    assert!(finishes_at(&mut intake, restart));
 }

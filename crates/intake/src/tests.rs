@@ -522,7 +522,7 @@ fn call_ended_during_downtime_has_talk_time_until_stop() {
     assert!(record.incomplete);
 }
 
-fn first_state(intake: &Intake) -> status::SourceState {
+fn source_state(intake: &Intake) -> status::SourceState {
     intake.statuses()[0].state
 }
 
@@ -542,21 +542,21 @@ fn source_with_events_is_up_until_call_rights_are_missing() {
     let mut intake = intake.expect("an intake");
     intake.events_flow(SOURCE);
     assert_eq!(
-        first_state(&intake),
+        source_state(&intake),
         status::SourceState::Down,
         "the source is not allowed in"
     );
     intake.up(SOURCE, recorded_time(""));
-    assert_eq!(first_state(&intake), status::SourceState::Connected);
+    assert_eq!(source_state(&intake), status::SourceState::Connected);
     intake.events_flow(SOURCE);
-    assert_eq!(first_state(&intake), status::SourceState::Up);
+    assert_eq!(source_state(&intake), status::SourceState::Up);
     intake.report_missing_right(SOURCE, MissingRight::System);
-    assert_eq!(first_state(&intake), status::SourceState::Up);
+    assert_eq!(source_state(&intake), status::SourceState::Up);
     intake.report_missing_right(SOURCE, MissingRight::Calls(1));
-    assert_eq!(first_state(&intake), status::SourceState::Connected);
+    assert_eq!(source_state(&intake), status::SourceState::Connected);
     intake.events_flow(SOURCE);
     assert_eq!(
-        first_state(&intake),
+        source_state(&intake),
         status::SourceState::Connected,
         "rights are missing"
     );
