@@ -279,8 +279,8 @@ mod tests {
         assert!(!fields.contains(&SentField::Phone) && !fields.contains(&SentField::Extension));
     }
 
-    /// Counts a call whose values the journal shows like this, and returns the counts of the talk
-    /// time.
+    /// Counts a call that the journal shows with the values `shown`. Returns the counts of the talk
+    /// time, the first field.
     fn count_call(
         fields: &mut Vec<JournalField>,
         names: &FieldNames,

@@ -4,7 +4,7 @@ fn version(db: &Connection) -> i64 {
         .expect("a version")
 }
 
-/// Returns the value of a pragma, as a text.
+/// Returns the value of a pragma as text: `wal`, or `Integer(2)` for a number.
 fn pragma_text(store: &crate::store::Store, pragma: &str) -> String {
     let connection = store.sqlite_connection().expect("SQLite");
     let found = connection.pragma_query_value(None, pragma, |row| row.get(0));

@@ -13,7 +13,7 @@ fn page(store: &Store, filter: &CallFilter) {
     tables::listed::list_calls(store, filter, filter.beginning()).expect("readable");
 }
 
-/// Stores the n-th call, which is of one customer and began at second `started`.
+/// Stores the n-th call, which began at second `started`. All these calls have the same customer.
 fn store_customer_call(store: &mut Store, n: u32, started: i64, answered: bool) {
     let mut call = finished_call(n, Outcome::Journal, None);
     call.judged.record.client_phone = Phone::from_digits(998_930_000_002);

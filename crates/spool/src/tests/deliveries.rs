@@ -383,7 +383,7 @@ fn echo_event(name: &str, n: u32, seconds: i64) -> Delivery {
     echo
 }
 
-/// Returns the fields that were compared of call 1, after these steps and two deliveries.
+/// Returns the fields of call 1 that were compared after these steps and two deliveries.
 fn compared_fields(steps: &[Step]) -> Vec<(SentField, u64, Echo)> {
     let mut store = store();
     store_call(&mut store, steps);

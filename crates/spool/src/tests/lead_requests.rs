@@ -310,7 +310,7 @@ fn granted_right_ends_rest_of_forbidden_lookups() {
     assert_eq!(due_lookups(&due), [lead(4_001)]);
 }
 
-/// Purges after this many days, and returns how many look-ups wait then.
+/// Purges after this many days, and returns how many lookups then wait.
 fn lookups_after_purge(store: &mut Store, days: i64) -> u64 {
     let now = time_at(110 + days * 86_400);
     store.write(vec![Op::Purge(now)]).expect("purged");

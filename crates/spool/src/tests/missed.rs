@@ -232,7 +232,7 @@ fn incomplete_call_marked_answered_by_hand_is_not_missed() {
     );
 }
 
-/// Returns the time this many days, and a second, after second 100.
+/// Returns the time this many days and one second after second 100.
 fn day(days: i64) -> EventTime {
     time_at(100 + days * 86_400 + 1)
 }
