@@ -217,7 +217,8 @@ async fn company_connects_calls_are_journaled_and_it_disconnects() {
         .await;
     for name in ["connection", "company"] {
         let row = report.iter().find(|row| row["name"] == name);
-        assert_eq!(row.expect("a row of the check")["ok"], true);
+        let row = row.unwrap_or_else(|| panic!("no row {name}: {report:?}"));
+        assert_eq!(row["ok"], true, "{name}: {row}");
     }
     let disconnect = stage.place.command(&["disconnect"]).await;
     let out = String::from_utf8_lossy(&disconnect.stdout);
