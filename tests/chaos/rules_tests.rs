@@ -295,7 +295,7 @@ fn refused_token_is_checked_once_a_minute_and_not_used() {
     );
 }
 
-fn denied(at: u64) -> Seen {
+fn denied_submission(at: u64) -> Seen {
     submission(at, 403, &Value::Null)
 }
 
@@ -303,17 +303,26 @@ fn denied(at: u64) -> Seen {
 fn missing_grant_is_not_tried_again_within_a_minute() {
     assert_breach(
         "after its 403",
-        &[denied(0), denied(40_000)],
+        &[denied_submission(0), denied_submission(40_000)],
         &Times::default(),
     );
     assert_no_breach(
-        &[denied(0), info(10_000, 200), denied(40_000)],
+        &[
+            denied_submission(0),
+            info(10_000, 200),
+            denied_submission(40_000),
+        ],
         &Times::default(),
     );
     // Only the requests that were under way during the refusal can arrive after it.
-    let late = [denied(0), denied(20), denied(900), denied(5_000)];
+    let late = [
+        denied_submission(0),
+        denied_submission(20),
+        denied_submission(900),
+        denied_submission(5_000),
+    ];
     assert_no_breach(&late, &Times::default());
-    let more = [&late[..], &[denied(9_000)]].concat();
+    let more = [&late[..], &[denied_submission(9_000)]].concat();
     assert_breach("after its 403", &more, &Times::default());
 }
 

@@ -364,13 +364,13 @@ impl Scene {
 fn trace(name: &str, seen: &[Seen]) -> String {
     let file = format!("callbridge-chaos-{}.txt", name.replace(' ', "-"));
     let path = std::env::temp_dir().join(file);
-    let lines: String = seen.iter().map(line).collect();
+    let lines: String = seen.iter().map(trace_line).collect();
     std::fs::write(&path, lines).expect("written");
     path.display().to_string()
 }
 
-/// Returns the line about one request.
-fn line(request: &Seen) -> String {
+/// Returns the line of [`trace`] about one request, with its answer.
+fn trace_line(request: &Seen) -> String {
     let answer = request.answer.as_ref();
     let status = answer.map_or(0, |answer| answer.status);
     let reply = answer.map_or(String::new(), |answer| text(&answer.body));

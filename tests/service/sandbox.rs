@@ -265,7 +265,7 @@ async fn answer_of_any_status_has_no_limit_or_retry_header() {
     server.stop().await.expect("stops");
 }
 
-/// Gets `path` below `url` with this token.
+/// Sends a GET request for `path` below `url` with this token. Returns the answer.
 async fn ask(url: &str, path: &str, token: &str) -> reqwest::Response {
     let request = client().get(format!("{url}/{path}"));
     let request = request.header("X-Open-Api-Token", token);
@@ -276,13 +276,13 @@ async fn ask(url: &str, path: &str, token: &str) -> reqwest::Response {
 fn check_headers(answer: &reqwest::Response) -> u16 {
     for name in answer.headers().keys() {
         let name = name.as_str();
-        let tells = name == "retry-after" || name.contains("rate") || name.contains("limit");
-        assert!(!tells, "{} has {name}", answer.status());
+        let is_hint = name == "retry-after" || name.contains("rate") || name.contains("limit");
+        assert!(!is_hint, "{} has {name}", answer.status());
     }
     answer.status().as_u16()
 }
 
-/// Posts `body` to `/sandbox/admin/{path}`.
+/// Posts `body` to `/sandbox/admin/{path}`. Returns the answer.
 async fn administer(server: &Server, path: &str, body: &Value) -> reqwest::Response {
     let url = format!("{}/sandbox/admin/{path}", server.url());
     let request = client().post(url).json(body);
@@ -336,7 +336,7 @@ async fn admin_adds_leads_replaces_token_and_blocks_company() {
 async fn restart_keeps_journal_breaches_window_and_administration() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("sandbox.json");
-    let first = server(|config| limit_and_keep(config, &path)).await;
+    let first = server(|config| keep_state_and_limit_rate(config, &path)).await;
     let held = start(Config {
         state: Some(path.clone()),
         ..Config::default()
@@ -364,7 +364,7 @@ async fn restart_keeps_journal_breaches_window_and_administration() {
     // A file that was partly written when the machine stopped.
     let half = folder.path().join("sandbox.json.new");
     std::fs::write(&half, "{\"companies\":").expect("written");
-    let second = server(|config| limit_and_keep(config, &path)).await;
+    let second = server(|config| keep_state_and_limit_rate(config, &path)).await;
     assert_eq!((second.journal(), second.violations()), (journal, breaches));
     let id = answer["requestId"].as_str().expect("a requestId");
     let (_, status) = get(&second, &format!("/v1/open-api/request/{id}")).await;
@@ -388,8 +388,8 @@ async fn restart_keeps_journal_breaches_window_and_administration() {
     second.stop().await.expect("stops");
 }
 
-/// Makes the sandbox keep its state in this file, and take four requests per window.
-fn limit_and_keep(config: &mut Config, state: &Path) {
+/// Makes the sandbox keep its state in this file, and accept four requests per window.
+fn keep_state_and_limit_rate(config: &mut Config, state: &Path) {
     config.state = Some(state.to_owned());
     config.settings.rate.requests = 4;
 }
@@ -493,7 +493,7 @@ async fn consent_token_and_revocation_work_at_auth_address() {
 async fn restart_keeps_leads_accepted_writes_and_a_moved_clock() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("sandbox.json");
-    let first = server(|config| grant_and_keep_leads(config, &path)).await;
+    let first = server(|config| keep_state_and_grant_leads(config, &path)).await;
     let ali = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
     assert_eq!(administer(&first, "lead", &ali).await.status(), 200);
     let merge = json!({ "into": 5001, "from": [4001] });
@@ -508,7 +508,7 @@ async fn restart_keeps_leads_accepted_writes_and_a_moved_clock() {
     let before = first.admin(|_, now| now);
     first.stop().await.expect("stops");
 
-    let second = server(|config| grant_and_keep_leads(config, &path)).await;
+    let second = server(|config| keep_state_and_grant_leads(config, &path)).await;
     assert!(
         second.admin(|_, now| now) >= before,
         "time does not go back"
@@ -529,7 +529,7 @@ async fn restart_keeps_leads_accepted_writes_and_a_moved_clock() {
 
 /// Makes the sandbox keep its state in this file and apply accepted writes after an hour. Grants
 /// the rights to write and to read leads.
-fn grant_and_keep_leads(config: &mut Config, state: &Path) {
+fn keep_state_and_grant_leads(config: &mut Config, state: &Path) {
     config.state = Some(state.to_owned());
     config.settings.persist_after = Duration::from_secs(3_600);
     let grants = ["LEAD:SAVE", "LEAD:READ"].map(|scope| {

@@ -118,7 +118,7 @@ fn asterisk_scripts(format: &'static str, quarter: usize, t: EventTime) -> Vec<S
         .collect()
 }
 
-/// Returns the script of one group of [`asterisk_scripts`].
+/// Returns the script of one group of recordings. See [`asterisk_scripts`] for `quarter` and `t`.
 fn asterisk_script(
     format: &'static str,
     quarter: usize,

@@ -277,8 +277,8 @@ impl Scene {
     }
 }
 
-/// Returns `true` if the value is no number, or a number that is not greater than `most`.
-fn is_at_most(value: &Value, most: f64) -> bool {
+/// Returns `true` if the value is absent (not a number), or not greater than `most`.
+fn is_absent_or_at_most(value: &Value, most: f64) -> bool {
     value.as_f64().is_none_or(|number| number <= most)
 }
 
@@ -289,8 +289,8 @@ fn contradiction(wanted: &Expected, call: &Value, away: f64) -> Option<String> {
         && call["startedAt"]
             .as_i64()
             .is_none_or(|start| start >= wanted.started_at)
-        && is_at_most(&call["durationSec"], wanted.duration + away + ROUNDED)
-        && is_at_most(&call["talkTimeSec"], wanted.talk + away + ROUNDED)
+        && is_absent_or_at_most(&call["durationSec"], wanted.duration + away + ROUNDED)
+        && is_absent_or_at_most(&call["talkTimeSec"], wanted.talk + away + ROUNDED)
         && (wanted.answered || call["answered"] != true);
     (!is_right).then(|| format!("{wanted:?} is incomplete as {call}"))
 }

@@ -72,7 +72,7 @@ fn queries() -> Vec<Query> {
     all
 }
 
-/// Returns the text in a field of a JSON object, or an empty text without the field.
+/// Returns the text in a field of a JSON object, or an empty text if the object has no such text.
 fn text_field(object: &Value, name: &str) -> String {
     object[name].as_str().unwrap_or_default().to_owned()
 }

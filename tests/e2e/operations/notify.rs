@@ -282,7 +282,7 @@ async fn failed_command_is_retried_shown_and_recovers() {
     program.terminate().await;
 }
 
-/// Returns the message of the problem with the command, if there is one.
+/// Returns the message of the problem with `--notify-command`, if there is one.
 fn notify_problem(status: &Status) -> Option<String> {
     let found = status
         .problems

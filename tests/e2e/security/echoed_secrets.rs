@@ -86,11 +86,11 @@ async fn read_request(stream: &TcpStream) -> Option<(String, String)> {
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = header(head, "content-length");
+            let length = header_value(head, "content-length");
             let length = length.map_or(0, |value| value.parse().expect("n"));
             if body.len() >= length {
                 let path = head.split(' ').nth(1)?.to_owned();
-                let secret = header(head, "x-open-api-token").unwrap_or(body);
+                let secret = header_value(head, "x-open-api-token").unwrap_or(body);
                 return Some((path, secret.to_owned()));
             }
         }
@@ -110,7 +110,7 @@ async fn read_request(stream: &TcpStream) -> Option<(String, String)> {
 }
 
 /// Returns the value of a header, or `None` if the request does not have the header.
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+fn header_value<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let mut headers = head.lines().filter_map(|line| line.split_once(": "));
     let (_, value) = headers.find(|(key, _)| key.eq_ignore_ascii_case(name))?;
     Some(value)

@@ -65,11 +65,13 @@ fn base64(bytes: &[u8], skipped: usize, last_two: &str) -> String {
         .flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1))
         .collect();
     let sextets = bits.chunks_exact(6).skip((skipped * 8).div_ceil(6));
-    sextets.map(|sextet| alphabet[number(sextet)]).collect()
+    sextets
+        .map(|sextet| alphabet[number_from_bits(sextet)])
+        .collect()
 }
 
 /// Returns the number with these binary digits.
-fn number(bits: &[u8]) -> usize {
+fn number_from_bits(bits: &[u8]) -> usize {
     bits.iter().fold(0, |sum, bit| sum * 2 + usize::from(*bit))
 }
 

@@ -162,7 +162,7 @@ async fn blocked_company_is_named_and_sending_resumes_when_unblocked() {
     program.terminate().await;
 }
 
-/// Blocks or unblocks the company. While the company is blocked, the CRM gives it no token.
+/// Blocks or unblocks the company. While the company is blocked, the token endpoint answers 401.
 fn set_blocked(stage: &Stage, blocked: bool) {
     let mut faults = Vec::new();
     if blocked {

@@ -295,8 +295,8 @@ async fn wrong_secret_vhost_or_missing_right_is_named() {
         .expect_down()
         .await;
     assert!(why.contains("login refused"), "{why}");
-    let elsewhere = base.replace(broker.vhost(), "none");
-    let why = Stage::start(&cel_url(&elsewhere, ""), settings())
+    let missing_vhost = base.replace(broker.vhost(), "none");
+    let why = Stage::start(&cel_url(&missing_vhost, ""), settings())
         .expect_down()
         .await;
     assert!(why.contains("rabbitmqctl add_vhost none"), "{why}");
@@ -310,7 +310,8 @@ async fn wrong_secret_vhost_or_missing_right_is_named() {
     );
 }
 
-/// Returns the URL of the queue `asterisk_cel` with the parameters `more`.
+/// Returns the URL of the queue `asterisk_cel` of the broker `base`. `more` has further parameters,
+/// such as `&secret-file=/run/secret`.
 fn cel_url(base: &str, more: &str) -> String {
     format!("{base}?queue=asterisk_cel&format=asterisk-cel{more}")
 }

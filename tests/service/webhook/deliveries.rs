@@ -192,7 +192,7 @@ fn lead_delivery(id: &str, kind: &str, at: i64, lead: &Value) -> Delivery {
     Delivery::for_event(&event, now(), SECRET)
 }
 
-/// Returns the leads that have the number +998901110001.
+/// Returns the debug output of the leads that have the number +998901110001.
 async fn holders(place: &Place) -> String {
     let phone = Phone::from_e164("+998901110001").expect("a number");
     let found = place
