@@ -85,7 +85,7 @@ fn parse_message(text: &'static str) -> Option<RecordedMessage> {
     }
 }
 
-/// Returns the number in the ids of one of the call's channels.
+/// Returns the number at the end of the ids of the call's first or second channel.
 fn suffix(call: u32, second: bool) -> u32 {
     2 * call + u32::from(second)
 }

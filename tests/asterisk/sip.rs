@@ -12,7 +12,7 @@ pub struct Message {
     headers: Vec<(String, String)>,
 }
 
-/// Returns the name in lower case and the value.
+/// Returns the header's name in lower case and its value.
 fn parse_header(line: &str) -> Option<(String, String)> {
     let (name, value) = line.split_once(':')?;
     Some((name.trim().to_ascii_lowercase(), value.trim().to_owned()))

@@ -73,8 +73,12 @@ async fn kill_at_every_operation(action: Action) {
     try_at_every_operation(action, false, |first| {
         // The second kill comes early in the recovery, at a different point each time.
         let second = 1 + first * 7 % 13 * unit;
-        let on = false;
-        Vec::from([first, second].map(|nth| Fault { action, nth, on }))
+        let faults = [first, second].map(|nth| Fault {
+            action,
+            nth,
+            on: false,
+        });
+        faults.to_vec()
     })
     .await;
 }

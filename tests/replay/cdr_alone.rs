@@ -276,7 +276,7 @@ fn cdr_only_calls_match_recordings_except_listed_values() {
 }
 
 /// Returns the calls without the values that depend on the order of the records.
-fn calls_in_any_order(folder: &Path, form: Way, order: Order) -> Vec<FinishedCall> {
+fn order_independent_calls(folder: &Path, form: Way, order: Order) -> Vec<FinishedCall> {
     let mut calls = fold_records(folder, form, order);
     for call in &mut calls {
         call.decided_by = Vec::new();
@@ -290,9 +290,9 @@ fn calls_in_any_order(folder: &Path, form: Way, order: Order) -> Vec<FinishedCal
 fn cdrs_in_reverse_or_twice_yield_the_same_calls() {
     for folder in recordings() {
         for form in [Way::Linked, Way::Rows, Way::Bare] {
-            let wanted = calls_in_any_order(&folder, form, Order::AsRecorded);
+            let wanted = order_independent_calls(&folder, form, Order::AsRecorded);
             for order in [Order::Backwards, Order::Twice] {
-                let calls = calls_in_any_order(&folder, form, order);
+                let calls = order_independent_calls(&folder, form, order);
                 assert_eq!(calls, wanted, "{folder:?} {form:?} {order:?}");
             }
         }

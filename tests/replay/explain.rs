@@ -138,8 +138,6 @@ fn recordings_match_expected_calls_in_both_formats() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// With `timestampevents=no`, neither events nor CEL's fields have times. The durations are
-/// unknown, but not who talked with whom.
 fn is_time(line: &[u8]) -> bool {
     line.starts_with(b"Timestamp:") || line.starts_with(b"EventTime:")
 }
@@ -157,6 +155,8 @@ fn timeless_values(call: &Value) -> [String; 6] {
     .map(|key| call[key].to_string())
 }
 
+/// With `timestampevents=no`, neither events nor CEL's fields have times. The durations are
+/// unknown, but not who talked with whom.
 #[test]
 fn untimed_calls_are_incomplete_but_keep_direction_and_answer() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -274,14 +274,14 @@ fn path_in(folder: &Path, name: &str) -> String {
 fn unreadable_file_exits_65_and_missing_file_66() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = path_in(folder.path(), "missing");
-    let only_folder = path_in(folder.path(), "");
+    let directory = path_in(folder.path(), "");
     let noise = path_in(folder.path(), "noise");
     fs::write(&noise, [0x89, b'P', b'N', b'G', 0, 1, 2, b'\n', 0xff]).expect("written");
     let frames = recording("inbound_answered/amiws.jsonl");
     let frames = frames.to_str().expect("UTF-8");
     for (file, format, code, words) in [
         (missing.as_str(), "ami", 66, "cannot be read"),
-        (only_folder.as_str(), "ami", 65, "cannot be read"),
+        (directory.as_str(), "ami", 65, "cannot be read"),
         (
             noise.as_str(),
             "ami",

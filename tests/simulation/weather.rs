@@ -22,7 +22,7 @@ const STATUSES: [u16; 16] = [
 ];
 
 /// Returns a random time from one to `most` milliseconds.
-fn milliseconds(dice: &mut Dice, most: u64) -> Duration {
+fn random_milliseconds(dice: &mut Dice, most: u64) -> Duration {
     Duration::from_millis(1 + dice.below(most))
 }
 
@@ -86,11 +86,11 @@ impl Run {
         let dice = &mut self.dice;
         let kind = dice.below(10);
         let network = Network {
-            delay: milliseconds(dice, 400),
+            delay: random_milliseconds(dice, 400),
             jitter: if dice.chance(20) {
-                milliseconds(dice, 34_000)
+                random_milliseconds(dice, 34_000)
             } else {
-                milliseconds(dice, 900)
+                random_milliseconds(dice, 900)
             },
             refuses: kind == 0,
             silent: kind == 1,

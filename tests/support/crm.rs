@@ -158,7 +158,8 @@ pub fn judge(crm: &Server, letters: &[Value], expected: &[Expected]) {
 /// wait sends more requests.
 const UNDER_WAY: usize = 3;
 
-/// Returns `true` if the requests of this kind can have been under way during a refusal.
+/// Returns `true` if the violations of this kind can be requests that were under way during a
+/// refusal.
 fn can_be_under_way(breaches: &[Violation], kind: ViolationKind) -> bool {
     let refusal = matches!(
         kind,

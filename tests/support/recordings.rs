@@ -144,7 +144,7 @@ pub fn simultaneous(all: Vec<Recording>) -> Vec<Vec<Recording>> {
     groups
 }
 
-/// Returns the counters of the unique ids and the channel names.
+/// Returns the counters in the unique ids, and the channel names.
 fn counters_and_channels(recording: &Recording) -> BTreeSet<String> {
     let ids = recording.ids().into_iter();
     let counters = ids.filter_map(|id| id.split_once('.').map(|(_, n)| n.to_owned()));

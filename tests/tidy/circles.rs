@@ -104,7 +104,7 @@ fn target(
     (full != source).then_some(full)
 }
 
-/// Returns the path of `path` inside the module `module`, which is empty for the root.
+/// Returns the full path of `path` inside `module`. The root's own path is empty.
 fn join(module: &str, path: &str) -> String {
     if module.is_empty() {
         path.to_owned()

@@ -24,7 +24,7 @@ pub const COLUMNS: [&str; 20] = [
     "Extra",
 ];
 
-/// Returns the value of a key, or no bytes.
+/// Returns the value of a field, or no bytes if the message does not have the field.
 fn value(message: &[u8], name: &str) -> Vec<u8> {
     let mut lines = message.split(|byte| *byte == b'\n');
     let head = format!("{name}: ");

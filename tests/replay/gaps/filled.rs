@@ -88,7 +88,7 @@ fn intake() -> Intake {
     Intake::new(settings, sources, Memory::default()).expect("an intake")
 }
 
-/// Returns the catch-up file, or else the connection.
+/// Returns the settings of the catch-up file, or else those of the connection.
 fn source_settings(catch_up: bool) -> SourceSettings {
     SourceSettings {
         shown: if catch_up { "file" } else { "line" }.to_owned(),

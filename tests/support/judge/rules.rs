@@ -355,7 +355,7 @@ fn missing_grants(order: &[&Seen]) -> Vec<String> {
 }
 
 /// Returns `true` if a successful `token/info` of the same token came before this request and ended
-/// after the refusal. It can have been under way during the refusal.
+/// after the refusal. Such a `token/info` can have been under way during the refusal.
 fn has_valid_token_since(valid: &[&Seen], seen: &Seen, refused: Duration) -> bool {
     let checks = valid.iter().filter(|check| check.token() == seen.token());
     let mut earlier = checks.filter(|check| check.at <= seen.at);
