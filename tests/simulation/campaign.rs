@@ -218,7 +218,7 @@ fn report(met: &Met, seeds: u64) {
 fn child_prints_the_hash_of_its_seed() {
     if let Some(seed) = number("CALLBRIDGE_SIM_CHILD") {
         let ended = run(seed, Length::default());
-        println!("hash {seed} {:016x} {}", ended.hash, ended.events);
+        println!("hash {:016x} {}", ended.hash, ended.events);
     }
 }
 
@@ -229,7 +229,7 @@ fn same_seed_is_the_same_run_in_another_process() {
     assert_ne!(once, run_child(FIRST + 1));
 }
 
-/// Runs a seed in another process. Returns the seed, its hash, and the number of its events.
+/// Runs a seed in another process. Returns the hash and the number of events of the run.
 fn run_child(seed: u64) -> String {
     let me = std::env::current_exe().expect("this test");
     let output = Command::new(me)
