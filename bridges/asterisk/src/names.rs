@@ -145,7 +145,7 @@ mod tests {
             let mut cut = event(kind, "");
             cut.at = Some(EventTime::from_seconds(second));
             names.note(None, &mut cut, true);
-            assert_eq!(cut.channel.uniqueid, id);
+            assert_eq!(cut.channel.uniqueid, id, "at second {second}");
         }
     }
 

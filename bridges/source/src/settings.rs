@@ -106,7 +106,8 @@ mod tests {
         ] {
             std::fs::write(&file, text).expect("written");
             let read = Secret::File(file.clone()).read("X").ok();
-            assert_eq!(read.as_ref().map(|read| read.expose_secret()), secret);
+            let found = read.as_ref().map(|read| read.expose_secret());
+            assert_eq!(found, secret, "{text:?}");
         }
     }
 }

@@ -14,7 +14,7 @@ fn absolute_forms_are_taken_as_they_are() {
         ("yesterday", None),
     ] {
         let at = clock.read_time(text, "", false);
-        assert_eq!(at.map(EventTime::micros), micros);
+        assert_eq!(at.map(EventTime::micros), micros, "{text}");
     }
 }
 
@@ -116,7 +116,7 @@ fn call_through_repeated_hour_gets_increasing_times() {
             ("2026-10-25 02:05:00", false, 1_792_890_300),
         ] {
             let at = clock.read_time(text, id, starts);
-            assert_eq!(seconds(at), Some(epoch));
+            assert_eq!(seconds(at), Some(epoch), "{text}");
         }
         if given {
             // By local time, it is later than the channel's creation, but it comes after 02:05.

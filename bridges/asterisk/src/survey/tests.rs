@@ -15,10 +15,10 @@ fn frame(lines: &str) -> Vec<u8> {
 
 /// Returns the requested actions, in order.
 fn actions(asked: &[Outgoing]) -> Vec<String> {
-    asked.iter().map(action).collect()
+    asked.iter().map(action_name).collect()
 }
 
-fn action(outgoing: &Outgoing) -> String {
+fn action_name(outgoing: &Outgoing) -> String {
     let text = String::from_utf8_lossy(outgoing.bytes()).into_owned();
     let line = text.lines().next().unwrap_or_default();
     line.replace("Action: ", "")
@@ -257,7 +257,7 @@ fn endpoint_facts_distinguish_trunks_from_phones() {
         ),
     ] {
         let found: Vec<EndpointFact> = facts[name].iter().cloned().collect();
-        assert_eq!(found, expected);
+        assert_eq!(found, expected, "{name}");
     }
 }
 

@@ -78,7 +78,7 @@ fn sofia_table_gives_gateway_profile_address_and_registration() {
             "{} {} {}",
             gateway.profile, gateway.address, gateway.registers
         );
-        assert_eq!(found, shown);
+        assert_eq!(found, shown, "{name}");
     }
 }
 
