@@ -498,7 +498,7 @@ impl EndpointList {
     }
 }
 
-/// Returns the value of a key. `None` if the value is empty.
+/// Returns the value of a key, or `None` if the key is missing or its value is empty.
 fn value(pairs: &Pairs<'_>, key: &str) -> Option<String> {
     let value = text(pairs.get(key)?);
     (!value.is_empty()).then_some(value)

@@ -325,7 +325,7 @@ fn variable_is_kept_if_selected_and_name_is_short() {
 }
 
 /// Returns the variables that a decoder keeps from the message. The decoder keeps only the
-/// variables with these names, or all if there are no names.
+/// variables with these names. If `names` is `None`, the decoder keeps all variables.
 fn kept_variables(message: &str, names: Option<&[&str]>) -> Vec<String> {
     let names = names.map(|names| names.iter().map(ToString::to_string).collect());
     let settings = DecoderSettings {

@@ -45,8 +45,9 @@ fn decode(format: Format, bytes: &[u8], mut on_event: impl FnMut(&PbxEvent<'_>))
     repairs
 }
 
-/// Returns the events of a recording as text, without marks. amiws was already logged in when the
-/// recording began, but AMI logs in for each recording.
+/// Returns the events of a recording as text, without marks. The marks of the two formats differ,
+/// because amiws was already logged in when the recording began, but AMI logs in for each
+/// recording.
 fn events_of_file(format: Format, file: &Path) -> Vec<String> {
     let bytes = std::fs::read(file).expect("a recording");
     let mut all = Vec::new();

@@ -254,12 +254,12 @@ mod tests {
 
     /// Returns `true` if a call with this deadline is due. A simple reference implementation.
     fn is_due(deadline: Deadline, now: EventTime, stream: Option<EventTime>) -> bool {
-        let has_come = deadline
+        let stream_passed = deadline
             .stream
             .is_some_and(|due| stream.is_some_and(|stream| stream >= due));
         match (deadline.stream, deadline.clock) {
-            (_, Some((at, None))) => now >= at || has_come,
-            (Some(_), _) => has_come && deadline.arrived.is_none_or(|at| now >= at),
+            (_, Some((at, None))) => now >= at || stream_passed,
+            (Some(_), _) => stream_passed && deadline.arrived.is_none_or(|at| now >= at),
             (None, Some((at, Some(_)))) => now >= at,
             (None, None) => false,
         }

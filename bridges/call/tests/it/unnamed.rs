@@ -73,9 +73,9 @@ fn waiting_customer_does_not_talk_during_consultation() {
     }
 }
 
-/// Returns the name of a bridge with the peer, or without it.
-fn bridge_with_peer(name: &str, is_peer_named: bool) -> String {
-    format!("?{}", if is_peer_named { name } else { "" })
+/// Returns the name of a bridge without an id, with the channel name `peer` if the PBX reports it.
+fn bridge_with_peer(peer: &str, is_peer_named: bool) -> String {
+    format!("?{}", if is_peer_named { peer } else { "" })
 }
 
 /// The events are like those of the CEL tables in XiVO's acceptance tests (Asterisk 11, without

@@ -77,7 +77,7 @@ pub fn name(story: &Deeds, channel: Ch) -> String {
     }
 }
 
-/// Returns the name of a channel whose name begins with `base`.
+/// Adds the suffix to `base` that makes the name of a channel unique.
 fn add_suffix(base: &str, channel: Ch) -> String {
     match base.split_once('/').map_or(base, |(tech, _)| tech) {
         "DAHDI" => format!("{base}/{channel}-1"),

@@ -282,7 +282,7 @@ fn newer_versions_are_refused_by_name() {
         let words = read_with_content_type(newer).expect_err(newer);
         assert!(words.starts_with("version: it is 2, and"), "{words}");
     }
-    let none = "application/vnd.callbridge.call+json; version=new";
-    let words = read_with_content_type(none).expect_err("none");
+    let not_a_number = "application/vnd.callbridge.call+json; version=new";
+    let words = read_with_content_type(not_a_number).expect_err("none");
     assert!(words.starts_with("version: "), "{words}");
 }

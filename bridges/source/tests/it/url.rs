@@ -126,8 +126,8 @@ fn virtual_host_is_decoded_and_defaults_to_a_slash() {
     }
 }
 
-/// Returns where the reading of the file begins.
-fn from_of_file(url: &str) -> From {
+/// Returns the position from which callbridge reads the file.
+fn start_position(url: &str) -> From {
     match source(url).transport {
         Transport::File { from, .. } => from,
         other => panic!("{other:?}"),
@@ -136,13 +136,13 @@ fn from_of_file(url: &str) -> From {
 
 #[test]
 fn file_is_read_from_its_end_by_default() {
-    assert_eq!(from_of_file("file:///a?format=ami"), From::End);
-    let start = from_of_file("file:///a?format=cel-csv&from=start");
+    assert_eq!(start_position("file:///a?format=ami"), From::End);
+    let start = start_position("file:///a?format=cel-csv&from=start");
     assert_eq!(start, From::Start);
-    let absolute = from_of_file("file:///a?format=ami&from=2026-11-20T08:00:00%2B05:00");
+    let absolute = start_position("file:///a?format=ami&from=2026-11-20T08:00:00%2B05:00");
     let expected = EventTime::from_seconds(1_795_143_600);
     assert_eq!(absolute, From::Since(UrlDate::Absolute(expected)));
-    let From::Since(local) = from_of_file("file:///a?format=ami-json&from=2026-11-20") else {
+    let From::Since(local) = start_position("file:///a?format=ami-json&from=2026-11-20") else {
         panic!("a date");
     };
     assert_eq!(

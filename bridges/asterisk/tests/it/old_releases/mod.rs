@@ -193,9 +193,9 @@ fn describe(call: &FinishedCall) -> String {
 }
 
 /// Returns `true` if the recording of this name is CEL of Asterisk 1.8 or 11.
-fn has_old_cel(recording: &str) -> bool {
-    let is_old = recording.starts_with("1.8") || recording.starts_with("11 ");
-    is_old && recording.ends_with("cel.csv")
+fn has_old_cel(name: &str) -> bool {
+    let is_old = name.starts_with("1.8") || name.starts_with("11 ");
+    is_old && name.ends_with("cel.csv")
 }
 
 #[test]

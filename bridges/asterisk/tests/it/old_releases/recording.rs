@@ -190,7 +190,7 @@ impl Recording {
         Some(talks.collect())
     }
 
-    /// Returns `true` if [`WITHOUT_TALK`] has the recording.
+    /// Returns `true` if [`WITHOUT_TALK`] lists the recording.
     fn is_without_talk(&self) -> bool {
         WITHOUT_TALK.iter().any(|(release, scene, file)| {
             let parts = [release, scene, file];
