@@ -232,8 +232,8 @@ impl Place {
         let [log, out] = ["log", "out"].map(|end| self.path(&format!("{name}.{end}")));
         let mut command = self.command(arguments);
         let child = command
-            .stdout(appended_file(&out))
-            .stderr(appended_file(&log))
+            .stdout(open_for_append(&out))
+            .stderr(open_for_append(&log))
             .spawn();
         let child = child.expect("it starts");
         RunningCommand { child, log, out }
@@ -270,7 +270,7 @@ impl Place {
 }
 
 /// Opens a file to which a command appends its output.
-fn appended_file(path: &Path) -> Stdio {
+fn open_for_append(path: &Path) -> Stdio {
     let mut options = std::fs::OpenOptions::new();
     let file = options.append(true).create(true).open(path);
     Stdio::from(file.expect("a file"))

@@ -431,7 +431,7 @@ mod tests {
     use callbridge_model::LeadId;
     use serde_json::{Value, json};
 
-    /// Returns `true` for each check that passed.
+    /// Returns one value per finding, which is `true` if the check passed.
     fn passed(found: &[CheckFinding]) -> Vec<bool> {
         found
             .iter()

@@ -358,8 +358,8 @@ mod tests {
         );
     }
 
-    /// Writes the file of a secret and checks the secret. Returns the fault, and `true` if there is
-    /// no fix.
+    /// Writes this text to the file of a secret, and checks the secret. Asserts that the message
+    /// does not show the secret `abc`. Returns the fault, and `true` if there is no fix.
     fn check_secret(file: &std::path::Path, text: &str) -> (Option<Code>, bool) {
         std::fs::write(file, text).expect("written");
         let place = SecretPlace::File(file.to_owned());

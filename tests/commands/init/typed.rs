@@ -186,8 +186,8 @@ async fn ctrl_c_at_any_question_writes_nothing_and_is_130() {
 
 /// Returns the answer to `CoreShowChannels` with these rows.
 fn channel_list(rows: &str) -> String {
-    let row = "Response: Success\nActionID: {id}\nEventList: start\n\n";
-    format!("{row}{rows}Event: CoreShowChannelsComplete\nActionID: {{id}}\n\n")
+    let start = "Response: Success\nActionID: {id}\nEventList: start\n\n";
+    format!("{start}{rows}Event: CoreShowChannelsComplete\nActionID: {{id}}\n\n")
 }
 
 #[tokio::test]

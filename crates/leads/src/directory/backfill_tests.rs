@@ -219,7 +219,8 @@ fn backfill_without_grant_waits_hour_and_without_list_stops() {
     ));
 }
 
-/// Returns why the backfill ends after an answer with the rows that `row` makes of 1 to 50.
+/// Returns why a backfill ends if its first answer has 50 rows. `row` makes each row from its
+/// number, which is 1 to 50.
 fn end_reason(row: impl Fn(i64) -> Value) -> String {
     let mut backfill = Backfill::default();
     let Next::Read(page) = backfill.next(time_at(0), false) else {

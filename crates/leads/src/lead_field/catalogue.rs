@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Returns the fields in an answer, and `true` if the answer has all fields.
+    /// Returns the fields in an answer as text, which ends in `true` if the answer has all fields.
     fn fields_text(json: &str) -> String {
         let envelope = serde_json::from_str(json).expect("JSON");
         let Some((fields, whole)) = rows(&envelope) else {

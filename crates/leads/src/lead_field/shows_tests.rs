@@ -264,8 +264,8 @@ proptest! {
     }
 }
 
-/// Returns the waiting values in JSON, as these `--lead-field` flags write them.
-fn written(shows: &LeadFieldState, flag: &str) -> String {
+/// Returns the waiting values in JSON, as a daemon with this `--lead-field` flag writes them.
+fn written_values(shows: &LeadFieldState, flag: &str) -> String {
     let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED"), (14, "LED")]);
     let (none, now) = (RefusedFields::default(), EventTime::from_seconds(0));
     let items = shows.write(&settings(flag), &all, &none, now).items;
@@ -282,12 +282,12 @@ fn value_is_written_as_the_kind_that_its_field_takes() {
     shows.learn(Name::LastEmployee, Some("501".into()), order_of(7));
     shows.learn(Name::MissedCount, Some("0".into()), order_of(7));
     let flag = "last_call=11:date,last_missed=12:number,last_employee=13:number,missed_count=14";
-    assert_eq!(written(&shows, flag), r#""2026-11-20" 7 501 "0""#);
+    assert_eq!(written_values(&shows, flag), r#""2026-11-20" 7 501 "0""#);
     let flag =
         "last_call=11:number,last_missed=12:boolean,last_employee=13,missed_count=14:boolean";
-    assert_eq!(written(&shows, flag), r#"7 true "501" false"#);
+    assert_eq!(written_values(&shows, flag), r#"7 true "501" false"#);
     let flag = "last_call=11,missed_count=14:number";
-    assert_eq!(written(&shows, flag), format!(r#""{at}" 0"#));
+    assert_eq!(written_values(&shows, flag), format!(r#""{at}" 0"#));
 }
 
 #[test]

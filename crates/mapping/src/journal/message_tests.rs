@@ -145,7 +145,7 @@ fn without_a_trunk_the_flags_of_all_trunks_hold() {
     assert_eq!((phone.as_str(), record.trunk), ("+998901110001", None));
 }
 
-/// Returns the reason and the message of the message call after `change`.
+/// Judges the message call after `change`, and returns the reason and the message.
 fn reason_text(change: impl Fn(&mut FinishedCall)) -> String {
     let (mut call, now) = (message_call(), message_call().ended);
     change(&mut call);
@@ -184,7 +184,7 @@ fn impossible_times_are_reported_by_field() {
     );
 }
 
-/// Returns the message of the judgment of a call without a lead and with this number.
+/// Judges a call that has this number and no lead, and returns the message.
 fn message_of_number(number: Option<&str>) -> String {
     let mut call = message_call();
     call.given = Some(GivenIds::default());

@@ -75,7 +75,8 @@ fn answered_call_becomes_a_record_with_every_value() {
     );
 }
 
-/// Returns rules that skip calls of a PBX before a second after the sample call.
+/// Returns rules that skip each call of this PBX that begins less than a second after the sample
+/// call.
 fn rules_since(pbx: &str) -> Rules {
     Rules {
         since: [(pbx.to_owned(), call().started.plus(Duration::from_secs(1)))].into(),
@@ -85,11 +86,13 @@ fn rules_since(pbx: &str) -> Rules {
 
 #[test]
 fn since_date_applies_to_its_pbx_and_its_branches_only() {
-    let (rules, people, call) = (rules_since("pbx1"), People::default(), call());
-    let of_branch = judge(&call, "pbx1/branch", &rules, &people, call.ended);
-    assert_eq!(of_branch.outcome, Outcome::Skipped);
-    let of_other = judge(&call, "pbx2", &rules, &people, call.ended);
-    assert_ne!(of_other.outcome, Outcome::Skipped);
+    let rules = rules_since("pbx1");
+    let people = People::default();
+    let call = call();
+    let branch_outcome = judge(&call, "pbx1/branch", &rules, &people, call.ended).outcome;
+    assert_eq!(branch_outcome, Outcome::Skipped);
+    let other_outcome = judge(&call, "pbx2", &rules, &people, call.ended).outcome;
+    assert_ne!(other_outcome, Outcome::Skipped);
 }
 
 #[test]

@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    fn used(trunk: &str, extension: &str, started: i64) -> UsedExtension {
+    fn used_extension(trunk: &str, extension: &str, started: i64) -> UsedExtension {
         UsedExtension {
             pbx: "pbx1".to_owned(),
             trunk: trunk.to_owned(),
@@ -137,10 +137,10 @@ mod tests {
             ..Rules::default()
         };
         let calls = [
-            used("city", "101", 10),
-            used("city", "101", 20),
-            used("city", "102", 30),
-            used("other", "102", 40),
+            used_extension("city", "101", 10),
+            used_extension("city", "101", 20),
+            used_extension("city", "102", 30),
+            used_extension("other", "102", 40),
         ];
         let found = compare(&rules, &People::default(), &calls);
         assert_eq!((found.calls, found.matched), (3, 1));
@@ -163,10 +163,18 @@ mod tests {
             trunks: Trunks::new(rules.trunks.iter().cloned().chain([bare]).collect()).expect("two"),
             ..Rules::default()
         };
-        let found = compare(&rules, &People::default(), &[used("bare", "109", 10)]);
+        let found = compare(
+            &rules,
+            &People::default(),
+            &[used_extension("bare", "109", 10)],
+        );
         assert_eq!((found.calls, found.unlisted.len()), (0, 1));
         // An extension that really has this name is not mistyped.
-        let real = compare(&rules, &People::default(), &[used("city", "1O1", 10)]);
+        let real = compare(
+            &rules,
+            &People::default(),
+            &[used_extension("city", "1O1", 10)],
+        );
         assert!(real.doubtful.is_empty(), "{real:?}");
     }
 }

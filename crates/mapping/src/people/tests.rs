@@ -124,14 +124,14 @@ fn listed_number_has_its_lead_and_hidden_number_has_none() {
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let watched = load(&trunks);
     let trunk = trunks.iter().next().expect("one");
-    let listed = lead_of_number(&watched, trunk, Some("+998901110001"));
-    assert!(matches!(listed, LeadAnswer::One(id, _) if id == lead(1)));
-    let ambiguous = lead_of_number(&watched, trunk, Some("+998901110002"));
-    assert!(matches!(ambiguous, LeadAnswer::Two(..)));
-    let unlisted = lead_of_number(&watched, trunk, Some("+998901110003"));
-    assert!(matches!(unlisted, LeadAnswer::None(_)));
-    let hidden = lead_of_number(&watched, trunk, None);
-    assert!(matches!(hidden, LeadAnswer::None(why) if why.starts_with("no number")));
+    let listed_answer = lead_of_number(&watched, trunk, Some("+998901110001"));
+    assert!(matches!(listed_answer, LeadAnswer::One(id, _) if id == lead(1)));
+    let ambiguous_answer = lead_of_number(&watched, trunk, Some("+998901110002"));
+    assert!(matches!(ambiguous_answer, LeadAnswer::Two(..)));
+    let unlisted_answer = lead_of_number(&watched, trunk, Some("+998901110003"));
+    assert!(matches!(unlisted_answer, LeadAnswer::None(_)));
+    let hidden_answer = lead_of_number(&watched, trunk, None);
+    assert!(matches!(hidden_answer, LeadAnswer::None(why) if why.starts_with("no number")));
     let alone = watched
         .people()
         .lead_of_phone(&phone("+998901110001"), trunk);
@@ -167,10 +167,10 @@ fn changed_list_uses_good_rows_and_reports_bad_rows_once() {
         "a change is reported once"
     );
     let trunk = trunks.iter().next().expect("one");
-    let good = lead_of_number(&watched, trunk, Some("+998901110001"));
-    assert!(matches!(good, LeadAnswer::One(id, _) if id == lead(9)));
-    let bad = lead_of_number(&watched, trunk, Some("+998901110002"));
-    assert!(matches!(bad, LeadAnswer::None(_)));
+    let first_answer = lead_of_number(&watched, trunk, Some("+998901110001"));
+    assert!(matches!(first_answer, LeadAnswer::One(id, _) if id == lead(9)));
+    let second_answer = lead_of_number(&watched, trunk, Some("+998901110002"));
+    assert!(matches!(second_answer, LeadAnswer::None(_)));
 }
 
 /// Asserts that the number of the first list still has the lead 1.
