@@ -185,8 +185,12 @@ pub(super) fn bare<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Er
     secret.expose_secret().serialize(to)
 }
 
-pub(super) fn bare_option<S: Serializer>(it: &Option<Secret>, to: S) -> Result<S::Ok, S::Error> {
-    it.as_ref().map(ExposeSecret::expose_secret).serialize(to)
+pub(super) fn bare_option<S: Serializer>(
+    secret: &Option<Secret>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let secret = secret.as_ref().map(ExposeSecret::expose_secret);
+    secret.serialize(to)
 }
 
 #[cfg(test)]

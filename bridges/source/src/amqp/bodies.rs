@@ -230,24 +230,24 @@ impl AsyncRead for LimitedLine {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let it = self.get_mut();
-        while it.given == it.stays.len() {
-            it.stays.clear();
-            it.given = 0;
-            if !it.cutter.bodies.has_room(cx.waker()) {
+        let limited = self.get_mut();
+        while limited.given == limited.stays.len() {
+            limited.stays.clear();
+            limited.given = 0;
+            if !limited.cutter.bodies.has_room(cx.waker()) {
                 return Poll::Pending;
             }
-            let mut read = ReadBuf::new(&mut it.read);
-            ready!(Pin::new(&mut it.line).poll_read(cx, &mut read))?;
+            let mut read = ReadBuf::new(&mut limited.read);
+            ready!(Pin::new(&mut limited.line).poll_read(cx, &mut read))?;
             if read.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            it.cutter.cut(read.filled(), &mut it.stays);
+            limited.cutter.cut(read.filled(), &mut limited.stays);
         }
-        let ready = &it.stays[it.given..];
+        let ready = &limited.stays[limited.given..];
         let length = ready.len().min(buffer.remaining());
         buffer.put_slice(&ready[..length]);
-        it.given += length;
+        limited.given += length;
         Poll::Ready(Ok(()))
     }
 }

@@ -7,7 +7,6 @@ use crate::{Binding, Db, Done, Error, Fit, Predecessor, RowId, Store, json};
 use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
 
 /// Name of the setting whose value is `yes` or [`UNCHECKED`] after a clean end. Missing otherwise.
 pub(crate) const CLEAN: &str = "spool.clean";
@@ -65,15 +64,8 @@ pub(crate) fn recall<T: DeserializeOwned>(db: &Db, key: &str) -> Result<Option<T
     text.map(|text| db.read_json(RowId(0), &text)).transpose()
 }
 
-pub(crate) fn remember<T: Serialize>(db: &Db, key: &'static str, it: &T) -> Result<(), Error> {
-    set_meta(db, key, &json(key, it)?)
-}
-
-/// Reads the settings whose keys begin with `prefix`. The prefix is removed from the returned keys.
-pub fn meta_below(db: &Db, prefix: &str) -> Result<BTreeMap<String, String>, Error> {
-    let text = "SELECT substr(key, length(?1) + 1), value FROM meta
-         WHERE substr(key, 1, length(?1)) = ?1";
-    Ok(db.query_all(text, [prefix])?.into_iter().collect())
+pub(crate) fn remember<T: Serialize>(db: &Db, key: &'static str, value: &T) -> Result<(), Error> {
+    set_meta(db, key, &json(key, value)?)
 }
 
 pub fn binding(db: &Db) -> Result<Binding, Error> {

@@ -323,25 +323,6 @@ impl Broker {
         }
     }
 
-    /// Makes a user who can configure, write, and read what these patterns match.
-    pub fn let_in(&self, user: &str, rights: [&str; 3]) {
-        self.ctl(&["add_user", user, SECRET]);
-        self.permit(user, rights);
-    }
-
-    /// Gives a user other rights: to configure, write, and read what these patterns match.
-    pub fn permit(&self, user: &str, [configure, write, read]: [&str; 3]) {
-        self.ctl(&[
-            "set_permissions",
-            "-p",
-            &self.vhost,
-            user,
-            configure,
-            write,
-            read,
-        ]);
-    }
-
     /// Raises the node's memory alarm. It reads nothing from connections that publish until
     /// [`end_alarm`](Self::end_alarm).
     pub fn raise_alarm(&self) {
@@ -407,14 +388,6 @@ impl Broker {
     /// Makes a durable queue.
     pub async fn declare(&self, queue: &str) {
         self.declare_with(queue, FieldTable::default()).await;
-    }
-
-    /// Makes a stream.
-    pub async fn declare_stream(&self, stream: &str) {
-        let mut arguments = FieldTable::default();
-        let kind = AMQPValue::LongString("stream".into());
-        arguments.insert("x-queue-type".into(), kind);
-        self.declare_with(stream, arguments).await;
     }
 
     /// Makes a durable queue whose refused messages go to the second one.
