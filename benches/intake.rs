@@ -172,7 +172,8 @@ fn spool(dir: &Path, calls: Vec<Finished>, group: usize) -> Duration {
     took
 }
 
-/// Measures and prints a line if its name contains `only`. Returns the calls per second as text.
+/// Runs a measurement and prints its result, if its name contains `only`. Returns the calls per
+/// second as text.
 fn line(name: &str, only: &str, calls: usize, measure: impl FnOnce() -> Duration) -> String {
     if !name.contains(only) {
         return "not measured".to_owned();

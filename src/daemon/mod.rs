@@ -416,7 +416,7 @@ async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
                     "the last stop was not clean, or the state was changed: checking the state"
                 )
             }
-            Integrity::Sound => tracing::info!("checked the state, and found no damage"),
+            Integrity::Sound => tracing::info!("checked the state and found no damage"),
             // Data written into a damaged file can be lost, and can damage more of it.
             Integrity::Damaged(error) => return Err(error.clone().into()),
             Integrity::Unknown(error) => {

@@ -74,7 +74,7 @@ fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason:
     world.assert_never_wrong(&ALLOWED);
 }
 
-/// Returns how many of these times, in seconds, are in the minutes from `from` to `to` (exclusive).
+/// Counts the times, in seconds, that are within the minutes `from..to`.
 fn count_in_minutes(times: &[u64], from: u64, to: u64) -> usize {
     let seconds = from * 60..to * 60;
     times.iter().filter(|time| seconds.contains(*time)).count()

@@ -34,15 +34,15 @@ pub fn is_newer(why: &str) -> bool {
 pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
     let url = SourceUrl::parse(&message.source);
     if !url.is_ok_and(|url| url.format().carries_whole_calls()) {
-        let reason =
-            "the message came over a PBX connection and is not a complete call: discard it";
+        let reason = "only complete calls can be tried again, and this message is an event of a \
+                      PBX: discard it";
         return Err(reason.to_owned());
     }
     let kept = message.bytes.len() as u64;
     let length = message.length;
     if kept < length {
         return Err(format!(
-            "the message is incomplete, only {kept} of {length} bytes were stored: discard it"
+            "the message is incomplete ({kept} of {length} bytes were stored): discard it"
         ));
     }
     let content_type = message.content_type.as_deref();

@@ -15,7 +15,8 @@ use callbridge_spool::Action;
 /// the answer.
 pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<()> {
     if explain.config.state.is_none() {
-        let message = "--state is missing: name the state in which the call is stored";
+        let message =
+            "--state is missing: give the folder or database URL of the state that stores the call";
         return Err(Failure::new(Code::Usage, message));
     }
     let id = explain.call.clone().unwrap_or_default();

@@ -232,7 +232,7 @@ async fn lookup_check_tries_each_trunk_and_names_problems() {
     daemon.stop().await;
 }
 
-/// Returns the successful finding about lookups of a trunk.
+/// Runs `check`, and returns the successful finding about number lookups of this trunk.
 async fn lookup_finding(place: &Place, flags: &[String], trunk: &str) -> Value {
     let found = check(place, flags).await;
     found.ok_finding(&format!("lookup {trunk}")).clone()

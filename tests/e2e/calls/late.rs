@@ -107,8 +107,9 @@ fn freeswitch_script(quarter: usize, t: EventTime) -> Script {
     script
 }
 
-/// Returns groups of Asterisk recordings that share no id. Of each recording, `quarter` quarters of
-/// the messages are before T, and the next message is less than a second before T.
+/// Returns the messages of recorded Asterisk calls, in groups whose calls share no id. Of each
+/// call, `quarter` quarters of the messages are before T, and the next message is less than a
+/// second before T.
 fn asterisk_scripts(format: &'static str, quarter: usize, t: EventTime) -> Vec<Script> {
     let mut all = recordings::all();
     all.retain(|recording| format == "wazo" || recording.is_in_cel());
@@ -118,7 +119,8 @@ fn asterisk_scripts(format: &'static str, quarter: usize, t: EventTime) -> Vec<S
         .collect()
 }
 
-/// Returns the script of one group of recordings. See [`asterisk_scripts`] for `quarter` and `t`.
+/// Returns the messages of one group of recorded calls, which a fake Asterisk sends. See
+/// [`asterisk_scripts`] for `quarter` and `t`.
 fn asterisk_script(
     format: &'static str,
     quarter: usize,

@@ -271,7 +271,7 @@ async fn lead_webhooks_release_waiting_calls_and_others_get_reasons() {
         .await;
     let letters = place.letters().await;
     for wanted in [
-        "the directory has two leads with this number: 4002 and 4012",
+        "two leads in the CRM have this number: 4002 and 4012 (directory)",
         "deleted 20",
     ] {
         let mut messages = letters

@@ -269,7 +269,7 @@ fn quantile(grown: &Series, share: f64) -> Option<(f64, f64)> {
 /// Returns the index of the bucket that has the observation with this rank.
 fn bucket_at(buckets: &[(f64, f64)], rank: f64) -> usize {
     let index = buckets.iter().position(|(_, n)| *n >= rank);
-    // Beyond the last bound, Prometheus returns the last bound.
+    // For the bucket `+Inf`, Prometheus returns the largest finite bound.
     index.unwrap_or(buckets.len() - 1).min(buckets.len() - 2)
 }
 

@@ -343,7 +343,8 @@ fn bridge_before_asterisk_12_is_derived_from_the_peer() {
 const ENTERING_CHANNEL: &str = "PJSIP/city-0000004f";
 const ENTERING_ID: &str = "1795151317.146";
 
-/// Returns the row in which the channel enters a bridge, with these columns.
+/// Returns a row of CEL in which a channel enters a bridge. `columns` are names separated by
+/// commas, and `extra` is the value of the column with details.
 fn row_of_columns(columns: &str, extra: &str) -> String {
     let fields = columns.split(',').map(|column| match column {
         "eventtype" => "BRIDGE_ENTER",

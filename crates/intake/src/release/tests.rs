@@ -130,7 +130,7 @@ async fn waiting_call_with_two_leads_is_dead_until_one_is_deleted() {
     assert_eq!(place.release_due().await, 0);
     let letter = place.letter().await;
     assert_eq!(letter.reason, Reason::AmbiguousLead);
-    let expected_message = "the directory has two leads with this number: 7 and 8";
+    let expected_message = "two leads in the CRM have this number: 7 and 8 (directory)";
     assert_eq!(letter.message, expected_message);
     assert_eq!(place.books().await.dead, 1);
     place.learn(7, 20, ChangeKind::Deleted).await;

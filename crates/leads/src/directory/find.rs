@@ -70,7 +70,8 @@ impl Finding {
                 LeadAnswer::One(lead, format!("the directory: {message}"))
             }
             [a, b, ..] => {
-                let message = format!("the directory has two leads with this number: {a} and {b}");
+                let message =
+                    format!("two leads in the CRM have this number: {a} and {b} (directory)");
                 LeadAnswer::Two(a, b, message)
             }
         }

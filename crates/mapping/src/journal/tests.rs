@@ -324,7 +324,7 @@ fn waiting_call_leaves_when_a_list_learns_its_number() {
     assert_eq!(released.record.uuid, waiting.record.uuid);
 }
 
-/// Judges an outbound call that shows this number.
+/// Judges an outbound call for which the PBX reports this dialed number.
 fn judge_shown(rules: &Rules, shown: &str) -> Judged {
     let number = RawNumber {
         text: shown.to_owned(),

@@ -209,7 +209,8 @@ impl People {
             (None, _) => LeadAnswer::None(format!("the number is not in {shown}")),
             (Some(lead), None) => LeadAnswer::One(lead, format!("the number's row in {shown}")),
             (Some(a), Some(b)) => {
-                let message = format!("{shown} lists two leads with this number: {a} and {b}");
+                let message =
+                    format!("{shown} lists two leads with this number: lead ids {a} and {b}");
                 LeadAnswer::Two(a, b, message)
             }
         }

@@ -222,7 +222,7 @@ fn values_of_the_fields_types_are_kept_as_they_were_sent() {
     assert_eq!(kinds(&core), []);
 }
 
-/// Returns the kind of the field `id` in a catalogue of fields.
+/// Returns the `infoType` of the field `id` in a catalogue of fields.
 fn field_kind(catalogue: &Value, id: i64) -> Option<Value> {
     let rows = catalogue["data"].as_array().expect("a list");
     let row = rows.iter().find(|row| row["id"] == json!(id));

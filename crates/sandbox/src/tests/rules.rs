@@ -22,7 +22,7 @@ pub(super) struct Row {
     breaches: Vec<ViolationKind>,
 }
 
-/// Returns the row of a rule that one request to a fresh sandbox shows.
+/// Returns the test case of a rule that one request to a fresh sandbox shows.
 pub(super) fn row(
     section: &'static str,
     rule: &'static str,
@@ -33,7 +33,7 @@ pub(super) fn row(
     scene(section, rule, move |_| (NOW, request.clone()), status, body)
 }
 
-/// Returns the row of a rule that needs earlier requests or changes, which `scene` makes.
+/// Returns the test case of a rule that needs earlier requests or changes, which `scene` makes.
 pub(super) fn scene(
     section: &'static str,
     rule: &'static str,
@@ -51,7 +51,8 @@ pub(super) fn scene(
     }
 }
 
-/// Returns the row of a rule of §2.6: the submission `body` gets a 400 with the body `expected`.
+/// Returns the test case of a rule of §2.6: the submission `body` gets a 400 with the body
+/// `expected`.
 pub(super) fn refused_submission(rule: &'static str, body: &Value, expected: Value) -> Row {
     row("§2.6", rule, submit(body), 400, expected).violation(ViolationKind::Invalid)
 }

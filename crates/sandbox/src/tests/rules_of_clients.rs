@@ -146,7 +146,7 @@ fn with_window_violation(row: Row) -> Row {
     row.violation(ViolationKind::WindowExceeded)
 }
 
-/// Returns the rows about the rate: which requests count, and when a window ends.
+/// Returns the test cases about the rate: which requests count, and when a window ends.
 fn windows() -> Vec<Row> {
     let unknown = Request::get(INFO).with_token("svc_pat_other");
     let missing = Request::get("/v1/open-api/none").with_token(TOKEN);

@@ -113,8 +113,8 @@ fn token_info() -> Vec<Row> {
 /// Seconds in a day.
 const DAY: i64 = 86_400;
 
-/// Returns the row of a `token/info` whose token expires in this many seconds. `message` is the
-/// expected message.
+/// Returns the test case of a `token/info` request whose token expires in this many seconds. The
+/// answer must contain `message`.
 fn expiring_token(rule: &'static str, seconds: i64, message: &str) -> Row {
     let at = NOW.floor_seconds().get() + seconds;
     let days = seconds.div_euclid(DAY);
@@ -196,7 +196,7 @@ fn page(rule: &'static str, body: Value, uuids: &[u64], current: u64, total: u64
         rule,
         move |core: &mut Sandbox| {
             write_five_calls(core);
-            // The uuids are enough to identify the rows of the page.
+            // Each row is only a uuid, which identifies the row.
             core.settings
                 .shapes
                 .set("rows", "strings")

@@ -141,12 +141,12 @@ fn values() -> Vec<Row> {
     ]
 }
 
-/// Returns the row of a submission in which the field `name` has a value of a wrong type.
+/// Returns the test case of a submission in which the field `name` has a value of a wrong type.
 fn wrong_type(rule: &'static str, name: &str, value: Value) -> Row {
     refused_submission(rule, &call_with(name, value), parser_refusal())
 }
 
-/// Returns the row of a submission whose body is not a JSON object.
+/// Returns the test case of a submission whose body is not a JSON object.
 fn unparsable_body(rule: &'static str, body: &str) -> Row {
     let request = Request::post_bytes("/v1/open-api/call-history", body)
         .with_header("content-type", "application/json")
@@ -193,7 +193,8 @@ fn accepted_submission(rule: &'static str, body: &Value) -> Row {
     row("§2.6", rule, submit(body), 200, accepted_write())
 }
 
-/// Returns the row of a submission with a field that the CRM derives.
+/// Returns the test case of a submission with a field that the CRM derives. The CRM
+/// accepts the call, and the sandbox records a violation.
 fn derived_field(rule: &'static str, name: &str, value: Value) -> Row {
     accepted_submission(rule, &call_with(name, value)).violation(ViolationKind::DerivedField)
 }
@@ -225,7 +226,7 @@ fn tolerated() -> Vec<Row> {
     ]
 }
 
-/// Returns the row of a submission that has this status a second later.
+/// Returns the test case of a submission that has this status a second later.
 fn final_status(
     section: &'static str,
     rule: &'static str,
@@ -244,7 +245,7 @@ fn final_status(
     )
 }
 
-/// Returns the row of an accepted submission `second`, sent `wait` seconds after `first`.
+/// Returns the test case of an accepted submission `second`, sent `wait` seconds after `first`.
 fn repeated_submission(rule: &'static str, first: Value, second: Value, wait: u64) -> Row {
     scene(
         "§4.5.4",

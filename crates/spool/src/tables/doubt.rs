@@ -14,40 +14,40 @@ use serde::de::DeserializeOwned;
 struct RememberedText {
     key: &'static str,
     reads: fn(&str) -> bool,
-    /// Consequence for the log message if the setting cannot be read.
-    then: &'static str,
+    /// Effect of the reset, for the log message.
+    effect: &'static str,
 }
 
 const ALL: [RememberedText; 6] = [
     RememberedText {
         key: meta::MEMORY,
         reads: parses_as::<RequestMemory>,
-        then: "requests about leads that were on hold are tried again",
+        effect: "requests about leads that were on hold are tried again",
     },
     RememberedText {
         key: shows::CATALOGUE,
         reads: parses_as::<Catalogue>,
-        then: "the CRM's fields are read again",
+        effect: "the CRM's fields are read again",
     },
     RememberedText {
         key: backfill::KEY,
         reads: parses_as::<Backfill>,
-        then: "all leads are read from the CRM again",
+        effect: "all leads are read from the CRM again",
     },
     RememberedText {
         key: deliveries::WEBHOOK_PACE,
         reads: |text| deliveries::read_webhook_pace(text).is_some(),
-        then: "calls are polled until a webhook confirms one",
+        effect: "calls are polled until a webhook confirms one",
     },
     RememberedText {
         key: shows::FLOOR,
         reads: |text| text.parse::<i64>().is_ok(),
-        then: "leads that show no call yet show only calls that are stored from now on",
+        effect: "the fields of leads that show no call are filled only by calls that begin later",
     },
     RememberedText {
         key: unknown_employees::KEY,
         reads: parses_as::<unknown_employees::UnknownEmployees>,
-        then: "employees whom the CRM does not know are reported at the next call that fails for \
+        effect: "employees whom the CRM does not know are reported at the next call that fails for \
                one",
     },
 ];
@@ -58,7 +58,7 @@ fn parses_as<T: DeserializeOwned>(text: &str) -> bool {
 
 /// Resets the settings that cannot be read. Runs in the first commit of a process.
 pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
-    for RememberedText { key, reads, then } in ALL {
+    for RememberedText { key, reads, effect } in ALL {
         let Some(text) = meta::meta(db, key)?.filter(|text| !reads(text)) else {
             continue;
         };
@@ -66,8 +66,8 @@ pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
         tracing::error!(
             key,
             length,
-            then,
-            "cannot read a stored setting, resetting it"
+            effect,
+            "resetting a stored setting that cannot be read"
         );
         if key == shows::FLOOR {
             doubt_floor(db)?;
