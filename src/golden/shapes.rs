@@ -3,7 +3,7 @@
 use callbridge_call::FinishedCall;
 use callbridge_leads::directory::backfill::Backfill;
 use callbridge_leads::lead_field::shows::LeadFieldState;
-use callbridge_leads::lead_field::{Catalogue, RefusedFields};
+use callbridge_leads::lead_field::{Catalog, RefusedFields};
 use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::CallRecord;
 use callbridge_model::status::JournalField;
@@ -36,7 +36,7 @@ fn sender_memory_keeps_its_stored_shape() {
 #[test]
 fn lead_structures_keep_their_stored_shape() {
     keeps::<LeadFieldState>("lead-field-state");
-    keeps::<Catalogue>("lead-field-catalogue");
+    keeps::<Catalog>("lead-field-catalog");
     keeps::<RefusedFields>("lead-fields-refused");
     keeps::<Backfill>("directory-backfill");
 }

@@ -139,7 +139,7 @@ impl Sandbox {
             Endpoint::LeadFilter => leads::filter(self, asked),
             Endpoint::Lead => leads::one(self, asked),
             Endpoint::LeadFields => leads::upsert_fields(self, asked),
-            Endpoint::CrmField => Ok(Success::from_data(self.settings.catalogue.record())),
+            Endpoint::CrmField => Ok(Success::from_data(self.settings.catalog.record())),
             Endpoint::OauthToken
             | Endpoint::OauthRevoke
             | Endpoint::Consent

@@ -1,7 +1,7 @@
 //! The checked settings of a sandbox.
 
 use crate::{
-    ACCESS_SECONDS, Application, CALL_READ, CALL_SAVE, Catalogue, Company, Grant, IdSet, Lead,
+    ACCESS_SECONDS, Application, CALL_READ, CALL_SAVE, Catalog, Company, Grant, IdSet, Lead,
     REFRESH_LIFE, Rate, Rule, Shapes,
 };
 use callbridge_call::EpochSeconds;
@@ -39,7 +39,7 @@ pub struct Settings {
     /// The public OAuth application that is registered at the start, if there is one.
     pub application: Option<Application>,
     /// The CRM fields of every company.
-    pub catalogue: Catalogue,
+    pub catalog: Catalog,
     /// Leads of the first company that exist from the first start, with their data.
     pub lead_list: Vec<Lead>,
 }
@@ -70,7 +70,7 @@ impl Default for Settings {
             refresh_life: REFRESH_LIFE,
             salt: 0,
             application: None,
-            catalogue: Catalogue::default(),
+            catalog: Catalog::default(),
             lead_list: Vec::new(),
         }
     }

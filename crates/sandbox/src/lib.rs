@@ -66,7 +66,7 @@ pub use self::faults::{Action, Rule};
 pub(crate) use self::faults::{Dice, Faults};
 pub use self::journal::Record;
 pub(crate) use self::journal::{Content, Journal, OPEN_API, STATUS_KEPT, Submission, WRITES_MAX};
-pub(crate) use self::lead::catalogue::{Catalogue, DEFAULT_CONTACT, DEFAULT_LED, FieldType};
+pub(crate) use self::lead::catalog::{Catalog, DEFAULT_CONTACT, DEFAULT_LED, FieldType};
 pub(crate) use self::lead::record::{Contact, FieldValues, Lead};
 pub(crate) use self::lead::store::{FieldUpsert, Leads};
 pub(crate) use self::oauth::problem::Problem;

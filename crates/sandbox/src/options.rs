@@ -1,7 +1,7 @@
 //! The flags of the `sandbox` command, and how they become settings.
 
 use crate::{
-    ACCESS_SECONDS, Application, CALL_SAVE, Catalogue, Config, DEFAULT_CONTACT, DEFAULT_EMPLOYEES,
+    ACCESS_SECONDS, Application, CALL_SAVE, Catalog, Config, DEFAULT_CONTACT, DEFAULT_EMPLOYEES,
     DEFAULT_LEADS, DEFAULT_LED, Error, FIRST_APPLICATION, FieldNames, Grant, IdSet, Lead,
     PAT_SECONDS_MAX, REFRESH_LIFE, Settings, TokenKey, faults, lead::record::parse_list,
     oauth::state::redirect_uri, server, window::parse_duration, window::parse_rate,
@@ -239,7 +239,7 @@ impl Options {
                 settings.company.leads = check_flag(wrong, "leads", leads);
             }
         }
-        settings.catalogue = Catalogue {
+        settings.catalog = Catalog {
             led: check_flag(wrong, "led-fields", ids(&self.led_fields)),
             contact: check_flag(wrong, "contact-fields", ids(&self.contact_fields)),
         };

@@ -90,7 +90,7 @@ impl LeadRequests {
         ops.extend(changes.into_iter().map(Op::Lead));
         let request = match lead_request {
             LeadRequest::LookUp(lead) => Request::Lead(*lead),
-            LeadRequest::Catalogue => Request::CrmFields,
+            LeadRequest::Catalog => Request::CrmFields,
             // Without a body, no field is left to write.
             LeadRequest::FieldWrite(lead) => Request::FieldList {
                 lead: *lead,

@@ -200,7 +200,7 @@ impl KnownTokens {
                     let writes = asked.request.endpoint() == Endpoint::FieldList;
                     writes && !self.may(Grant::LeadSave)
                 }
-                Some(LeadRequest::Catalogue | LeadRequest::FieldPoll(_)) | None => false,
+                Some(LeadRequest::Catalog | LeadRequest::FieldPoll(_)) | None => false,
             }
     }
 

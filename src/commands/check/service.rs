@@ -10,7 +10,7 @@ use crate::daemon::outward;
 use callbridge_admin::state_access::close;
 use callbridge_call::EventTime;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
-use callbridge_leads::lead_field::{Catalogue, Fields, Fit as FieldFit, RefusedFields, catalogue};
+use callbridge_leads::lead_field::{Catalog, Fields, Fit as FieldFit, RefusedFields, catalog};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
 use callbridge_model::status::{FindingKind, LeadFields};
 use callbridge_model::{Code, ExitCode as _, Grant, Status, clock};
@@ -135,7 +135,7 @@ async fn ask_all(
         let mut head = WorkQueue::default();
         head.lead_requests.due.push(DueRequest {
             urgency: Urgency::Soon,
-            lead_request: LeadRequest::Catalogue,
+            lead_request: LeadRequest::Catalog,
         });
         match probe.ask(&head).await {
             Ok(answer) => {
@@ -383,18 +383,18 @@ const FIELD_TODO: &str = "give --lead-field the id of a field of leads (infoType
 fn judge_fields(fields: &Fields, answer: &ApiResult, refused: &RefusedFields) -> Vec<CheckFinding> {
     let at = EventTime::from_seconds(0);
     let rows = match answer {
-        Ok(ApiReply::Data(envelope)) => catalogue::rows(envelope),
+        Ok(ApiReply::Data(envelope)) => catalog::rows(envelope),
         Ok(_) | Err(_) => None,
     };
-    let catalogue = match (rows, answer) {
-        (Some((rows, whole)), _) => Catalogue::read(rows, whole, at),
-        (None, Ok(_)) => Catalogue::unread("no fields in the answer".to_owned(), at),
-        (None, Err(error)) => Catalogue::unread(error.to_string(), at),
+    let catalog = match (rows, answer) {
+        (Some((rows, whole)), _) => Catalog::read(rows, whole, at),
+        (None, Ok(_)) => Catalog::unread("no fields in the answer".to_owned(), at),
+        (None, Err(error)) => Catalog::unread(error.to_string(), at),
     };
     let mut found = Vec::new();
     for (name, field) in fields {
         let flag = format!("lead-field {name}={field}");
-        found.push(match refused.fit(*name, *field, catalogue.fit(field.id)) {
+        found.push(match refused.fit(*name, *field, catalog.fit(field.id)) {
             FieldFit::Led => well(flag, FieldFit::Led.to_string()),
             fit @ FieldFit::Unsure(_) => advice(flag, fit.to_string(), ""),
             fit @ (FieldFit::Other(_) | FieldFit::Unknown | FieldFit::Refused(_)) => {
@@ -440,14 +440,14 @@ mod tests {
     }
 
     #[test]
-    fn lead_field_is_judged_by_id_if_catalogue_can_be_read() {
+    fn lead_field_is_judged_by_id_if_catalog_can_be_read() {
         let fields = parse("last_call=11,last_missed=21,last_employee=99").expect("fields");
-        let catalogue = Ok(ApiReply::Data(json!({"data": [
+        let catalog = Ok(ApiReply::Data(json!({"data": [
             {"id": 11, "infoType": "LED"}, {"id": 21, "infoType": "CONTACT"}
         ]})));
         let none = RefusedFields::default();
         assert_eq!(
-            passed(&judge_fields(&fields, &catalogue, &none)),
+            passed(&judge_fields(&fields, &catalog, &none)),
             [true, false, false]
         );
         let forbidden = Err(ApiError::Forbidden(String::new()));
@@ -461,7 +461,7 @@ mod tests {
         let lead = LeadId::new(4_001).expect("a lead");
         let refusal = Refusal::new("400".to_owned(), &Value::Null, RefusedPart::SomeItem);
         refused.note(name, (lead, item), &refusal, EventTime::from_seconds(0));
-        let found = judge_fields(&fields, &catalogue, &refused);
+        let found = judge_fields(&fields, &catalog, &refused);
         assert!(
             found[0].message.contains(r#"{"id":11,"value":"x"}"#),
             "{}",

@@ -5,7 +5,7 @@
 use super::{Answered, CommandHandler, ReplySender};
 use crate::refusal::Refusal;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
-use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
+use callbridge_leads::lead_field::{Catalog, Item, catalog, item};
 use callbridge_leads::lead_request::due::CommandRequest;
 use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
 use callbridge_model::{Grant, LeadId, TokenFingerprint, clock, status::Pause};
@@ -16,9 +16,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Age from which the stored catalog of the CRM's fields is read again.
-const CATALOGUE_OLD: Duration = Duration::from_secs(24 * 3600);
+const CATALOG_OLD: Duration = Duration::from_secs(24 * 3600);
 /// Age from which a stored catalog is read again if it lacks a field that is to be set.
-const CATALOGUE_NEW: Duration = Duration::from_secs(60);
+const CATALOG_NEW: Duration = Duration::from_secs(60);
 /// The longest wait for the outcome of a write.
 const WITHIN: Duration = Duration::from_secs(120);
 
@@ -57,7 +57,7 @@ impl CommandHandler {
                          daemon's budget; start `callbridge run`";
             return Err(Refusal::new(69, message));
         }
-        let (wrong, notes) = check_fields(&self.catalogue(items).await?, items);
+        let (wrong, notes) = check_fields(&self.catalog(items).await?, items);
         if !wrong.is_empty() {
             let message = format!("nothing was sent: {}", wrong.join("; "));
             return Err(Refusal::new(65, message));
@@ -154,33 +154,33 @@ impl CommandHandler {
     }
 
     /// Returns the catalog of the CRM's fields: a recent stored catalog, or a new one from the CRM.
-    async fn catalogue(&self, items: &[Item]) -> Result<Catalogue, Refusal> {
-        let read = self.spool.read(|store| tables::shows::catalogue(store));
+    async fn catalog(&self, items: &[Item]) -> Result<Catalog, Refusal> {
+        let read = self.spool.read(|store| tables::shows::catalog(store));
         if let Some(known) = read.await? {
             let age = clock::now().wall.since(known.at);
             let good =
                 known.unread.is_none() && items.iter().all(|item| known.fit(item.id).is_writable());
-            if age < CATALOGUE_NEW || (age < CATALOGUE_OLD && good) {
+            if age < CATALOG_NEW || (age < CATALOG_OLD && good) {
                 return Ok(known);
             }
         }
         let (answer, _) = self.ask_crm(Request::CrmFields.into()).await?;
         let now = clock::now().wall;
         let read = match &answer {
-            Ok(ApiReply::Data(envelope)) => match catalogue::rows(envelope) {
-                Some((fields, whole)) => Catalogue::read(fields, whole, now),
-                None => Catalogue::unread("no fields in the answer".to_owned(), now),
+            Ok(ApiReply::Data(envelope)) => match catalog::rows(envelope) {
+                Some((fields, whole)) => Catalog::read(fields, whole, now),
+                None => Catalog::unread("no fields in the answer".to_owned(), now),
             },
             Err(
                 error @ (ApiError::Forbidden(..)
                 | ApiError::NotFound { .. }
                 | ApiError::WrongAddress { .. }
                 | ApiError::Rejected { .. }),
-            ) => Catalogue::unread(error.to_string(), now),
+            ) => Catalog::unread(error.to_string(), now),
             Ok(_) => return Err(wrong_reply()),
             Err(error) => return Err(crm_refusal(error, "the CRM's fields (crm-field)")),
         };
-        let outcome = Box::new(LeadOutcome::Catalogue(read.clone()));
+        let outcome = Box::new(LeadOutcome::Catalog(read.clone()));
         let change = LeadChange::Request { outcome, at: now };
         self.spool.write(vec![Op::Lead(change)]).await?;
         Ok(read)
@@ -214,21 +214,21 @@ impl CommandHandler {
 
 /// Returns messages about fields that the CRM would ignore, and about fields that could not be
 /// checked.
-fn check_fields(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
+fn check_fields(catalog: &Catalog, items: &[Item]) -> (Vec<String>, Vec<String>) {
     let mut wrong = Vec::new();
     let mut notes = Vec::new();
     for item in items {
-        let fit = catalogue.fit(item.id);
-        let field = catalogue.field(item.id);
+        let fit = catalog.fit(item.id);
+        let field = catalog.field(item.id);
         let name = match field.and_then(|field| field.name.as_ref()) {
             Some(name) => format!(" ({name})"),
             None => String::new(),
         };
         let message = format!("field {}{name} is {fit}", item.id);
         match fit {
-            catalogue::Fit::Led => {}
-            catalogue::Fit::Unsure(_) => notes.push(message),
-            catalogue::Fit::Other(_) | catalogue::Fit::Unknown | catalogue::Fit::Refused(_) => {
+            catalog::Fit::Led => {}
+            catalog::Fit::Unsure(_) => notes.push(message),
+            catalog::Fit::Other(_) | catalog::Fit::Unknown | catalog::Fit::Refused(_) => {
                 wrong.push(message);
             }
         }
@@ -286,12 +286,12 @@ mod tests {
             crm_field(11, "LED", "Izoh"),
             crm_field(21, "CONTACT", "kun"),
         ];
-        let catalogue = Catalogue::read(fields, true, EventTime::from_seconds(1));
+        let catalog = Catalog::read(fields, true, EventTime::from_seconds(1));
         let items: Vec<Item> = ["11=a", "21=b", "99=c"]
             .iter()
             .map(|text| Item::parse(text).expect("an item"))
             .collect();
-        let (wrong, notes) = check_fields(&catalogue, &items);
+        let (wrong, notes) = check_fields(&catalog, &items);
         assert!(notes.is_empty());
         insta::assert_snapshot!(wrong.join("\n"), @r"
         field 21 (kun) is a field of contacts (CONTACT): the CRM would silently ignore it

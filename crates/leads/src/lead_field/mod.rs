@@ -6,16 +6,16 @@
 //! | module | content |
 //! |---|---|
 //! | [`shows`] | the values that one lead must show, and their progress: the newest call wins |
-//! | [`catalogue`] | the CRM's fields, and whether an id can be written |
+//! | [`catalog`] | the CRM's fields, and whether an id can be written |
 //! | [`item`] | values of fields, as typed and as sent (§2.4) |
 //! | [`refusal`] | values that the CRM refused, by field |
 
-pub mod catalogue;
+pub mod catalog;
 pub mod item;
 pub mod refusal;
 pub mod shows;
 
-pub use catalogue::{Catalogue, CrmField, Fit};
+pub use catalog::{Catalog, CrmField, Fit};
 pub use item::Item;
 pub use refusal::{Refusal, RefusedFields, RefusedPart};
 pub use shows::LeadFieldState;

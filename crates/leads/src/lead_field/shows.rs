@@ -13,7 +13,7 @@
 
 use super::item::Given;
 use super::{Item, Kind, Name, RefusedFields, RefusedPart, Settings};
-use super::{catalogue::Catalogue, item};
+use super::{catalog::Catalog, item};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::TokenFingerprint;
 use serde::{Deserialize, Serialize};
@@ -162,7 +162,7 @@ impl LeadFieldState {
     pub fn write(
         &self,
         settings: &Settings,
-        catalogue: &Catalogue,
+        catalog: &Catalog,
         refused: &RefusedFields,
         now: EventTime,
     ) -> FieldWrite {
@@ -177,7 +177,7 @@ impl LeadFieldState {
                 of: value.of,
             };
             let writable = settings.fields.get(name).filter(|field| {
-                catalogue.fit(field.id).is_writable() && !refused.is_resting(*name, **field, now)
+                catalog.fit(field.id).is_writable() && !refused.is_resting(*name, **field, now)
             });
             let Some(field) = writable else {
                 left_out.push(part);

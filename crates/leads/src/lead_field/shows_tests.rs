@@ -16,14 +16,14 @@ fn order_of(started: i64) -> Order {
     }
 }
 
-/// Returns a catalogue of fields. `kinds` has the id and the `infoType` of each field.
-fn catalogue(kinds: &[(i64, &str)]) -> Catalogue {
+/// Returns a catalog of fields. `kinds` has the id and the `infoType` of each field.
+fn catalog(kinds: &[(i64, &str)]) -> Catalog {
     let fields = kinds.iter().map(|(id, kind)| CrmField {
         id: FieldId::new(*id).expect("positive"),
         info_type: Some((*kind).to_owned()),
         name: None,
     });
-    Catalogue::read(fields.collect(), true, time_at(0))
+    Catalog::read(fields.collect(), true, time_at(0))
 }
 
 fn settings(fields: &str) -> Settings {
@@ -34,25 +34,25 @@ fn settings(fields: &str) -> Settings {
     }
 }
 
-fn write(shows: &LeadFieldState, catalogue: &Catalogue) -> FieldWrite {
+fn write(shows: &LeadFieldState, catalog: &Catalog) -> FieldWrite {
     let fields = settings("last_call=11,last_missed=12,last_employee=13");
-    shows.write(&fields, catalogue, &RefusedFields::default(), time_at(0))
+    shows.write(&fields, catalog, &RefusedFields::default(), time_at(0))
 }
 
-fn items(shows: &LeadFieldState, catalogue: &Catalogue) -> Vec<Item> {
-    write(shows, catalogue).items
+fn items(shows: &LeadFieldState, catalog: &Catalog) -> Vec<Item> {
+    write(shows, catalog).items
 }
 
 /// Sends the waiting values.
-fn send(shows: &mut LeadFieldState, catalogue: &Catalogue) {
-    let write = write(shows, catalogue);
+fn send(shows: &mut LeadFieldState, catalog: &Catalog) {
+    let write = write(shows, catalog);
     shows.note_sent(&write, time_at(0));
 }
 
 /// Sends the waiting values to a CRM that has only the field 11. Returns the number of values that
 /// are given up.
 fn send_field_11(shows: &mut LeadFieldState, now: EventTime) -> u64 {
-    let write = write(shows, &catalogue(&[(11, "LED")]));
+    let write = write(shows, &catalog(&[(11, "LED")]));
     shows.note_sent(&write, now)
 }
 
@@ -66,7 +66,7 @@ fn older_call_keeps_newer_value_and_three_need_one_write() {
     assert!(shows.learn(Name::LastCall, Some("2".into()), order_of(2)));
     assert!(shows.learn(Name::LastCall, Some("3".into()), order_of(3)));
     assert!(!shows.learn(Name::LastCall, Some("1".into()), order_of(1)));
-    let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED")]);
+    let all = catalog(&[(11, "LED"), (12, "LED"), (13, "LED")]);
     let items = items(&shows, &all);
     assert_eq!(
         items,
@@ -118,7 +118,7 @@ fn unwritable_fields_are_left_out_and_cause_no_retry() {
     ] {
         shows.learn(name, Some(text.into()), order_of(1));
     }
-    let kinds = catalogue(&[(11, "LED"), (12, "CONTACT")]);
+    let kinds = catalog(&[(11, "LED"), (12, "CONTACT")]);
     let items = items(&shows, &kinds);
     assert_eq!(items.len(), 1);
     assert_eq!(send_field_11(&mut shows, time_at(0)), 2);
@@ -161,7 +161,7 @@ fn kill_between_request_and_answer_is_a_lost_answer() {
     let mut shows: LeadFieldState = serde_json::from_str(&text).expect("readable");
     assert_eq!(shows.next_action(), Some(NextAction::Write));
     assert_eq!(shows.due, time_at(120).micros());
-    assert_eq!(items(&shows, &catalogue(&[(11, "LED")])).len(), 1);
+    assert_eq!(items(&shows, &catalog(&[(11, "LED")])).len(), 1);
     send_field_11(&mut shows, time_at(120));
     shows.note_accepted("r2".into(), token(), time_at(121));
     assert_eq!(shows.note_written(time_at(123)).0, 1);
@@ -216,7 +216,7 @@ proptest! {
     fn any_order_of_events_never_writes_an_older_call(
         acts in prop::collection::vec(act(), 1..60)
     ) {
-        let all = catalogue(&[(11, "LED")]);
+        let all = catalog(&[(11, "LED")]);
         let mut shows = LeadFieldState::default();
         let (mut newest, mut last, mut state) = (-1, -1, -1);
         for (n, act) in acts.into_iter().enumerate() {
@@ -266,7 +266,7 @@ proptest! {
 
 /// Returns the waiting values in JSON, as a daemon with this `--lead-field` flag writes them.
 fn written_values(shows: &LeadFieldState, flag: &str) -> String {
-    let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED"), (14, "LED")]);
+    let all = catalog(&[(11, "LED"), (12, "LED"), (13, "LED"), (14, "LED")]);
     let (none, now) = (RefusedFields::default(), EventTime::from_seconds(0));
     let items = shows.write(&settings(flag), &all, &none, now).items;
     let values = items.iter().map(|item| item.to_json()["value"].to_string());
@@ -292,7 +292,7 @@ fn value_is_written_as_the_kind_that_its_field_takes() {
 
 #[test]
 fn missed_call_field_is_cleared_only_by_a_newer_talk() {
-    let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED")]);
+    let all = catalog(&[(11, "LED"), (12, "LED"), (13, "LED")]);
     let mut shows = LeadFieldState::default();
     assert!(
         shows.learn(Name::LastMissed, None, order_of(5)),
@@ -318,7 +318,7 @@ fn missed_call_field_is_cleared_only_by_a_newer_talk() {
 }
 
 /// Returns a state that has sent three values.
-fn state_with_three_sent(all: &Catalogue) -> LeadFieldState {
+fn state_with_three_sent(all: &Catalog) -> LeadFieldState {
     let mut shows = LeadFieldState::default();
     for name in [Name::LastCall, Name::LastMissed, Name::LastEmployee] {
         shows.learn(name, Some("x".into()), order_of(1));
@@ -328,14 +328,14 @@ fn state_with_three_sent(all: &Catalogue) -> LeadFieldState {
 }
 
 /// Returns the field ids of the waiting values.
-fn ids(shows: &LeadFieldState, all: &Catalogue) -> Vec<i64> {
+fn ids(shows: &LeadFieldState, all: &Catalog) -> Vec<i64> {
     let items = items(shows, all).into_iter();
     items.map(|item| item.id.get()).collect()
 }
 
 #[test]
 fn refused_item_is_dropped_and_other_items_are_written() {
-    let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED")]);
+    let all = catalog(&[(11, "LED"), (12, "LED"), (13, "LED")]);
     let mut named = state_with_three_sent(&all);
     let (given_up, blamed) = named.note_refused(&RefusedPart::Items(vec![1, 9]), time_at(1));
     assert_eq!((given_up, blamed[0].0), (1, Name::LastMissed));
@@ -363,7 +363,7 @@ fn refused_item_is_dropped_and_other_items_are_written() {
 
 #[test]
 fn refused_field_is_tried_separately_after_other_fields() {
-    let all = catalogue(&[(11, "LED"), (12, "LED")]);
+    let all = catalog(&[(11, "LED"), (12, "LED")]);
     let settings = settings("last_call=11,last_missed=12");
     let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, Some("x".into()), order_of(1));

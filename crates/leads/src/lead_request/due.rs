@@ -14,7 +14,7 @@ pub enum LeadRequest {
     /// `GET lead/{id}` (§4.7): the lead, if it exists.
     LookUp(LeadId),
     /// `GET crm-field` (§4.7): the catalog of fields.
-    Catalogue,
+    Catalog,
     /// `POST lead/{id}/field/list` (§4.4): the stored values for this lead.
     FieldWrite(LeadId),
     /// `GET request/{requestId}` (§4.6): the outcome of an accepted field write.
@@ -141,7 +141,7 @@ impl LeadRequest {
         match self {
             Self::FieldPoll(poll) => Some(&poll.token),
             Self::Asked(_, asked) => asked.token.as_ref(),
-            Self::LookUp(_) | Self::Catalogue | Self::FieldWrite(_) | Self::Backfill(_) => None,
+            Self::LookUp(_) | Self::Catalog | Self::FieldWrite(_) | Self::Backfill(_) => None,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::directory::{ChangeKind, rows};
 use crate::lead_field::shows::FieldWrite;
-use crate::lead_field::{Catalogue, Refusal, RefusedPart, catalogue};
+use crate::lead_field::{Catalog, Refusal, RefusedPart, catalog};
 use crate::lead_request::due::LeadRequest;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, FailureWord, LeadsPage, WriteStatus};
@@ -67,7 +67,7 @@ pub enum LeadOutcome {
     /// A lookup's answer: the first lead was merged into the second.
     MergedInto(LeadId, LeadId),
     /// The catalog, or why there is none.
-    Catalogue(Catalogue),
+    Catalog(Catalog),
     Accepted(LeadId, String, TokenFingerprint),
     /// A field write is not finished yet.
     NotYet(LeadId),
@@ -214,7 +214,7 @@ pub fn changes_before_send(
     let outcome = match (lead_request, write) {
         (LeadRequest::FieldWrite(lead), Some(write)) => LeadOutcome::Writes(*lead, write),
         (LeadRequest::FieldWrite(_), None) => LeadOutcome::Back(lead_request.clone()),
-        (LeadRequest::LookUp(_) | LeadRequest::Catalogue | LeadRequest::FieldPoll(_), _) => {
+        (LeadRequest::LookUp(_) | LeadRequest::Catalog | LeadRequest::FieldPoll(_), _) => {
             LeadOutcome::Sent(lead_request.clone())
         }
         (LeadRequest::Backfill(_) | LeadRequest::Asked(..), _) => return Vec::new(),
@@ -273,14 +273,14 @@ pub fn settle(
         (LeadRequest::LookUp(lead), _) => {
             answer.ends(LeadOutcome::LookedUp(*lead, Finding::Unclear))
         }
-        (LeadRequest::Catalogue, Ok(Data(envelope))) => match catalogue::rows(envelope) {
+        (LeadRequest::Catalog, Ok(Data(envelope))) => match catalog::rows(envelope) {
             Some((fields, whole)) => {
-                let catalogue = Catalogue::read(fields, whole, now);
-                answer.succeeds(LeadOutcome::Catalogue(catalogue))
+                let catalog = Catalog::read(fields, whole, now);
+                answer.succeeds(LeadOutcome::Catalog(catalog))
             }
-            None => unread_catalogue("no fields in the answer".to_owned(), now),
+            None => unread_catalog("no fields in the answer".to_owned(), now),
         },
-        (LeadRequest::Catalogue, _) => unread_catalogue(answer.message, now),
+        (LeadRequest::Catalog, _) => unread_catalog(answer.message, now),
         (LeadRequest::FieldWrite(lead), Ok(Accepted(request_id))) => {
             let request_id = request_id.clone();
             answer.succeeds(LeadOutcome::Accepted(*lead, request_id, token.clone()))
@@ -330,9 +330,9 @@ impl Answer<'_> {
     }
 }
 
-fn unread_catalogue(reason: String, at: EventTime) -> Settled {
-    let catalogue = Catalogue::unread(reason.clone(), at);
-    Settled::new(LeadOutcome::Catalogue(catalogue), at, true, reason)
+fn unread_catalog(reason: String, at: EventTime) -> Settled {
+    let catalog = Catalog::unread(reason.clone(), at);
+    Settled::new(LeadOutcome::Catalog(catalog), at, true, reason)
 }
 
 /// Settles an answer that another part processes. It only reports whether the request was

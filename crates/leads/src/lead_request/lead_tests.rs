@@ -35,7 +35,7 @@ fn word(lead_request: &LeadRequest, answer: &ApiResult) -> String {
     let outcome = match outcome(settled) {
         LeadOutcome::LookedUp(_, finding) => finding.word().to_owned(),
         LeadOutcome::MergedInto(_, survivor) => format!("merged into {survivor}"),
-        LeadOutcome::Catalogue(catalogue) => format!("unread: {:?}", catalogue.unread),
+        LeadOutcome::Catalog(catalog) => format!("unread: {:?}", catalog.unread),
         LeadOutcome::Accepted(_, request_id, _) => format!("accepted {request_id}"),
         LeadOutcome::NotYet(_) => "not yet".to_owned(),
         LeadOutcome::Written(_) => "written".to_owned(),
@@ -134,8 +134,8 @@ fn lookup_with_404_or_409_from_crm_reports_missing_lead() {
 }
 
 #[test]
-fn unreadable_catalogue_reports_the_reason() {
-    insta::assert_snapshot!(table(&LeadRequest::Catalogue), @r#"
+fn unreadable_catalog_reports_the_reason() {
+    insta::assert_snapshot!(table(&LeadRequest::Catalog), @r#"
         unread: Some("an answer to another request")
         unread: Some("an answer to another request")
         unread: Some("an answer to another request")
@@ -156,13 +156,13 @@ fn unreadable_catalogue_reports_the_reason() {
         serde_json::json!({"data": [{"id": 11, "infoType": "LED"}]}),
     ));
     let none = TokenFingerprint::none();
-    let outcome = outcome(settle(now(), &LeadRequest::Catalogue, &fields, &none));
-    let LeadOutcome::Catalogue(catalogue) = outcome else {
-        panic!("a catalogue")
+    let outcome = outcome(settle(now(), &LeadRequest::Catalog, &fields, &none));
+    let LeadOutcome::Catalog(catalog) = outcome else {
+        panic!("a catalog")
     };
-    assert!(catalogue.whole && catalogue.fields.len() == 1);
+    assert!(catalog.whole && catalog.fields.len() == 1);
     let none = Ok(ApiReply::Data(serde_json::json!({"data": null})));
-    assert!(word(&LeadRequest::Catalogue, &none).contains("no fields in the answer"));
+    assert!(word(&LeadRequest::Catalog, &none).contains("no fields in the answer"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::RequestKind;
 use super::due::{CLOCK_SLACK, DAILY, DueRequests};
 use super::lead::REST;
-use crate::lead_field::Catalogue;
+use crate::lead_field::Catalog;
 use crate::lead_field::shows::{LOST, SOON};
 use callbridge_call::EventTime;
 use callbridge_model::{LeadId, Phone};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Tries of the catalog without an answer before values are written unchecked.
-pub const CATALOGUE_TRIES: u32 = 5;
+pub const CATALOG_TRIES: u32 = 5;
 /// After this many refusals (400) of field writes in a row, the values are probably not the cause,
 /// and all field writes are paused.
 const REFUSALS_MAX: u32 = 3;
@@ -40,11 +40,11 @@ pub struct RequestMemory {
     /// Field writes refused with 400 since one was accepted.
     pub refused: u32,
     /// Time of the catalog's next read, in microseconds since the epoch.
-    catalogue_due: i64,
+    catalog_due: i64,
     /// Requests for the catalog since it was last read.
-    pub catalogue_tries: u32,
+    pub catalog_tries: u32,
     /// Fields that the catalog was read for.
-    pub catalogue_for: String,
+    pub catalog_for: String,
     /// Leads that must be looked up, because several of them have the same number.
     pub claimants: Vec<LeadId>,
     /// Numbers whose leads were queued for lookup, and when.
@@ -112,35 +112,30 @@ impl RequestMemory {
 
     /// Returns `true` if the catalog must be read now for these fields. Otherwise, notes in `queue`
     /// when it must be read.
-    pub fn check_catalogue_due(
-        &self,
-        fields: &str,
-        now: EventTime,
-        queue: &mut DueRequests,
-    ) -> bool {
-        let due = EventTime::from_micros(self.catalogue_due);
-        (self.catalogue_for != fields && self.catalogue_tries == 0) || queue.is_due(due, now)
+    pub fn check_catalog_due(&self, fields: &str, now: EventTime, queue: &mut DueRequests) -> bool {
+        let due = EventTime::from_micros(self.catalog_due);
+        (self.catalog_for != fields && self.catalog_tries == 0) || queue.is_due(due, now)
     }
 
     /// Notes that the catalog is requested. If no answer arrives, the catalog is due again after
     /// [`LOST`].
-    pub fn catalogue_sent(&mut self, at: EventTime) {
-        self.catalogue_due = at.plus(LOST).micros();
-        self.catalogue_tries += 1;
+    pub fn catalog_sent(&mut self, at: EventTime) {
+        self.catalog_due = at.plus(LOST).micros();
+        self.catalog_tries += 1;
     }
 
     /// Notes that the request for the catalog was not sent, or had no usable answer. The catalog is
     /// due again after [`SOON`].
-    pub fn catalogue_back(&mut self, at: EventTime) {
-        self.catalogue_due = at.plus(SOON).micros();
+    pub fn catalog_back(&mut self, at: EventTime) {
+        self.catalog_due = at.plus(SOON).micros();
     }
 
     /// Notes that the catalog was read for these fields. The next read is due after a day, or after
     /// an hour if the read failed.
-    pub fn catalogue_read(&mut self, catalogue: &Catalogue, fields: String, at: EventTime) {
-        let again = catalogue.unread.as_ref().map_or(DAILY, |_| REST);
-        self.catalogue_due = at.plus(again).micros();
-        self.catalogue_tries = 0;
-        self.catalogue_for = fields;
+    pub fn catalog_read(&mut self, catalog: &Catalog, fields: String, at: EventTime) {
+        let again = catalog.unread.as_ref().map_or(DAILY, |_| REST);
+        self.catalog_due = at.plus(again).micros();
+        self.catalog_tries = 0;
+        self.catalog_for = fields;
     }
 }

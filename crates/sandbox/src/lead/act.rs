@@ -2,7 +2,7 @@
 //! recorded together (§6.1.1). One change can cause several events (§6.2, §6.6, §6.7).
 
 use crate::{
-    Contact, CrmEvent, Lead, Sandbox, lead::catalogue::employee_name, lead::catalogue::stage,
+    Contact, CrmEvent, Lead, Sandbox, lead::catalog::employee_name, lead::catalog::stage,
     lead::record::render, webhook::events,
 };
 use callbridge_call::EventTime;

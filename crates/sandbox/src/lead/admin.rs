@@ -14,7 +14,7 @@
 
 use crate::{
     AdminAnswer, Contact, Lead, Sandbox, body::is_phone, body::needed, body::read, lead::act,
-    lead::catalogue::stage, lead::record::upsert,
+    lead::catalog::stage, lead::record::upsert,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

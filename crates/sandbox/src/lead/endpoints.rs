@@ -6,7 +6,7 @@
 //! range, and is last in ascending order. There is no lookup by phone.
 
 use crate::{
-    Asked, BodyFields, Catalogue, Content, FieldError, FieldType, FieldUpsert, FieldValues, Lead,
+    Asked, BodyFields, Catalog, Content, FieldError, FieldType, FieldUpsert, FieldValues, Lead,
     Refusal, RefusalReason, Rows, Sandbox, Success, ViolationKind, body::read_page,
     envelope::json_value, lead::act, writes::accept,
 };
@@ -72,7 +72,7 @@ pub(crate) fn upsert_fields(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Suc
     let lead = number(asked.id)?;
     let settings = &core.settings;
     let key = &settings.names.list;
-    let (values, skipped) = read_list(&asked.request.body, key, &settings.catalogue)?;
+    let (values, skipped) = read_list(&asked.request.body, key, &settings.catalog)?;
     if !skipped.is_empty() {
         let message = format!("fields {skipped:?} are not LED fields: skipped silently");
         core.record_violation(ViolationKind::SkippedField, "§4.4.2", message);
@@ -94,7 +94,7 @@ fn number(id: &str) -> Result<i64, Refusal> {
 fn read_list(
     body: &[u8],
     key: &str,
-    catalogue: &Catalogue,
+    catalog: &Catalog,
 ) -> Result<(FieldValues, Vec<i64>), Refusal> {
     let (items, prefix) = items(body, key)?;
     if items.is_empty() {
@@ -112,7 +112,7 @@ fn read_list(
         let id = fields.integer("id", i64::MAX)?;
         fields.required("id", id);
         // A field that is skipped silently has no type to check (§4.4.2).
-        let own = id.filter(|&id| catalogue.led.contains(id));
+        let own = id.filter(|&id| catalog.led.contains(id));
         let value = item_values(&mut fields, &at, own.map(FieldType::from_id))?;
         errors.append(&mut fields.errors);
         match (own, value) {

@@ -11,7 +11,7 @@
 
 pub mod act;
 pub(super) mod admin;
-pub mod catalogue;
+pub mod catalog;
 pub(super) mod endpoints;
 pub mod record;
 pub mod store;

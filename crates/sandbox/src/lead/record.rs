@@ -1,7 +1,7 @@
 //! A lead with the fields that the document names (§2.4, §2.5), and its formats: the snapshot of
 //! the webhooks, the record of the REST endpoints, and the lines of a `--leads` file.
 
-use crate::{body::is_phone, lead::catalogue::employee_name, lead::catalogue::stage};
+use crate::{body::is_phone, lead::catalog::employee_name, lead::catalog::stage};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -222,15 +222,15 @@ fn values_of_the_fields_types_are_kept_as_they_were_sent() {
     assert_eq!(kinds(&core), []);
 }
 
-/// Returns the `infoType` of the field `id` in a catalogue of fields.
-fn field_kind(catalogue: &Value, id: i64) -> Option<Value> {
-    let rows = catalogue["data"].as_array().expect("a list");
+/// Returns the `infoType` of the field `id` in a catalog of fields.
+fn field_kind(catalog: &Value, id: i64) -> Option<Value> {
+    let rows = catalog["data"].as_array().expect("a list");
     let row = rows.iter().find(|row| row["id"] == json!(id));
     row.map(|row| row["infoType"].clone())
 }
 
 #[test]
-fn catalogue_distinguishes_led_fields_from_contact_fields() {
+fn catalog_distinguishes_led_fields_from_contact_fields() {
     let mut core = sandbox_with_lead_grants();
     let answer = core.handle(NOW, &get("crm-field")).value();
     assert_eq!(field_kind(&answer, 11), Some(json!("LED")));

@@ -1,8 +1,7 @@
 //! Selects the installations that get an event of the CRM (§6.1).
 
 use crate::{
-    CrmEvent, Installation, Lead, OPEN_API, Record, Recorded, Sandbox,
-    lead::catalogue::employee_name,
+    CrmEvent, Installation, Lead, OPEN_API, Record, Recorded, Sandbox, lead::catalog::employee_name,
 };
 use callbridge_call::EventTime;
 use serde_json::{Value, json};

@@ -229,7 +229,7 @@ fn may_go(core: &Core, now: Now, request: &LeadRequest) -> bool {
         LeadRequest::FieldPoll(_) => core.confirm.polls_refused.is_none(),
         // A command learns from the CRM that the grant is missing. A page of leads is requested in
         // any case.
-        LeadRequest::Catalogue | LeadRequest::Backfill(_) | LeadRequest::Asked(..) => true,
+        LeadRequest::Catalog | LeadRequest::Backfill(_) | LeadRequest::Asked(..) => true,
     };
     let has_token = request
         .token()

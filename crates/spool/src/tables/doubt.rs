@@ -6,7 +6,7 @@ use super::meta;
 use super::{backfill, deliveries, shows, unknown_employees};
 use crate::{Db, Error};
 use callbridge_leads::directory::backfill::Backfill;
-use callbridge_leads::lead_field::Catalogue;
+use callbridge_leads::lead_field::Catalog;
 use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::de::DeserializeOwned;
 
@@ -25,8 +25,8 @@ const ALL: [RememberedText; 6] = [
         effect: "requests about leads that were on hold are tried again",
     },
     RememberedText {
-        key: shows::CATALOGUE,
-        reads: parses_as::<Catalogue>,
+        key: shows::CATALOG,
+        reads: parses_as::<Catalog>,
         effect: "the CRM's fields are read again",
     },
     RememberedText {

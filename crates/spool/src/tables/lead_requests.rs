@@ -8,9 +8,9 @@ use crate::{Db, Done, Error, GIVEN_UP, LeadWarning, QueueQuery, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
 use callbridge_leads::lead_field::shows::{LOST, NextAction, SOON};
-use callbridge_leads::lead_field::{Catalogue, LeadFieldState, Refusal, RefusedPart};
+use callbridge_leads::lead_field::{Catalog, LeadFieldState, Refusal, RefusedPart};
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest, Urgency};
-use callbridge_leads::lead_request::memory::{CATALOGUE_TRIES, RequestMemory};
+use callbridge_leads::lead_request::memory::{CATALOG_TRIES, RequestMemory};
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::{LeadId, Phone};
 
@@ -145,10 +145,10 @@ fn add_lead_questions(
         return Ok(());
     }
     let fields = wanted_fields(store);
-    if memory.check_catalogue_due(&fields, now, due) {
-        due.push(Urgency::Spare, LeadRequest::Catalogue);
+    if memory.check_catalog_due(&fields, now, due) {
+        due.push(Urgency::Spare, LeadRequest::Catalog);
     }
-    if memory.catalogue_for == fields
+    if memory.catalog_for == fields
         && let Some((lead, at)) = write
         && due.is_due(memory.after_rest(RequestKind::Fields, at, now), now)
     {
@@ -165,7 +165,7 @@ pub(crate) fn apply(
     match outcome {
         LeadOutcome::Sent(lead_request) => match lead_request {
             LeadRequest::LookUp(lead) => look_ups::look_up_at(store, *lead, at.plus(LOST))?,
-            LeadRequest::Catalogue => change_memory(store, |memory| memory.catalogue_sent(at))?,
+            LeadRequest::Catalog => change_memory(store, |memory| memory.catalog_sent(at))?,
             // A kill can lose the answer, so the write is polled again later.
             LeadRequest::FieldPoll(poll) => {
                 change_shows(store, poll.lead, |shows| shows.note_polled(at))?;
@@ -194,7 +194,7 @@ pub(crate) fn apply(
             look_ups::learn(store, &news)?;
             return look_ups::store_finding(store, *lead, Finding::LeadExists, at);
         }
-        LeadOutcome::Catalogue(catalogue) => catalogue_read(store, catalogue, at)?,
+        LeadOutcome::Catalog(catalog) => catalog_read(store, catalog, at)?,
         LeadOutcome::Accepted(lead, request_id, token) => {
             change_shows(store, *lead, |shows| {
                 shows.note_accepted(request_id.clone(), token.clone(), at);
@@ -283,12 +283,12 @@ fn lead_request_again(
             change_memory(store, |memory| memory.claimant_done(*lead))?;
             return look_ups::look_up_again(store, *lead, at);
         }
-        LeadRequest::Catalogue => {
-            if memory(store)?.catalogue_tries >= CATALOGUE_TRIES {
-                let unread = Catalogue::unread(reason.to_owned(), at);
-                return catalogue_read(store, &unread, at);
+        LeadRequest::Catalog => {
+            if memory(store)?.catalog_tries >= CATALOG_TRIES {
+                let unread = Catalog::unread(reason.to_owned(), at);
+                return catalog_read(store, &unread, at);
             }
-            return change_memory(store, |memory| memory.catalogue_back(at));
+            return change_memory(store, |memory| memory.catalog_back(at));
         }
         LeadRequest::FieldWrite(lead) => *lead,
         LeadRequest::FieldPoll(poll) => poll.lead,
@@ -302,7 +302,7 @@ fn lead_request_again(
 fn lead_request_back(db: &Db, lead_request: &LeadRequest, at: EventTime) -> Result<(), Error> {
     match lead_request {
         LeadRequest::LookUp(lead) => look_ups::look_up_at(db, *lead, at.plus(SOON)),
-        LeadRequest::Catalogue => change_memory(db, |memory| memory.catalogue_back(at)),
+        LeadRequest::Catalog => change_memory(db, |memory| memory.catalog_back(at)),
         LeadRequest::FieldWrite(lead) => change_shows(db, *lead, |shows| shows.back(at)),
         LeadRequest::FieldPoll(poll) => {
             change_shows(db, poll.lead, |shows| shows.note_unfinished(at))
@@ -311,11 +311,11 @@ fn lead_request_back(db: &Db, lead_request: &LeadRequest, at: EventTime) -> Resu
     }
 }
 
-fn catalogue_read(store: &mut Store, catalogue: &Catalogue, at: EventTime) -> Result<(), Error> {
+fn catalog_read(store: &mut Store, catalog: &Catalog, at: EventTime) -> Result<(), Error> {
     let before = shows::doubtful(store)?;
     let fields = wanted_fields(store);
-    change_memory(store, |memory| memory.catalogue_read(catalogue, fields, at))?;
-    meta::remember(store, shows::CATALOGUE, catalogue)?;
+    change_memory(store, |memory| memory.catalog_read(catalog, fields, at))?;
+    meta::remember(store, shows::CATALOG, catalog)?;
     for warning in shows::doubtful(store)? {
         if !before.contains(&warning) {
             store.tally.warnings.push(warning);

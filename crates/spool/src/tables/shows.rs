@@ -7,8 +7,7 @@ use crate::{Db, Error, GIVEN_UP, Json, LeadWarning, RowId, Store, json};
 use callbridge_call::EventTime;
 use callbridge_leads::lead_field::shows::{NextAction, Order};
 use callbridge_leads::lead_field::{
-    Catalogue, Field, FieldId, Fit, Item, LeadFieldState, Name, Refusal, RefusedFields,
-    field_values,
+    Catalog, Field, FieldId, Fit, Item, LeadFieldState, Name, Refusal, RefusedFields, field_values,
 };
 use callbridge_leads::lead_request::due::FieldPoll;
 use callbridge_leads::lead_request::memory::Rest;
@@ -25,7 +24,7 @@ const LEADS_MAX: i64 = 50_000;
 /// Maximum number of rows that each statement of a purge deletes.
 const PURGE_MAX: i64 = 1_000;
 /// Name of the setting that keeps the CRM's catalog of fields, as it was last read.
-pub(crate) const CATALOGUE: &str = "lead_field.catalogue";
+pub(crate) const CATALOG: &str = "lead_field.catalog";
 /// Name of the setting that keeps the fields whose values the CRM refused.
 const REFUSED: &str = "lead_field.refused";
 /// Name of the setting that keeps the floor, in epoch seconds. A lead without remembered values
@@ -160,13 +159,13 @@ pub fn field_write(
     now: EventTime,
 ) -> Result<Option<FieldWrite>, Error> {
     let shows = field_state(store, lead)?;
-    let catalogue = catalogue(store)?;
-    let (Some(settings), Some(shows), Some(catalogue)) = (&store.settings.shows, shows, catalogue)
+    let catalog = catalog(store)?;
+    let (Some(settings), Some(shows), Some(catalog)) = (&store.settings.shows, shows, catalog)
     else {
         return Ok(None);
     };
     let refused = refused_fields(store)?;
-    Ok(Some(shows.write(settings, &catalogue, &refused, now)))
+    Ok(Some(shows.write(settings, &catalog, &refused, now)))
 }
 
 /// Reads the fields whose values the CRM refused.
@@ -213,21 +212,21 @@ pub(crate) fn note_accepted(store: &Store, items: &[(Name, Item)]) -> Result<(),
 /// Checks each field of `--lead-field` against the CRM's catalog. A result is `None` before the
 /// catalog was read.
 fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
-    let catalogue = catalogue(store)?;
+    let catalog = catalog(store)?;
     let refused = refused_fields(store)?;
     let mut fits = Vec::new();
     for (name, field) in store.settings.shows.iter().flat_map(|shows| &shows.fields) {
-        let fit = catalogue
+        let fit = catalog
             .as_ref()
-            .map(|catalogue| refused.fit(*name, *field, catalogue.fit(field.id)));
+            .map(|catalog| refused.fit(*name, *field, catalog.fit(field.id)));
         fits.push((*name, *field, fit));
     }
     Ok(fits)
 }
 
 /// Returns the CRM's catalog of fields, as it was last read. `None` before that.
-pub fn catalogue(db: &Db) -> Result<Option<Catalogue>, Error> {
-    meta::recall(db, CATALOGUE)
+pub fn catalog(db: &Db) -> Result<Option<Catalog>, Error> {
+    meta::recall(db, CATALOG)
 }
 
 /// Returns the state of the fields of `--lead-field`. `None` without the flag.

@@ -3,7 +3,7 @@
 use super::acts::{Act, SUBMITTED, ask, step, token, write};
 use super::call::{failure_op, time_at};
 use crate::{Op, RowId, Step, Store, tables};
-use callbridge_leads::lead_field::Catalogue;
+use callbridge_leads::lead_field::Catalog;
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
@@ -83,7 +83,7 @@ pub const LEAD_ACTS: &[Act] = &[
     ("a lead shows its calls", |store, _| {
         report_outcome(
             store,
-            LeadOutcome::Catalogue(Catalogue::unread("403".into(), time_at(1))),
+            LeadOutcome::Catalog(Catalog::unread("403".into(), time_at(1))),
             2_010,
         );
         let write = tables::shows::field_write(store, lead(), time_at(2_011))

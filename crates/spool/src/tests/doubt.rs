@@ -10,7 +10,7 @@ const TEXTS: [&str; 4] = ["", "{\"of\": \"another version\"}", "7 x 8 9", "[1"];
 /// Every key whose value is more than one word, as its module names it.
 const KEYS: [&str; 5] = [
     "lead_requests.memory",
-    "lead_field.catalogue",
+    "lead_field.catalog",
     "directory.backfill",
     "webhook.pace",
     "lead_field.floor",

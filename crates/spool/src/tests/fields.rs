@@ -4,7 +4,7 @@ use super::call::{T0, ask, journal, time_at};
 use crate::{Handle, Op, RowId, Settings, Step, Store, tables};
 use callbridge_call::{Direction, EpochSeconds};
 use callbridge_leads::lead_field;
-use callbridge_leads::lead_field::{Catalogue, CrmField, FieldId, Refusal, RefusedPart};
+use callbridge_leads::lead_field::{Catalog, CrmField, FieldId, Refusal, RefusedPart};
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{DueRequests, FieldPoll, LeadRequest, Urgency};
 use callbridge_leads::lead_request::{LeadOutcome, RequestKind};
@@ -28,7 +28,7 @@ fn settings(fields: &str) -> Settings {
 
 fn store() -> Store {
     let mut store = super::store(settings("last_call=11,last_employee=13"));
-    learn_catalogue(&mut store, &[(11, "LED"), (13, "LED")], 0);
+    learn_catalog(&mut store, &[(11, "LED"), (13, "LED")], 0);
     store
 }
 
@@ -50,14 +50,14 @@ fn report_outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) {
         .expect("stored");
 }
 
-fn learn_catalogue(store: &mut Store, kinds: &[(i64, &str)], seconds: i64) {
+fn learn_catalog(store: &mut Store, kinds: &[(i64, &str)], seconds: i64) {
     let fields = kinds.iter().map(|(id, kind)| CrmField {
         id: FieldId::new(*id).expect("an id"),
         info_type: Some((*kind).to_owned()),
         name: None,
     });
-    let read = Catalogue::read(fields.collect(), true, time_at(seconds));
-    report_outcome(store, LeadOutcome::Catalogue(read), seconds);
+    let read = Catalog::read(fields.collect(), true, time_at(seconds));
+    report_outcome(store, LeadOutcome::Catalog(read), seconds);
 }
 
 /// Stores the n-th call, which began at second `started`, and journals it at second `seconds`.
@@ -179,7 +179,7 @@ fn assert_written(store: &Store, values: [Value; 3]) {
 fn missed_calls_field_counts_until_the_customer_is_reached() {
     let fields = "last_missed=12:number,missed-count=15:number,answered-by=13";
     let mut store = super::store(settings(fields));
-    learn_catalogue(&mut store, &[(12, "LED"), (13, "LED"), (15, "LED")], 0);
+    learn_catalog(&mut store, &[(12, "LED"), (13, "LED"), (15, "LED")], 0);
     store_journaled_with(&mut store, 1, 10, 20, make_missed);
     store_journaled_with(&mut store, 2, 30, 40, make_missed);
     assert_written(&store, [json!(T0 + 30), json!("-"), json!(2)]);
@@ -227,7 +227,7 @@ fn sent_field_write_survives_restart_and_is_retried() {
     };
     let call = Op::Finish(Box::new(journal(7)));
     let ops = vec![
-        outcome_op(LeadOutcome::Catalogue(Catalogue::read(
+        outcome_op(LeadOutcome::Catalog(Catalog::read(
             vec![field],
             true,
             time_at(100),
@@ -252,43 +252,43 @@ fn sent_field_write_survives_restart_and_is_retried() {
     );
 }
 
-fn is_catalogue_due(store: &Store, seconds: i64) -> bool {
-    is_due(store, &LeadRequest::Catalogue, seconds)
+fn is_catalog_due(store: &Store, seconds: i64) -> bool {
+    is_due(store, &LeadRequest::Catalog, seconds)
 }
 
 #[test]
-fn field_catalogue_is_read_before_first_write_and_daily() {
+fn field_catalog_is_read_before_first_write_and_daily() {
     let mut store = super::store(settings("last_call=11"));
     store_journaled(&mut store, 1, 10, 20);
-    assert!(is_catalogue_due(&store, 21) && is_idle(&store, 21));
+    assert!(is_catalog_due(&store, 21) && is_idle(&store, 21));
     let day = 24 * 3600;
-    learn_catalogue(&mut store, &[(11, "LED")], 22);
-    assert!(!is_catalogue_due(&store, 23) && !is_idle(&store, 23));
-    assert!(is_catalogue_due(&store, 22 + day));
+    learn_catalog(&mut store, &[(11, "LED")], 22);
+    assert!(!is_catalog_due(&store, 23) && !is_idle(&store, 23));
+    assert!(is_catalog_due(&store, 22 + day));
     report_outcome(
         &mut store,
-        LeadOutcome::Sent(LeadRequest::Catalogue),
+        LeadOutcome::Sent(LeadRequest::Catalog),
         22 + day,
     );
-    assert!(!is_catalogue_due(&store, 23 + day), "under way");
+    assert!(!is_catalog_due(&store, 23 + day), "under way");
     report_outcome(
         &mut store,
-        LeadOutcome::Again(LeadRequest::Catalogue, "500".into()),
+        LeadOutcome::Again(LeadRequest::Catalog, "500".into()),
         24 + day,
     );
-    assert!(!is_catalogue_due(&store, 25 + day) && is_catalogue_due(&store, 39 + day));
+    assert!(!is_catalog_due(&store, 25 + day) && is_catalog_due(&store, 39 + day));
 }
 
 #[test]
 fn non_lead_fields_are_left_out_and_counted() {
     let mut store = super::store(settings("last_call=11,last_employee=13"));
-    learn_catalogue(&mut store, &[(11, "CONTACT"), (13, "LED")], 0);
+    learn_catalog(&mut store, &[(11, "CONTACT"), (13, "LED")], 0);
     store_journaled(&mut store, 1, 10, 20);
     assert_eq!(body(&store), r#"{"fields":[{"id":13,"value":"501"}]}"#);
     write(&mut store, 21);
     assert!(is_idle(&store, 100));
     assert_eq!(store.counters().get("lead_fields_left_out"), Some(&1));
-    learn_catalogue(&mut store, &[], 200);
+    learn_catalog(&mut store, &[], 200);
     store_journaled(&mut store, 2, 190, 201);
     let nothing = values_to_write(&store, 202);
     report_outcome(&mut store, nothing, 202);

@@ -14,14 +14,14 @@ const LISTED_MAX: usize = 1_000;
 
 /// The CRM fields of a company, by level.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Catalogue {
+pub struct Catalog {
     /// Ids of lead-level fields. The last digit determines the type ([`FieldType::from_id`]).
     pub led: IdSet,
     /// Ids of contact fields, which the lead field upsert skips.
     pub contact: IdSet,
 }
 
-impl Default for Catalogue {
+impl Default for Catalog {
     fn default() -> Self {
         Self {
             led: IdSet::parse(DEFAULT_LED).unwrap_or_default(),
@@ -30,7 +30,7 @@ impl Default for Catalogue {
     }
 }
 
-impl Catalogue {
+impl Catalog {
     /// Returns the `data` of `GET crm-field`. The document names `id` and `infoType`. The name and
     /// the type are the sandbox's choice.
     pub fn record(&self) -> Value {

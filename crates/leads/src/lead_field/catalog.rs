@@ -30,7 +30,7 @@ pub struct CrmField {
 
 /// The CRM's fields from the last read, or the reason why the read failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Catalogue {
+pub struct Catalog {
     /// Time of the read, or of its failure.
     pub at: EventTime,
     /// At most [`FIELDS_MAX`].
@@ -81,7 +81,7 @@ impl fmt::Display for Fit {
     }
 }
 
-impl Catalogue {
+impl Catalog {
     /// Makes a catalog of the fields that were read. `whole` means that these are all fields of the
     /// CRM. If there are more than [`FIELDS_MAX`], the catalog is cut, and is incomplete.
     pub fn read(mut fields: Vec<CrmField>, whole: bool, at: EventTime) -> Self {
@@ -254,8 +254,8 @@ mod tests {
         ");
     }
 
-    fn fit_of(catalogue: &Catalogue, id: i64) -> Fit {
-        catalogue.fit(FieldId::new(id).expect("positive"))
+    fn fit_of(catalog: &Catalog, id: i64) -> Fit {
+        catalog.fit(FieldId::new(id).expect("positive"))
     }
 
     #[test]
@@ -266,9 +266,9 @@ mod tests {
             field(21, Some("CONTACT")),
             field(31, None),
         ];
-        let part = Catalogue::read(fields.clone(), false, at);
-        let whole = Catalogue::read(fields, true, at);
-        let unread = Catalogue::unread("403".to_owned(), at);
+        let part = Catalog::read(fields.clone(), false, at);
+        let whole = Catalog::read(fields, true, at);
+        let unread = Catalog::unread("403".to_owned(), at);
         let words = [
             fit_of(&whole, 11),
             fit_of(&whole, 21),
