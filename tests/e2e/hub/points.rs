@@ -31,8 +31,9 @@ const BATCHES: u32 = 3;
 const BUSY_MAX: usize = 4;
 /// Points of one fault that can run at the same time.
 const RUNS_MAX: usize = 40;
-/// Pause before each check of the tables.
-const CHECK_PAUSE: Duration = Duration::from_millis(500);
+/// Pause before each check of the tables. A check starts a process, and up to 160 points check at
+/// the same time.
+const CHECK_PAUSE: Duration = Duration::from_secs(2);
 /// PostgreSQL can end the session of a leader that is frozen for this time. It waits this long for
 /// the next statement of a transaction.
 const SESSION_ENDS_AFTER: Duration = Duration::from_secs(5);
