@@ -37,6 +37,8 @@ const CHECK_PAUSE: Duration = Duration::from_secs(2);
 /// PostgreSQL can end the session of a leader that is frozen for this time. It waits this long for
 /// the next statement of a transaction.
 const SESSION_ENDS_AFTER: Duration = Duration::from_secs(5);
+/// A full run reports its progress each time this many points of a fault have ended.
+const PROGRESS_EVERY: u64 = 50;
 /// Settings of PostgreSQL that are sufficient for [`RUNS_MAX`] points per fault.
 const SERVER_SETTINGS: &str = "max_connections = 2000\nshared_buffers = 256MB\n";
 
@@ -433,6 +435,7 @@ async fn run_points(
     let mut summary = Summary::default();
     let mut runs = JoinSet::new();
     let mut next = 1;
+    let mut ended: u64 = 0;
     let mut is_end_reached = false;
     let mut chosen = chosen.iter().copied();
     loop {
@@ -465,6 +468,14 @@ async fn run_points(
             break;
         };
         let (n, outcome) = run.expect("no panic");
+        ended += 1;
+        if is_full_run() && ended.is_multiple_of(PROGRESS_EVERY) {
+            let all = statements / step();
+            report(&format!(
+                "{}: {ended} of about {all} points\n",
+                fault.name()
+            ));
+        }
         match outcome {
             Ok(outcome) => {
                 assert!(outcome.met || is_full_run(), "{fault:?} {n} was never met");
