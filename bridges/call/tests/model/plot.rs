@@ -451,18 +451,7 @@ impl<'a> Plot<'a> {
     }
 
     fn originate_local(&mut self, role: Role) -> Line {
-        let next = self.switch.done.channels.len();
-        let first_half = Role::Local {
-            other: next + 1,
-            first: true,
-        };
-        let second_half = Role::Local {
-            other: next,
-            first: false,
-        };
-        let near = self.switch.make(first_half, None, None);
-        let far = self.switch.make(second_half, None, Some(near));
-        self.switch.join(near, far);
+        let (near, far) = self.switch.make_local(None);
         Line {
             party: self.switch.dial(Some(far), role),
             local: Some((near, far)),
@@ -528,18 +517,7 @@ impl<'a> Plot<'a> {
     /// dials. Returns the customer's line if the customer answers.
     fn dial_into_room(&mut self, room: Br) -> Option<Line> {
         self.add_trait("an agent's room: customers are dialed");
-        let next = self.switch.done.channels.len();
-        let first_half = Role::Local {
-            other: next + 1,
-            first: true,
-        };
-        let second_half = Role::Local {
-            other: next,
-            first: false,
-        };
-        let one = self.switch.make(first_half, None, None);
-        let two = self.switch.make(second_half, None, Some(one));
-        self.switch.join(one, two);
+        let (one, two) = self.switch.make_local(None);
         let (dialing_half, room_half) = match self.dice.roll(2) {
             0 => (one, two),
             _ => (two, one),

@@ -182,8 +182,9 @@ impl Switch {
         channel
     }
 
-    /// Lets the channel `by` dial a Local channel. Returns the dialed half and the other half.
-    pub fn dial_local(&mut self, by: Ch) -> (Ch, Ch) {
+    /// Makes both halves of a Local channel, and joins them. If a program originates the call, `by`
+    /// is `None`. Returns the dialed half and the other half.
+    pub fn make_local(&mut self, by: Option<Ch>) -> (Ch, Ch) {
         let next = self.done.channels.len();
         let first_half = Role::Local {
             other: next + 1,
@@ -193,9 +194,15 @@ impl Switch {
             other: next,
             first: false,
         };
-        let near = self.make(first_half, Some(by), Some(by));
-        let far = self.make(second_half, None, Some(by));
-        self.note(near, Act::Joined(far));
+        let near = self.make(first_half, by, by);
+        let far = self.make(second_half, None, Some(near));
+        self.join(near, far);
+        (near, far)
+    }
+
+    /// Lets the channel `by` dial a Local channel. Returns the dialed half and the other half.
+    pub fn dial_local(&mut self, by: Ch) -> (Ch, Ch) {
+        let (near, far) = self.make_local(Some(by));
         self.note(near, Act::DialBegin { by: Some(by) });
         self.now += 200;
         (near, far)
