@@ -12,8 +12,8 @@
 //! A sign can report a file that is not a copy (`chown` changes the inode's time), but it misses no
 //! copy, except in a snapshot of the whole machine.
 
-use crate::tables::doubt;
 use crate::tables::meta::{CLEAN, FILE, RESTORED};
+use crate::tables::unreadable_settings;
 use crate::{Error, Op, Predecessor, Store};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -79,7 +79,7 @@ pub(crate) fn begin(store: &mut Store, seen: &Seen) -> Result<(), Error> {
     if store.restored && store.predecessor == Predecessor::Local {
         ops.push(Op::meta(RESTORED, "yes"));
     }
-    doubt::doubt(store)?;
+    unreadable_settings::reset(store)?;
     store.write(ops).map(drop)
 }
 

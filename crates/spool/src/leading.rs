@@ -9,7 +9,7 @@
 use crate::leader::{self, Candidate, Instance, Leader};
 use crate::postgres::{self, Access, PostgresUrl, Session};
 use crate::tables::schema::{Found, MIGRATIONS};
-use crate::tables::{doubt, meta};
+use crate::tables::{meta, unreadable_settings};
 use crate::writer::{Channels, Guard, Handle, Leadership, Numbered, Writer, channels};
 use crate::{Error, Predecessor, Settings, Store};
 use callbridge_model::clock;
@@ -241,7 +241,7 @@ fn begin(store: &mut Store, leader: &Leader, other: Option<String>) -> Result<()
             let text = format!("{}{name}", meta::TAKEOVER);
             meta::set_meta(store, meta::RESTORED, &text)?;
         }
-        doubt::doubt(store)?;
+        unreadable_settings::reset(store)?;
         leader::set_leader(store, leader)
     })
 }

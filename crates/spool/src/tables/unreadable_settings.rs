@@ -11,40 +11,40 @@ use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::de::DeserializeOwned;
 
 /// A setting that an earlier process has stored.
-struct RememberedText {
+struct StoredSetting {
     key: &'static str,
     reads: fn(&str) -> bool,
     /// Effect of the reset, for the log message.
     effect: &'static str,
 }
 
-const ALL: [RememberedText; 6] = [
-    RememberedText {
+const ALL: [StoredSetting; 6] = [
+    StoredSetting {
         key: meta::MEMORY,
         reads: parses_as::<RequestMemory>,
         effect: "requests about leads that were on hold are tried again",
     },
-    RememberedText {
+    StoredSetting {
         key: shows::CATALOG,
         reads: parses_as::<Catalog>,
         effect: "the CRM's fields are read again",
     },
-    RememberedText {
+    StoredSetting {
         key: backfill::KEY,
         reads: parses_as::<Backfill>,
         effect: "all leads are read from the CRM again",
     },
-    RememberedText {
+    StoredSetting {
         key: deliveries::WEBHOOK_PACE,
         reads: |text| deliveries::read_webhook_pace(text).is_some(),
         effect: "calls are polled until a webhook confirms one",
     },
-    RememberedText {
+    StoredSetting {
         key: shows::FLOOR,
         reads: |text| text.parse::<i64>().is_ok(),
         effect: "the fields of leads that show no call are filled only by calls that begin later",
     },
-    RememberedText {
+    StoredSetting {
         key: unknown_employees::KEY,
         reads: parses_as::<unknown_employees::UnknownEmployees>,
         effect: "employees whom the CRM does not know are reported at the next call that fails for \
@@ -57,8 +57,8 @@ fn parses_as<T: DeserializeOwned>(text: &str) -> bool {
 }
 
 /// Resets the settings that cannot be read. Runs in the first commit of a process.
-pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
-    for RememberedText { key, reads, effect } in ALL {
+pub(crate) fn reset(db: &Db) -> Result<(), Error> {
+    for StoredSetting { key, reads, effect } in ALL {
         let Some(text) = meta::meta(db, key)?.filter(|text| !reads(text)) else {
             continue;
         };
@@ -70,7 +70,7 @@ pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
             "resetting a stored setting that cannot be read"
         );
         if key == shows::FLOOR {
-            doubt_floor(db)?;
+            reset_floor(db)?;
         } else {
             meta::drop_meta(db, key)?;
         }
@@ -80,7 +80,7 @@ pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
 
 /// Sets [`shows::FLOOR`] to the start of the newest known call, because the stored value cannot be
 /// read. That call can be the newest call of a lead whose values were deleted.
-fn doubt_floor(db: &Db) -> Result<(), Error> {
+fn reset_floor(db: &Db) -> Result<(), Error> {
     // This runs once, and only for a damaged state, because it can scan the table.
     let newest: Option<i64> = db.query_one("SELECT max(started) FROM calls", ())?;
     match newest {
