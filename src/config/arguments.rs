@@ -304,7 +304,7 @@ mod tests {
     fn help_lists_commands_and_first_steps() {
         let help = command().term_width(84).render_help().to_string();
         insta::assert_snapshot!(help, @"
-        Puts every finished customer call of a PBX into a CRM's call journal, once
+        Logs every finished customer call of a PBX in a CRM's call journal, exactly once
 
         Usage: callbridge [COMMAND]
 

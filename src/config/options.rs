@@ -6,7 +6,7 @@ use super::checking::init;
 use super::flags::{Flags, LogFlags, StateFlags};
 use clap::{Args, Parser, Subcommand};
 
-/// Puts every finished customer call of a PBX into a CRM's call journal, once.
+/// Logs every finished customer call of a PBX in a CRM's call journal, exactly once.
 #[derive(Debug, Parser)]
 #[command(name = "callbridge", after_help = ABOUT)]
 pub(crate) struct Options {

@@ -393,11 +393,10 @@ impl Core {
         let step = if body.is_some() {
             Step::Send
         } else {
-            // Our rules never make a call without lead or uuid ready. If there is one, it must not
-            // stop the queue.
+            // Our rules never make such a call ready. If there is one, it must not stop the queue.
             confirm::dead_step(
                 Reason::NoLead,
-                "the call has no lead or no uuid, so it cannot be submitted".to_owned(),
+                "the call has no lead, no uuid, or no known direction, so it cannot be sent".to_owned(),
             )
         };
         ops.push(Op::step(id, step, now.wall));
