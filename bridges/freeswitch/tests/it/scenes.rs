@@ -128,7 +128,7 @@ fn employee_dials_the_next_customer_after_a_transfer() {
     switch.at(4000).hang_up("two").hang_up("third");
     let wanted = [
         format!("near out city {CUSTOMER} [101 102] 102 talk 2.4 of 3.0, whole"),
-        format!("two out city {OTHER} [] 101 talk 0.0 of 2.8, whole"),
+        format!("two out city {OTHER} [] 102 talk 0.0 of 2.8, whole"),
     ];
     assert_eq!(lines(&switch), wanted);
 }
@@ -160,7 +160,8 @@ fn loopback_to_phone_is_one_call_in_any_event_order() {
 }
 
 /// A caller from an address that no trunk names, and a number that is called over such a gateway,
-/// are outside parties. Neither is an employee, and no call is outbound.
+/// are outside parties, and neither is an employee. Without a trunk of the caller, the forwarded
+/// call counts as outbound, and the message names the missing endpoint.
 #[test]
 fn caller_from_an_unmatched_address_is_not_an_employee() {
     let mut switch = Switch::default();
