@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clock_a_day_before_the_build_is_wrong() {
+    fn clock_is_right_from_one_day_before_the_build() {
         assert_eq!(right_from(), EventTime::from_seconds(BUILT - 86_400));
         assert_eq!(seconds_of(b"1795151317"), 1_795_151_317);
     }

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn talk_is_in_whole_seconds() {
+    fn talk_time_accepts_only_whole_seconds() {
         assert_eq!(talk("80"), Ok(80));
         assert_eq!(talk("1m20s"), Ok(80));
         assert_eq!(talk("0"), Ok(0));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_numbers_with_units() {
+    fn duration_requires_a_number_with_a_unit() {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("12h"), Ok(Duration::from_secs(43_200)));
         assert_eq!(duration("7d"), Ok(Duration::from_secs(604_800)));

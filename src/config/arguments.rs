@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn flag_given_again_wins_and_a_repeated_one_adds() {
+    fn single_flag_uses_its_last_value_and_list_flag_adds_values() {
         let Ok((Verb::Run(flags), faults)) =
             parse_line("callbridge run --rate 1/1s --rate 2/2s --trunk a --trunk b")
         else {
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_file_of_flags_is_66_and_a_missing_command_64() {
+    fn missing_flags_file_exits_66_and_missing_command_64() {
         let missing = parse_line("callbridge run @/nowhere").expect_err("no file");
         assert_eq!(missing.code(), Code::NoInput);
         let message = missing.to_string();

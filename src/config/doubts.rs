@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_remote_connections_without_tls_are_named() {
+    fn connections_without_tls_are_reported_only_if_remote() {
         let found = doubts_of_run(&[
             "--source=ami://a@127.0.0.1?secret-file=/run/hidden",
             "--source=ami://a@pbx.example?secret-file=/run/hidden&pbx=b",
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn state_that_begins_is_named_with_those_beside_it() {
+    fn new_state_is_reported_with_the_states_in_the_same_folder() {
         let place = tempfile::tempdir().expect("a folder");
         let (typed, meant) = (place.path().join("ofice"), place.path().join("office"));
         for state in [&meant, &place.path().join(".callbridge-check-7")] {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_letter_queue_on_this_machine_is_not_named() {
+    fn local_dead_letter_queue_without_tls_is_not_reported() {
         let queue = "--dead-letter-queue=amqp://a@127.0.0.1/v?queue=d";
         let found = doubts_of_run(&["--source=ami://a@127.0.0.1", queue]);
         assert!(!found.iter().any(|doubt| doubt.kind == CLEAR), "{found:?}");

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn other_token_or_list_is_named_and_unknown_token_is_not() {
+    fn input_difference_names_token_or_lists_if_known() {
         let leader = inputs(Some("a"), "x");
         assert_eq!(leader.difference(&leader), None);
         assert_eq!(inputs(None, "x").difference(&leader), None);

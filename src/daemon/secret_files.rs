@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn change_counts_after_two_equal_reads() {
+    fn file_change_is_used_after_two_equal_reads() {
         let anna: FileText = Ok("anna".to_owned());
         let empty = Ok(String::new());
         let mut reads = SettledText::new(Ok("anna\nbek".to_owned()));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_shown_until_the_file_is_right() {
+    fn secret_file_problems_are_shown_until_the_file_is_valid() {
         let files = SecretFiles::default();
         files.set("--lookup-secret-file", Some("it is empty".to_owned()));
         assert_eq!(files.problems()[0].flag, "--lookup-secret-file");

@@ -15,7 +15,7 @@ use callbridge_testkit::golden::{holds, keeps};
 use serde::{Deserialize, Serialize};
 
 #[test]
-fn columns_of_a_call() {
+fn call_columns_keep_their_stored_shape() {
     keeps::<CallRecord>("call-record");
     keeps::<FinishedCall>("finished-call");
     keeps::<Vec<Attempt>>("attempts");
@@ -48,7 +48,7 @@ fn journal_structures_keep_their_stored_shape() {
 }
 
 #[test]
-fn stored_connection() {
+fn connection_keeps_its_stored_shape() {
     holds("connection", |text| {
         let connection = Connection::from_json(text)?;
         Ok(connection.to_json())

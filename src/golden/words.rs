@@ -119,7 +119,7 @@ fn stored_words() -> BTreeMap<&'static str, Vec<String>> {
 }
 
 #[test]
-fn every_word_that_is_stored_is_its_golden_one() {
+fn stored_words_match_the_golden_list() {
     let golden: BTreeMap<&str, Vec<String>> =
         serde_json::from_str(include_str!("../../tests/golden/words.json"))
             .expect("lists of words");

@@ -12,7 +12,7 @@ fn just_now() -> Recording {
 }
 
 #[tokio::test]
-async fn live_call_over_ami_goes_before_a_draining_backlog() {
+async fn live_ami_call_is_sent_before_a_draining_backlog() {
     let pbx = FakePbx::ami().await;
     let mut scene = Scene::prepare("live and backlog", &["--rate=12/2s"]).await;
     let secret = scene.place.write("secret", pbx::SECRET);

@@ -19,7 +19,7 @@ async fn restart_crm(scene: &Scene, kills: usize) {
 }
 
 #[tokio::test]
-async fn outage_with_the_port_closed_dead_letters_nothing() {
+async fn closed_crm_port_causes_no_dead_letters() {
     let scene = Scene::prepare("CRM gone", &[]).await;
     scene.begin_faults();
     restart_crm(&scene, scene.scale.kills).await;
@@ -36,7 +36,7 @@ async fn outage_is_reported_with_its_fix_and_ends_automatically() {
 }
 
 #[tokio::test]
-async fn silent_open_port_loses_and_doubles_no_call() {
+async fn silent_crm_port_loses_and_duplicates_no_call() {
     let scene = Scene::prepare("CRM silent", &[]).await;
     scene.begin_faults();
     let story = async {

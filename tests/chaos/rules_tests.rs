@@ -84,7 +84,7 @@ fn assert_no_breach(seen: &[Seen], times: &Times) {
 }
 
 #[test]
-fn call_that_is_submitted_polled_and_done_breaks_nothing() {
+fn submitted_and_polled_call_is_no_breach() {
     let seen = [
         info(0, 200),
         submission(100, 200, &acceptance("a")),
@@ -236,7 +236,7 @@ fn token_check_repeated_after_kill_is_breach() {
 }
 
 #[test]
-fn uuid_again_after_an_answer_that_was_damaged_is_allowed() {
+fn uuid_resent_after_a_damaged_answer_is_allowed() {
     let mut seen = [
         submission(0, 200, &acceptance("a")),
         submission(5_000, 200, &acceptance("b")),
@@ -327,7 +327,7 @@ fn missing_grant_is_not_tried_again_within_a_minute() {
 }
 
 #[test]
-fn unknown_foreign_hurried_or_late_poll_is_breach() {
+fn unknown_foreign_rapid_or_late_poll_is_breach() {
     assert_breach("never given", &[poll(0, "a")], &Times::default());
     let given = submission(0, 200, &acceptance("a"));
     let mut foreign = poll(2_000, "a");
@@ -401,7 +401,7 @@ fn call() -> (Expected, Value) {
 }
 
 #[test]
-fn record_is_right_only_if_every_field_of_it_is() {
+fn journal_record_is_correct_only_if_every_field_matches() {
     let (expected, row) = call();
     let expected = [expected];
     assert_eq!(truth::journal(&json!([row]), &expected), [""; 0]);
@@ -428,7 +428,7 @@ fn record_is_right_only_if_every_field_of_it_is() {
 }
 
 #[test]
-fn record_missing_doubled_or_invented_is_found() {
+fn missing_duplicate_or_invented_record_is_reported() {
     let (expected, row) = call();
     let expected = [expected];
     assert!(truth::journal(&json!([]), &expected)[0].starts_with("missing"));

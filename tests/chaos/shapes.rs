@@ -70,7 +70,7 @@ async fn journal_with_pages_of_thirty_is_still_read() {
 }
 
 #[tokio::test]
-async fn crm_that_writes_long_after_accepting_is_waited_for() {
+async fn calls_written_late_by_crm_are_journaled_once() {
     let persist = if crate::chaos::stage::scale().calls > 100 {
         "--persist-after=30s"
     } else {

@@ -28,7 +28,7 @@ async fn pat_replaced_during_faults_and_kills_loses_no_call() {
 }
 
 #[tokio::test]
-async fn pat_replaced_while_it_runs_is_taken_up_from_its_file() {
+async fn pat_replaced_in_its_file_is_read_without_restart() {
     let scene = Scene::prepare("token replaced, no kill", &[]).await;
     replace_token(&scene, 0).await;
     let fix = scene.fix("token_refused");
@@ -51,7 +51,7 @@ async fn revoke_save_grant(scene: &Scene, kills: usize) {
 }
 
 #[tokio::test]
-async fn grant_taken_for_a_while_keeps_every_call() {
+async fn temporary_grant_loss_keeps_every_call() {
     let scene = Scene::prepare("grant taken", &[]).await;
     revoke_save_grant(&scene, 0).await;
     let fix = scene.fix("no_grant");

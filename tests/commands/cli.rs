@@ -143,7 +143,7 @@ fn password_in_a_url_is_refused_and_never_shown() {
 }
 
 #[test]
-fn endpoints_of_which_neither_wins_are_refused() {
+fn equally_specific_endpoint_patterns_are_refused() {
     let trunks = ["--trunk=gsm=PJSIP/c*ty", "--trunk=b=PJSIP/ci*y"];
     let words = refusal_message(&[&GOOD[..], &trunks].concat(), &[HOME], 64);
     assert!(
@@ -153,7 +153,7 @@ fn endpoints_of_which_neither_wins_are_refused() {
 }
 
 #[test]
-fn more_than_60_requests_a_minute_are_for_loopback_alone() {
+fn rate_over_60_per_minute_is_allowed_only_for_loopback() {
     for rate in ["61/60s", "59/59s", "120/120s", "2/1s", "60/6s"] {
         let rate = format!("--rate={rate}");
         let far = ["--crm-url=https://crm.example", &rate];
@@ -232,7 +232,7 @@ fn flag_on_the_command_line_wins_over_its_variable() {
 }
 
 #[test]
-fn file_of_arguments_has_one_a_line() {
+fn argument_file_is_read_as_one_argument_per_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("flags");
     fs::write(&file, "# the PBX\n--rate=x\n\n--settle\nsoon\n--log loud\n").expect("written");
@@ -250,7 +250,7 @@ fn file_of_arguments_has_one_a_line() {
 }
 
 #[test]
-fn letters_are_changed_only_where_some_were_chosen() {
+fn dead_commands_without_a_selection_are_refused() {
     for verb in ["retry", "discard", "show"] {
         let words = refusal_message(&["dead", verb, "--state=/nowhere"], &[], 64);
         assert!(
@@ -279,7 +279,7 @@ fn letters_are_changed_only_where_some_were_chosen() {
 }
 
 #[test]
-fn help_and_version_go_to_stdout_and_a_missing_command_is_64() {
+fn help_and_version_use_stdout_and_missing_command_exits_64() {
     let output = callbridge(&["--version"], &[]);
     assert!(output.status.success() && output.stderr.is_empty());
     let version = String::from_utf8(output.stdout).expect("UTF-8");
@@ -422,7 +422,7 @@ fn pbx_id_is_not_needed_if_each_source_names_its_pbx() {
 }
 
 #[test]
-fn help_of_run_teaches_by_groups_and_examples() {
+fn run_help_has_groups_examples_and_flags() {
     let output = callbridge(&["run", "--help"], &[("COLUMNS", "100")]);
     let help = String::from_utf8(output.stdout).expect("UTF-8");
     let headings: Vec<&str> = help

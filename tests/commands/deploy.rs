@@ -100,7 +100,7 @@ fn systemd_unit_passes_systemd_analyze_verify() {
 }
 
 #[test]
-fn all_instances_belong_to_one_target_and_systemd_takes_it() {
+fn instances_belong_to_one_target_that_systemd_accepts() {
     let (folder, path) = built_unit();
     let unit = text("systemd/callbridge@.service");
     for line in [
@@ -112,7 +112,7 @@ fn all_instances_belong_to_one_target_and_systemd_takes_it() {
     let target = folder.path().join("callbridge.target");
     fs::write(&target, text("systemd/callbridge.target")).expect("a written target");
     let target = target.to_str().expect("a path in UTF-8");
-    let test = "all_instances_belong_to_one_target_and_systemd_takes_it";
+    let test = "instances_belong_to_one_target_that_systemd_accepts";
     let Some(output) = run("systemd-analyze", &["verify", target, &path], test) else {
         return;
     };
@@ -124,10 +124,10 @@ fn all_instances_belong_to_one_target_and_systemd_takes_it() {
 }
 
 #[test]
-fn units_exposure_is_at_most_two() {
+fn systemd_unit_exposure_is_at_most_two() {
     let (_folder, path) = built_unit();
     let arguments = ["security", "--offline=true", "--threshold=20", &path];
-    let test = "units_exposure_is_at_most_two";
+    let test = "systemd_unit_exposure_is_at_most_two";
     let Some(output) = run("systemd-analyze", &arguments, test) else {
         return;
     };
@@ -152,7 +152,7 @@ fn unit_lines(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn unit_of_the_package_is_the_same_but_for_its_program() {
+fn packaged_unit_differs_only_in_its_program_path() {
     let ours = text("systemd/callbridge@.service")
         .replace("/usr/local/bin/callbridge", "/usr/bin/callbridge");
     let packaged = text("debian/callbridge@.service");
@@ -160,8 +160,8 @@ fn unit_of_the_package_is_the_same_but_for_its_program() {
 }
 
 #[test]
-fn instance_of_the_package_sees_the_state_of_no_other_one() {
-    let test = "instance_of_the_package_sees_the_state_of_no_other_one";
+fn packaged_instance_sees_only_its_own_state() {
+    let test = "packaged_instance_sees_only_its_own_state";
     for name in ["callbridge@.service", "callbridge-audit@.service"] {
         let unit = text(&format!("debian/{name}"));
         for line in [
@@ -233,7 +233,7 @@ fn systemd_unit_sets_notify_watchdog_and_credentials() {
 }
 
 #[test]
-fn audit_has_the_sandbox_of_the_main_unit_no_net_and_an_end() {
+fn audit_unit_has_main_sandbox_no_network_and_a_timeout() {
     let (main, audit) = (
         text("debian/callbridge@.service"),
         text("debian/callbridge-audit@.service"),
@@ -376,14 +376,14 @@ fn alert_rules_use_only_exported_metrics_and_cover_key_ones() {
 }
 
 #[test]
-fn prometheus_takes_the_alert_rules() {
+fn prometheus_accepts_the_alert_rules() {
     for file in [
         "prometheus/callbridge.rules.yml",
         "hub/callbridge-hub.rules.yml",
     ] {
         let path = deploy(file);
         let arguments = ["check", "rules", path.to_str().expect("a path in UTF-8")];
-        let Some(output) = run("promtool", &arguments, "prometheus_takes_the_alert_rules") else {
+        let Some(output) = run("promtool", &arguments, "prometheus_accepts_the_alert_rules") else {
             return;
         };
         let messages = String::from_utf8_lossy(&output.stderr);
@@ -470,7 +470,7 @@ fn manager_conf_reads_timed_call_events_with_minimal_rights() {
 }
 
 #[test]
-fn cel_settings_are_such_as_every_release_takes() {
+fn cel_settings_have_all_events_and_microsecond_times() {
     let cel = text("asterisk/cel.conf");
     let lines = cel.lines().filter_map(|line| line.split(';').next());
     let settings: Vec<(&str, &str)> = lines

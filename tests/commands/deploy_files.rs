@@ -156,7 +156,7 @@ fn attribute<'a>(element: &'a Element, name: &str) -> &'a str {
 }
 
 #[test]
-fn freeswitch_lookup_sets_its_limits_and_removes_them() {
+fn freeswitch_lookup_dialplan_sets_and_unsets_its_limits() {
     let text = fs::read_to_string(deploy_folder().join("freeswitch/caller.xml")).expect("the file");
     let document = elements(&text).expect("well-formed");
     let mut actions = Vec::new();

@@ -227,7 +227,7 @@ fn documented_command_lines_parse_and_explain_runs() {
 }
 
 #[test]
-fn wrong_flag_in_a_page_would_be_found() {
+fn wrong_flag_in_a_page_fails_to_parse() {
     let page = "```sh\ncallbridge check --pbx-idd x  # comment\n```\n";
     let line = &commands(page)[0];
     assert_eq!(line[..], ["callbridge", "check", "--pbx-idd", "x"]);
@@ -236,7 +236,7 @@ fn wrong_flag_in_a_page_would_be_found() {
 }
 
 #[test]
-fn links_between_pages_lead_somewhere() {
+fn links_between_pages_point_to_existing_files() {
     for (page, _) in PAGES {
         let text = fs::read_to_string(root(page)).expect("a page");
         let folder = root(page).parent().expect("a folder").to_owned();
@@ -257,7 +257,7 @@ fn links_between_pages_lead_somewhere() {
 }
 
 #[test]
-fn every_file_of_ours_that_a_page_names_is_there() {
+fn project_files_named_in_pages_exist() {
     const OURS: [&str; 7] = [
         "src/", "crates/", "bridges/", "tests/", "benches/", "deploy/", "docs/",
     ];

@@ -91,7 +91,7 @@ async fn status_watch_without_terminal_exits_64_unless_json() {
 }
 
 #[tokio::test]
-async fn terminal_that_takes_no_escapes_is_shown_none() {
+async fn dumb_terminal_receives_no_escape_sequences() {
     let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", "");
     let flags = place.flags_of_file(&crm.url(), "calls.ami");

@@ -213,7 +213,7 @@ fn rule_place_is_unique_and_lettered_parts_are_consecutive() {
 #[test]
 fn renamed_test_and_undeclared_file_are_found() {
     let tests = SandboxTests::new();
-    let (file, test) = ("leads", "deleted_lead_is_unknown_to_calls_too");
+    let (file, test) = ("leads", "deleted_lead_is_not_found_and_its_calls_fail");
     assert_eq!(tests.fault(file, test), None);
     let fault = tests.fault(file, "no_such_test").expect("a fault");
     assert!(fault.contains("has no test"), "{fault}");

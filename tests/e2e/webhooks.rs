@@ -385,7 +385,7 @@ fn is_webhook_counted_once(status: &callbridge_model::Status) -> bool {
 }
 
 #[tokio::test]
-async fn kill_between_events_loses_none_and_doubles_none() {
+async fn kill_between_webhooks_loses_and_doubles_no_call() {
     let place = Place::new();
     let calls: Vec<Call> = (0..20).map(|n| Call::new(n, 4001)).collect();
     place.append("recorded", recording(&calls).as_bytes());

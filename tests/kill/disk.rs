@@ -139,9 +139,9 @@ impl Line {
 }
 
 #[test]
-fn events_during_a_full_disk_are_kept_until_there_is_room() {
+fn events_during_full_disk_are_kept_until_space_is_free() {
     inside(
-        "kill::disk::events_during_a_full_disk_are_kept_until_there_is_room",
+        "kill::disk::events_during_full_disk_are_kept_until_space_is_free",
         keep_events_in_ring(),
     );
 }
@@ -194,9 +194,9 @@ async fn overflow_ring() {
 }
 
 #[test]
-fn state_that_cannot_be_written_at_the_start_ends_it_with_73() {
+fn unwritable_state_at_start_exits_73() {
     inside(
-        "kill::disk::state_that_cannot_be_written_at_the_start_ends_it_with_73",
+        "kill::disk::unwritable_state_at_start_exits_73",
         start_on_read_only_disk(),
     );
 }

@@ -88,13 +88,13 @@ async fn fail_at_every_operation(action: Action, on: bool) {
 }
 
 #[tokio::test]
-async fn killed_before_any_sync_every_call_is_journaled_once() {
+async fn kill_before_any_sync_still_journals_every_call_once() {
     kill_at_every_operation(Action::KillBeforeSync).await;
 }
 
 /// Promise: `kill -9` loses no call and doubles none.
 #[tokio::test]
-async fn killed_after_any_commit_every_call_is_journaled_once() {
+async fn kill_after_any_commit_still_journals_every_call_once() {
     kill_at_every_operation(Action::KillAfterSync).await;
 }
 

@@ -114,7 +114,7 @@ fn calls_of_ami_1_match_their_expected_values() {
 }
 
 #[test]
-fn doubled_messages_change_nothing() {
+fn doubled_messages_change_no_call() {
     let made = tempfile::tempdir().expect("a folder");
     for (name, case) in cases() {
         let bytes = fs::read(folder().join(format!("{name}.ami"))).expect("a recording");
@@ -140,7 +140,7 @@ fn doubled_messages_change_nothing() {
 }
 
 #[test]
-fn same_events_as_flat_json_are_the_same_calls() {
+fn ami_events_as_flat_json_yield_the_same_calls() {
     let made = tempfile::tempdir().expect("a folder");
     for (name, case) in cases() {
         let text = fs::read_to_string(folder().join(format!("{name}.ami"))).expect("text");

@@ -192,7 +192,7 @@ fn untimed_calls_are_incomplete_but_keep_direction_and_answer() {
 }
 
 #[test]
-fn recording_of_cel_takes_its_leads_from_a_list() {
+fn cel_recording_gets_its_leads_from_a_csv_list() {
     let leads = recording("cel-custom/leads.csv");
     let lead = format!("--lead=csv:{}", leads.display());
     for (file, expected) in [
@@ -336,7 +336,7 @@ fn piped_input_in_another_format_exits_65_like_a_file() {
 }
 
 #[test]
-fn bad_list_is_named_with_its_row() {
+fn bad_lead_list_is_reported_with_its_row() {
     let folder = tempfile::tempdir().expect("a folder");
     let list = folder.path().join("leads.csv");
     fs::write(&list, "phone,leadId\n901110001,x\n").expect("written");
@@ -390,7 +390,7 @@ const TABLE_COLUMNS: &str = "calldate,clid,src,dst,dcontext,channel,dstchannel,l
                              duration,billsec,disposition,amaflags,accountcode,uniqueid,userfield";
 
 #[test]
-fn table_without_a_header_is_read_by_its_columns() {
+fn csv_without_header_is_read_with_the_columns_flag() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("cdr.csv");
     let file = file.to_str().expect("UTF-8");
@@ -415,7 +415,7 @@ fn table_without_a_header_is_read_by_its_columns() {
 }
 
 #[test]
-fn unreadable_rows_and_empty_readings_are_explained() {
+fn unreadable_rows_and_empty_files_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("cdr.csv");
     let file = file.to_str().expect("UTF-8");
@@ -451,7 +451,7 @@ fn ami_calls(file: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn doubled_carriage_returns_are_read() {
+fn doubled_carriage_returns_yield_the_same_calls() {
     let plain = recording("inbound_answered/ami.raw");
     let bytes = fs::read_to_string(&plain).expect("a recording");
     let folder = tempfile::tempdir().expect("a folder");

@@ -25,7 +25,7 @@ const COMPARED: [&str; 8] = [
 const MEASURED: [&str; 3] = ["startedAt", "durationSec", "talkTimeSec"];
 
 #[test]
-fn field_cases_come_out_as_expected() {
+fn field_cases_match_their_expected_calls() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/field");
     let entries = fs::read_dir(&root).expect("the field cases");
     let mut folders: Vec<PathBuf> = entries

@@ -64,7 +64,7 @@ fn explain(format: &str, file: &Path) -> Output {
 }
 
 #[test]
-fn every_file_under_every_flag_is_read_or_named() {
+fn file_is_read_or_its_format_named_under_every_format_flag() {
     for (name, written, looks) in FILES {
         for format in Format::ALL {
             let output = explain(format.name(), &test_file(name));

@@ -48,7 +48,7 @@ fn cel_without_channel_events_yields_calls_but_no_variables() {
 }
 
 #[test]
-fn doubled_events_change_nothing() {
+fn doubled_events_change_no_call() {
     check_all(Format::Ami, "ami.raw", EventKinds::Both, duplicate_each);
     check_all(
         Format::AmiJson,

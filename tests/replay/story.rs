@@ -132,7 +132,7 @@ fn parse_picture(svg: &str) -> Picture {
 }
 
 #[test]
-fn every_call_is_drawn_with_a_lane_a_channel_and_a_bar_a_stay() {
+fn picture_has_one_lane_per_channel_and_one_bar_per_bridge_stay() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("call.svg");
     let picture = format!("--picture={}", file.display());
@@ -188,7 +188,7 @@ fn talk_of(story: &Value) -> f64 {
 }
 
 #[test]
-fn talk_in_the_timeline_is_the_talk_of_the_journal() {
+fn talk_time_in_timeline_matches_the_journal() {
     for path in all_recordings() {
         for id in calls(&path) {
             let story = story(&path, &id);
@@ -328,7 +328,7 @@ fn pbx_timezone_is_used_for_the_timeline_if_given() {
 }
 
 #[test]
-fn hostile_names_are_harmless_in_text_and_picture() {
+fn hostile_channel_names_are_escaped_in_text_and_picture() {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, picture) = (
         folder.path().join("ami.raw"),
@@ -392,7 +392,7 @@ fn picture_exits_1_for_several_calls_and_73_if_unwritable() {
 }
 
 #[test]
-fn without_a_trunk_the_endpoints_that_could_be_one_are_named() {
+fn possible_trunk_endpoints_are_named_if_no_trunk_is_given() {
     let path = recording("queue_local_members/ami.raw");
     let output = explain(&[path_text(&path)]);
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -132,7 +132,7 @@ async fn lost_answer_leaves_a_record_and_a_repeat_is_allowed() {
 }
 
 #[tokio::test]
-async fn answer_cut_before_the_effect_leaves_nothing() {
+async fn request_cut_before_its_effect_journals_no_call() {
     let cut = Rule::next(Endpoint::CallHistory, 1, Action::Cut);
     let server = server(|config| config.rules = vec![cut]).await;
     let body = call(&server, "one");
@@ -144,7 +144,7 @@ async fn answer_cut_before_the_effect_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn slow_body_arrives_complete_and_broken_one_does_not() {
+async fn slow_answer_arrives_complete_and_broken_one_is_unreadable() {
     let slow = Rule::next(
         Endpoint::TokenInfo,
         1,
@@ -165,7 +165,7 @@ async fn slow_body_arrives_complete_and_broken_one_does_not() {
 }
 
 #[tokio::test]
-async fn stop_waits_for_no_delayed_answer() {
+async fn stop_does_not_wait_for_a_delayed_answer() {
     let delayed = Action::Delay(Duration::from_secs(3_600));
     let server = server(|config| {
         config.rules = vec![Rule::always(Endpoint::CallHistory, delayed)];
@@ -196,7 +196,7 @@ async fn stop_waits_for_no_delayed_answer() {
 }
 
 #[tokio::test]
-async fn wrong_requests_are_answered_in_the_envelope_over_http_too() {
+async fn invalid_http_requests_get_their_error_status() {
     let server = server(|_| ()).await;
     let url = format!("{}/v1/open-api/call-history", server.url());
     let client = client();
@@ -395,7 +395,7 @@ fn keep_state_and_limit_rate(config: &mut Config, state: &Path) {
 }
 
 #[tokio::test]
-async fn damaged_state_file_is_refused_with_its_line_and_left_alone() {
+async fn damaged_state_file_is_refused_with_its_line_and_unchanged() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("sandbox.json");
     std::fs::write(&path, "no JSON\n").expect("written");

@@ -49,7 +49,7 @@ fn check_cost(shape: &str, most: usize) {
 }
 
 #[test]
-fn in_every_shape_of_the_answers_a_page_confirms_many() {
+fn page_confirms_many_calls_in_every_answer_shape() {
     check_cost("shape rows strings", 620);
     check_cost("shape page beside", 620);
     check_cost(
@@ -62,7 +62,7 @@ fn in_every_shape_of_the_answers_a_page_confirms_many() {
 
 /// A page or a poll confirms each call, also if the filter ignores or refuses a range.
 #[test]
-fn in_every_shape_of_the_filter_each_call_is_confirmed() {
+fn calls_are_confirmed_in_every_filter_shape() {
     check_cost("shape range refused", 1250);
     check_cost("shape range ignored", 1250);
     check_cost("shape registered started", 1250);

@@ -81,7 +81,7 @@ fn count_in_minutes(times: &[u64], from: u64, to: u64) -> usize {
 }
 
 #[test]
-fn under_401_everything_is_kept_and_a_new_token_is_taken_up() {
+fn status_401_keeps_all_calls_until_a_new_token_sends_them() {
     trouble(
         |world| world.sandbox.revoke_all(),
         |world| {
@@ -114,7 +114,7 @@ fn company_unblocked_again_needs_no_new_token() {
 }
 
 #[test]
-fn under_406_everything_is_kept() {
+fn status_406_keeps_all_calls() {
     trouble(
         |world| faults(world, "any status 406"),
         |world| faults(world, ""),
@@ -124,7 +124,7 @@ fn under_406_everything_is_kept() {
 }
 
 #[test]
-fn under_403_the_missing_grant_is_named_and_looked_for() {
+fn status_403_names_the_missing_grant_and_checks_it_again() {
     let grants = std::cell::RefCell::new(Vec::new());
     trouble(
         |world| {
@@ -149,7 +149,7 @@ fn unexplained_403_is_retried_once_a_minute() {
 }
 
 #[test]
-fn under_500_everywhere_everything_is_kept() {
+fn status_500_everywhere_keeps_all_calls() {
     trouble(
         |world| faults(world, "any status 500"),
         |world| faults(world, ""),
@@ -159,7 +159,7 @@ fn under_500_everywhere_everything_is_kept() {
 }
 
 #[test]
-fn under_500_on_submissions_alone_no_call_is_blamed() {
+fn status_503_on_submissions_only_makes_no_dead_letter() {
     trouble(
         |world| faults(world, "call-history status 503"),
         |world| faults(world, ""),
@@ -169,7 +169,7 @@ fn under_500_on_submissions_alone_no_call_is_blamed() {
 }
 
 #[test]
-fn behind_a_gateway_that_is_down_everything_is_kept() {
+fn gateway_outage_keeps_all_calls() {
     trouble(
         |world| faults(world, "any gateway 502"),
         |world| faults(world, ""),
@@ -179,7 +179,7 @@ fn behind_a_gateway_that_is_down_everything_is_kept() {
 }
 
 #[test]
-fn under_time_outs_everything_is_kept() {
+fn crm_timeouts_keep_all_calls() {
     trouble(
         |world| world.network.silent = true,
         |world| world.network.silent = false,
@@ -189,7 +189,7 @@ fn under_time_outs_everything_is_kept() {
 }
 
 #[test]
-fn without_a_connection_everything_is_kept() {
+fn refused_connections_keep_all_calls() {
     trouble(
         |world| world.network.refuses = true,
         |world| world.network.refuses = false,
@@ -199,7 +199,7 @@ fn without_a_connection_everything_is_kept() {
 }
 
 #[test]
-fn with_answers_that_cannot_be_read_everything_is_kept() {
+fn unreadable_or_lost_answers_keep_all_calls() {
     for action in ["broken", "no-request-id", "accept-false", "lost", "cut"] {
         let rule = format!("call-history {action}");
         trouble(
@@ -212,7 +212,7 @@ fn with_answers_that_cannot_be_read_everything_is_kept() {
 }
 
 #[test]
-fn at_a_wrong_address_everything_is_kept() {
+fn wrong_address_keeps_all_calls() {
     for status in [404, 405, 415] {
         let rule = format!("any status {status}");
         trouble(
@@ -225,7 +225,7 @@ fn at_a_wrong_address_everything_is_kept() {
 }
 
 #[test]
-fn redirects_after_accepted_calls_come_from_a_proxy() {
+fn redirects_after_accepted_calls_count_as_failing_crm() {
     trouble(
         |world| faults(world, "any status 302"),
         |world| faults(world, ""),
@@ -235,7 +235,7 @@ fn redirects_after_accepted_calls_come_from_a_proxy() {
 }
 
 #[test]
-fn service_that_is_down_from_the_start_is_waited_for() {
+fn crm_down_from_the_start_is_probed_until_it_answers() {
     let mut world = world();
     world.network.refuses = true;
     finish_calls(&mut world, 0, 5 * MINUTE);
@@ -256,7 +256,7 @@ fn service_that_is_down_from_the_start_is_waited_for() {
 }
 
 #[test]
-fn another_company_s_token_is_asked_once_and_not_used() {
+fn other_company_token_is_checked_once_and_not_used() {
     let mut world = world();
     finish_calls(&mut world, 0, MINUTE);
     let right = std::mem::replace(&mut world.token, "svc_pat_other".to_owned());

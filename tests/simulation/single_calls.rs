@@ -53,7 +53,7 @@ fn call_failing_with_500_is_dead_letter_and_stops_no_other() {
 }
 
 #[test]
-fn five_refusals_pause_and_all_calls_are_sent_after_a_trial() {
+fn five_refusals_pause_and_all_calls_are_sent_after_a_probe() {
     let mut world = world();
     world.run_for(Duration::from_secs(1));
     faults(&mut world, "call-history status 422");
@@ -149,7 +149,7 @@ fn status_400_makes_dead_letter_with_crm_errors_and_no_retry() {
 }
 
 #[test]
-fn a_429_that_is_not_ours_is_waited_out_1_2_4_8_s() {
+fn status_429_despite_free_budget_is_retried_with_backoff() {
     let mut world = world();
     world.run_for(Duration::from_secs(1));
     faults(&mut world, "call-history times 3 status 429");
@@ -239,7 +239,7 @@ fn call_with_unreadable_request_id_is_confirmed_by_journal() {
 
 /// The CRM answers 404 to every poll at once, and its pages cannot be read.
 #[test]
-fn crm_with_404_to_every_poll_gets_a_call_three_times_more() {
+fn call_is_resent_three_times_if_every_poll_answers_404() {
     let mut world = world();
     faults(&mut world, "request status 404; filter status 403");
     world.finish(call(0, world.now.wall, 4001, true));

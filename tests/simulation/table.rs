@@ -147,7 +147,7 @@ fn calls_without_errors_need_no_time_beyond_budget() {
 }
 
 #[test]
-fn at_15_percent_failures_at_most_1_in_5000_calls_is_given_up() {
+fn dead_letters_at_15_percent_failures_are_at_most_1_in_5000() {
     let (mut calls, mut dead) = (0, 0);
     for seed in 1..=5 {
         let drained = run_backlog(seed, "60/6s", 150, 1000);
@@ -306,7 +306,7 @@ fn degraded_parts(world: &World) -> Vec<(String, String)> {
 }
 
 #[test]
-fn failing_endpoint_is_reported_and_others_replace_it() {
+fn failing_endpoint_is_replaced_by_the_others() {
     println!("| only these fail | said | calls confirmed meanwhile | requests |");
     for seed in seeds(1) {
         for fault in ["status 500", "gateway 503", "cut", "broken"] {

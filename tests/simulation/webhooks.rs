@@ -52,7 +52,7 @@ fn late_duplicate_or_broken_webhooks_need_few_more_requests() {
 }
 
 #[test]
-fn when_webhooks_end_the_sweep_takes_over() {
+fn journal_reading_confirms_calls_when_webhooks_stop() {
     let mut world = world_with_webhooks();
     run_backlog(&mut world, 100);
     let before = world.sent.len();

@@ -157,7 +157,7 @@ fn source_files_keep_the_style_limits() {
 }
 
 #[test]
-fn long_file_a_long_line_and_an_unfinished_one_are_found() {
+fn style_check_finds_long_files_lines_names_and_todo() {
     let body = "x();\n".repeat(FILE_LINES_MAX);
     let unfinished = ["to", "do!()"].concat();
     let (long, name) = ("x".repeat(100), "y".repeat(61));
@@ -177,7 +177,7 @@ fn riddle_is_found_only_in_program_messages() {
 
 /// A filter that matches no test gives no error.
 #[test]
-fn tests_named_in_the_runners_filters_exist() {
+fn nextest_filters_name_existing_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(root.join(".config/nextest.toml")).expect("readable text");
     let mut found = 0;

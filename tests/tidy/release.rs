@@ -53,7 +53,7 @@ fn read(name: &str) -> String {
 }
 
 #[test]
-fn every_way_to_a_package_checks_the_advisories() {
+fn package_script_checks_the_advisories() {
     let package = read("tests/package/run");
     let prepare = package.split("cargo deb").next().unwrap_or_default();
     assert!(prepare.contains("deploy/advisories") && prepare.contains("deploy/build"));

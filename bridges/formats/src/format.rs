@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn traits_of_the_formats_are_those_of_the_table() {
+    fn format_traits_match_the_table() {
         let table: Vec<String> = Format::ALL
             .iter()
             .map(|f| {

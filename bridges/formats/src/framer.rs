@@ -394,7 +394,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
         #[test]
-        fn whole_line_ends_where_the_general_search_ends_it(text in "[\",;|a\r\n]{0,24}\n?") {
+        fn whole_line_shortcut_matches_the_general_search(text in "[\",;|a\r\n]{0,24}\n?") {
             let body = text.as_bytes();
             prop_assert_eq!(record(body, 0, false, true), general_record_end(body));
         }
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn too_long_message_names_its_first_byte() {
+    fn too_long_message_is_reported_with_size_and_offset() {
         let long = "x".repeat(MESSAGE_BYTES_MAX + 70_000);
         let csv = ("a,b\n".to_owned(), format!("{long}\r\n"), "c,d\n");
         let ami = (

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn release_is_known_by_its_ami() {
+    fn asterisk_release_is_derived_from_the_ami_version() {
         for (version, release) in [
             ("1.0", Some("1.4")),
             ("1.1", Some("1.8 or 1.6")),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn ami_without_a_banner_is_known_by_its_events() {
+    fn ami_without_a_banner_is_recognized_by_its_events() {
         for (event, release) in [
             (
                 "Event: Newchannel\r\nLinkedid: 17.1",
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_formats_are_named_and_noise_is_not() {
+    fn foreign_formats_are_recognized_and_noise_is_not() {
         let (format, message) = recognize_format(b"{\"variable_uuid\":\"1\"}\n").expect("known");
         assert_eq!(format, None);
         assert!(message.contains("FreeSWITCH"), "{message}");

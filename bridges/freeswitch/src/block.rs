@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_a_panic(
+        fn block_parser_never_panics_on_any_bytes(
             bytes in proptest::collection::vec(any::<u8>(), 0..64),
         ) {
             let _ = decode(&bytes);

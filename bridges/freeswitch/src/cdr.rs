@@ -467,7 +467,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_named_without_profile_pin_and_flags() {
+    fn room_name_omits_profile_pin_and_flags() {
         for argument in [
             "600",
             "600@default",

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn line_that_is_advised_suffices_and_so_does_all() {
+    fn advised_filter_and_all_events_pass_the_check() {
         let kept = "<param name=\"delivery-mode\" value=\"2\"/>";
         for filter in [
             event_filter(),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn comment_without_an_end_is_named_with_its_line() {
+    fn unclosed_comment_is_reported_with_its_line() {
         let text = format!("<x>\n<!-- one -->\n<!-- two\n{}", conf(&event_filter()));
         for found in [judge_amqp(&text), judge_json_cdr(&text)] {
             assert_eq!(found.len(), 1);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn switch_that_leaves_out_the_legs_it_dials_is_named() {
+    fn disabled_log_b_leg_is_reported() {
         for off in ["false", "0", "no", ""] {
             assert!(judge_log_b_leg(off)[0].fix.contains("log-b-leg"), "{off}");
         }

@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn however_it_is_cut_the_frames_are_the_same(
+        fn stream_cut_anywhere_yields_the_same_frames(
             mut cuts in prop::collection::vec(0..STREAM.len(), 0..8),
         ) {
             cuts.extend([0, STREAM.len()]);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn body_that_is_too_long_is_stepped_over() {
+    fn too_long_body_is_skipped() {
         let long = vec![b'x'; (32 << 20) + 1];
         let head = format!("Content-Length: {}\n\n", long.len());
         let frames = read(&[head.as_bytes(), &long, b"Content-Type: a/b\n\n"]);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn first_channel_list_is_not_a_difference() {
+    fn first_channel_list_reports_no_difference() {
         let mut sessions = LiveSessions::default();
         sessions.note_request();
         sessions.note_birth(b"new");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_nothing_is_compared() {
+    fn session_counts_without_a_list_are_not_compared() {
         let mut sessions = LiveSessions::default();
         sessions.note_request();
         sessions.note_no_list();

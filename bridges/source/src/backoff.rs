@@ -104,7 +104,7 @@ mod tests {
     const NONE: Duration = Duration::ZERO;
 
     #[test]
-    fn ceiling_doubles_from_half_a_second_to_thirty() {
+    fn backoff_ceiling_doubles_from_half_a_second_to_thirty() {
         let mut backoff = Backoff::new(Bounds::default());
         let waits: Vec<_> = (0..9)
             .map(|_| backoff.wait(NONE, u64::MAX).as_millis())
@@ -134,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn chance_differs() {
+    fn random_numbers_differ() {
         assert_ne!(chance(), chance());
     }
 
     proptest! {
         #[test]
-        fn wait_lies_between_its_floor_and_its_ceiling(chances in vec(any::<u64>(), 1..20)) {
+        fn backoff_wait_is_between_its_floor_and_ceiling(chances in vec(any::<u64>(), 1..20)) {
             let mut backoff = Backoff::new(Bounds::default());
             for (failures, chance) in chances.into_iter().enumerate() {
                 let ceiling = Duration::from_millis(500 << failures.min(10));

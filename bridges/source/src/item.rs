@@ -180,7 +180,7 @@ mod stored {
     use super::*;
 
     #[test]
-    fn stored_form_is_unchanged() {
+    fn file_position_keeps_its_stored_form() {
         callbridge_testkit::golden::keeps::<FilePosition>("file-position");
     }
 }

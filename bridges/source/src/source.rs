@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_connection_is_retried_soon_on_loopback_every_5s() {
+    fn refused_connection_is_retried_every_5s_on_loopback() {
         let soon = [500, 600, 1_100, 2_100, 4_100, 5_100, 7_100, 11_100];
         for url in ["ami://u@127.0.0.1", "ami://u@localhost", "esl://[::1]"] {
             let tries = tries(url, connection_refused);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn login_that_is_refused_is_never_tried_soon() {
+    fn refused_login_is_not_retried_quickly() {
         let tries = tries("ami://u@127.0.0.1", |endpoint| {
             line_error(endpoint, LineError::Ami(LoginError::BadCredentials))
         });

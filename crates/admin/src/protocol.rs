@@ -254,7 +254,7 @@ mod tests {
     use callbridge_model::{Reason, SuppliedFacts};
 
     #[test]
-    fn questions_and_answers_survive_the_line() {
+    fn requests_and_replies_round_trip_as_one_json_line() {
         let asks = [
             ControlRequest::Status,
             ControlRequest::Watch,

@@ -212,7 +212,7 @@ mod tests {
     use callbridge_model::{CallUuid, Reason};
 
     #[test]
-    fn notice_carries_the_headers_that_readers_filter_by() {
+    fn notice_has_the_headers_that_consumers_filter_by() {
         let notice = Notice {
             notice: 1,
             message_id: "7:2".to_owned(),

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn http_is_for_loopback_alone() {
+    fn http_is_accepted_for_loopback_only() {
         for good in [
             "http://127.0.0.1:8080",
             "http://localhost:1",
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn request_id_cannot_leave_its_path() {
+    fn request_id_is_escaped_within_its_path_segment() {
         let base = Address::parse("https://crm.example.uz/tenant/").expect("good");
         for (id, path) in [
             ("a1-b2", "/tenant/v1/request/a1-b2"),

@@ -4,7 +4,7 @@ use super::*;
 use serde_json::json;
 
 #[test]
-fn proxy_s_page_under_200_is_a_broken_body() {
+fn proxy_page_with_status_200_is_unreadable() {
     let response = read(Endpoint::Submit, 200, b"<html>welcome</html>");
     assert!(matches!(response.answer, Err(ApiError::Unreadable(..))));
     let response = read(Endpoint::Submit, 502, b"<html>bad gateway</html>");
@@ -19,7 +19,7 @@ fn proxy_s_page_under_200_is_a_broken_body() {
 }
 
 #[test]
-fn proxy_json_under_503_is_not_an_answer_of_the_crm() {
+fn proxy_json_with_status_503_is_not_a_crm_answer() {
     for (body, own) in [
         (r#"{"message": "Service Unavailable"}"#, false),
         (r#"{"accept": "no"}"#, false),
@@ -36,7 +36,7 @@ fn proxy_json_under_503_is_not_an_answer_of_the_crm() {
 }
 
 #[test]
-fn a_4xx_without_an_envelope_is_something_s_in_between() {
+fn status_4xx_without_an_envelope_is_from_a_proxy() {
     let pages = [
         "<html>no</html>",
         r#"{"message": "no"}"#,
@@ -66,7 +66,7 @@ fn a_4xx_without_an_envelope_is_something_s_in_between() {
 }
 
 #[test]
-fn echoed_token_is_in_no_text_of_an_answer() {
+fn echoed_token_is_redacted_from_every_answer() {
     const TOKEN: &str = "svc_pat_1234567890";
     let redactor = Redactor::new([TOKEN]);
     let long = "x".repeat(1_000 - 6);

@@ -50,7 +50,7 @@ fn status_200_with_a_request_id_anywhere_is_accepted() {
 }
 
 #[test]
-fn accept_false_under_200_is_a_server_error() {
+fn accept_false_with_status_200_is_a_server_error() {
     let body = json!({"accept": false, "message": "yo‘q", "requestId": "r1"});
     let refused = Err(ApiError::Server {
         status: 200,
@@ -61,7 +61,7 @@ fn accept_false_under_200_is_a_server_error() {
 }
 
 #[test]
-fn status_is_read_as_a_bare_word_or_out_of_an_object() {
+fn status_is_read_from_a_bare_word_or_an_object() {
     for data in [
         json!("SUCCESS"),
         json!("success"),
@@ -93,7 +93,7 @@ fn status_is_read_as_a_bare_word_or_out_of_an_object() {
 }
 
 #[test]
-fn errors_of_a_failed_status_are_kept_at_any_place() {
+fn errors_of_a_failed_status_are_found_at_any_depth() {
     let errors = json!([{"field": "employeeId", "reason": "NOT_FOUND"}]);
     for body in [
         json!({"data": "FAILED", "errors": errors}),
@@ -111,7 +111,7 @@ fn errors_of_a_failed_status_are_kept_at_any_place() {
 }
 
 #[test]
-fn journal_page_is_read_under_any_key_and_number_location() {
+fn journal_rows_are_read_under_any_key_with_page_numbers() {
     let id = "5f0c2f54-6f2e-5a8b-9d7e-0c4b6f5c1a11";
     let uuid = CallUuid(uuid::Uuid::try_parse(id).expect("a uuid"));
     let prefixed = format!("oapi-{id}");
@@ -135,7 +135,7 @@ fn journal_page_is_read_under_any_key_and_number_location() {
 }
 
 #[test]
-fn token_s_record_is_read_and_its_grants_can_be_asked_for() {
+fn token_info_is_read_with_its_grants() {
     let body = json!({"data": {
         "application": {"id": 7, "name": "callbridge", "type": "PRIVATE"},
         "company": {"id": 12, "name": "Uy"}, "kind": "PAT", "expiresAt": 1_800_000_000,
@@ -218,7 +218,7 @@ fn submit_answer(status: u16, body: &Value) -> ApiResult {
 }
 
 #[test]
-fn every_refusal_keeps_the_service_s_words() {
+fn each_refusal_status_is_read_as_its_own_error() {
     let errors = json!([{"field": "startedAt", "reason": "VALID_EPOCH_SEC"}]);
     let body = json!({"message": "xato", "accept": false, "errors": errors, "data": null});
     let message = "xato".to_owned();
@@ -284,7 +284,7 @@ fn every_refusal_keeps_the_service_s_words() {
 }
 
 #[test]
-fn expiry_warning_is_a_fact_beside_the_answer() {
+fn token_expiry_warning_is_read_from_an_accepted_answer() {
     for (message, days) in [
         ("Token will expire in 6 days. Please renew it.", Some(6)),
         ("Token will expire in 1 day. Please renew it.", Some(1)),
@@ -365,7 +365,7 @@ fn free_text_or_contradictory_words_are_not_a_status() {
 }
 
 #[test]
-fn row_names_its_call_under_any_key() {
+fn uuid_of_a_journal_row_is_read_under_any_key() {
     let id = "5f0c2f54-6f2e-5a8b-9d7e-0c4b6f5c1a11";
     let uuid = CallUuid(uuid::Uuid::try_parse(id).expect("a uuid"));
     for row in [

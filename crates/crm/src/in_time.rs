@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_past_its_time_leaves_no_byte_on_the_connection() {
+    async fn request_past_its_deadline_sends_no_byte() {
         for request in requests() {
             let (response, received) = send_to_server(&request, Duration::ZERO).await;
             assert_eq!(response.answer, Err(ApiError::TooLate), "{request:?}");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_in_time_is_written_with_its_length() {
+    async fn request_in_time_is_sent_with_its_content_length() {
         let later = clock::now().boot + Duration::from_secs(60);
         for request in requests() {
             let (response, received) = send_to_server(&request, later).await;
@@ -160,7 +160,7 @@ mod tests {
 
     /// The connection is ready in time, and then the process is frozen.
     #[tokio::test]
-    async fn body_past_its_time_keeps_the_head_back() {
+    async fn body_past_its_deadline_also_holds_back_the_head() {
         let (address, reading) = server().await;
         let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
         let client = client.build().expect("a client");

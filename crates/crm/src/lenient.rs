@@ -96,7 +96,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn invalid_unused_value_does_not_spoil_the_body() {
+    fn invalid_unused_value_leaves_the_body_readable() {
         let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
         for odd in ["1e400", "-1e999", "\"\\ud800\"", deep.as_str()] {
             let body = format!(r#"{{"debug":{odd},"requestId":"r1","accept":true}}"#);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn mark_before_the_text_and_foreign_bytes_in_it_are_borne() {
+    fn byte_order_mark_and_invalid_utf8_are_tolerated() {
         let marked = b"\xef\xbb\xbf{\"accept\":true}";
         assert_eq!(read(marked), Ok(json!({"accept": true})));
         let foreign = read(b"{\"message\":\"\xcf\xf0\",\"requestId\":\"r\"}");

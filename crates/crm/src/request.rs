@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_those_of_the_document() {
+    fn request_paths_match_the_crm_document() {
         let base = Address::parse("https://crm.example.uz").expect("good");
         assert_eq!(path(&base, &Request::TokenInfo), "/v1/open-api/token/info");
         assert_eq!(

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn branch_is_limited_and_others_are_not() {
+    fn request_limit_applies_to_each_branch_separately() {
         let mut rates = BranchRates::default();
         for _ in 0..REQUESTS_MAX {
             rates.admit("a", 0, time_at(10)).expect("admitted");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_a_minute_are_limited() {
+    fn branch_bytes_per_minute_are_limited() {
         let mut rates = BranchRates::default();
         rates.admit("a", BYTES_MAX, time_at(0)).expect("admitted");
         rates.note_bytes("a", BYTES_MAX, time_at(1));

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused_with_its_line_number() {
+    fn invalid_line_is_refused_with_its_number() {
         let body = format!("{}\n\nnot json\r\n{{\"id\":\"7\"}}\n", call());
         let lines = read_lines(body.as_bytes(), None).expect("read");
         assert_eq!(lines.calls.len(), 1);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_version_refuses_the_whole_body() {
+    fn body_with_a_line_of_unknown_version_is_refused() {
         let newer = call().replace("{\"pbx\"", "{\"version\":2,\"pbx\"");
         let body = format!("{}\n{newer}", call());
         let refusal = read_lines(body.as_bytes(), None).expect_err("a newer version");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn five_hundred_and_one_lines_are_refused() {
+    fn body_over_500_lines_is_refused() {
         let body = format!("{}\n", call()).repeat(LINES_MAX);
         assert_eq!(
             read_lines(body.as_bytes(), None).expect("read").calls.len(),

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn token_is_random_and_stored_as_its_hash() {
+    fn new_token_is_random_and_not_shown_in_debug_output() {
         let (one, other) = (new_token().expect("random"), new_token().expect("random"));
         assert_ne!(one.expose_secret(), other.expose_secret());
         assert_eq!(one.expose_secret().len(), PREFIX.len() + 2 * BYTES);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn previous_token_is_valid_until_its_end() {
+    fn previous_token_is_valid_until_it_expires() {
         let (old, new) = (new_token().expect("random"), new_token().expect("random"));
         let rotated = KnownBranch {
             previous: Some((hash(&old), EpochSeconds::new(100))),

@@ -94,7 +94,7 @@ fn frames() -> Vec<String> {
 }
 
 #[test]
-fn wrong_clock_keeps_calls_open_and_judges_none() {
+fn calls_remain_open_until_a_wrong_clock_is_set() {
     let mut intake = intake();
     send_lines(&mut intake, &frames(), 100);
     let (finished, open) = take_stored(&mut intake, 101);
@@ -118,7 +118,7 @@ fn wrong_clock_keeps_calls_open_and_judges_none() {
 }
 
 #[test]
-fn call_through_the_setting_of_the_clock_is_whole() {
+fn call_during_which_the_clock_is_set_is_complete() {
     let mut intake = intake();
     let frames = frames();
     let (before, after) = frames.split_at(frames.len() / 2);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn last_fifty_are_kept() {
+    fn last_fifty_gaps_are_kept() {
         let mut log = GapLog::default();
         for n in 0..60 {
             log.add(URL, &gap(n, n + 1), false);

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stored_pbx_id_stays_and_a_change_is_refused() {
+    fn stored_pbx_id_cannot_be_changed() {
         assert_eq!(refuse_change(None, "office"), Ok(()));
         assert_eq!(refuse_change(Some("office"), "office"), Ok(()));
         let changed = refuse_change(Some("office"), "hq").expect_err("another id");

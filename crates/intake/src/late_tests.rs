@@ -77,7 +77,7 @@ fn outcome_with_late_half(forgets: bool) -> (Option<String>, bool, u32, u32) {
 }
 
 #[test]
-fn late_message_counts_by_its_own_time() {
+fn late_message_is_judged_by_its_own_time() {
     let kept = outcome_with_late_half(false);
     let (reason, answered, duration, talk) = &kept;
     assert_eq!((reason, *answered), (&None, true));
@@ -87,7 +87,7 @@ fn late_message_counts_by_its_own_time() {
 }
 
 #[test]
-fn idle_switch_is_not_taken_for_another_format() {
+fn events_of_an_idle_switch_are_no_format_mismatch() {
     let source = SourceSettings {
         format: Format::Freeswitch,
         ..source(false)

@@ -205,7 +205,7 @@ fn hour_earlier(line: &str) -> String {
 }
 
 #[test]
-fn records_wait_until_the_events_have_come_past_their_call() {
+fn records_wait_for_the_events_of_their_call() {
     let events = include_str!("../../../tests/recordings/forwarded_to_mobile/amiws.jsonl");
     let mut intake = intake(&[Format::AmiJson, Format::CdrAmqp]);
     intake.up(SOURCE, EventTime::from_seconds(BEGAN - 3600));
@@ -237,7 +237,7 @@ fn records_wait_until_the_events_have_come_past_their_call() {
 }
 
 #[test]
-fn account_with_only_cdr_events_has_its_calls_folded() {
+fn calls_are_built_from_cdr_events_if_no_others_arrive() {
     let events = include_str!("../../../tests/recordings/forwarded_to_mobile/amiws.jsonl");
     let mut intake = intake(&[Format::AmiJson]);
     let records = events
@@ -253,7 +253,7 @@ fn account_with_only_cdr_events_has_its_calls_folded() {
 }
 
 #[test]
-fn records_are_kept_while_our_clock_is_plainly_wrong() {
+fn records_are_kept_while_the_clock_is_wrong() {
     let mut intake = intake(&[Format::CdrAmqp]);
     let reset = BEGAN - 800_000_000;
     for (seq, body) in (1..).zip(bodies()) {

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn reconnect_is_one_line_with_its_gap_and_reason() {
+    fn reconnect_is_logged_on_one_line_with_gap_and_reason() {
         let mut report = Report::default();
         report.down("cut".to_owned(), false);
         assert!(report.take(time_at(0)).is_some());

@@ -78,7 +78,7 @@ fn finished_calls_until(
 }
 
 #[test]
-fn killed_asterisks_calls_end_at_the_next_call() {
+fn calls_of_a_killed_asterisk_end_at_the_next_call() {
     let mut intake = intake();
     send_event(&mut intake, 1, &event("CHAN_START", (10, 7), 10), 10);
     send_event(&mut intake, 2, &event("ANSWER", (10, 7), 15), 15);
@@ -98,7 +98,7 @@ fn killed_asterisks_calls_end_at_the_next_call() {
 }
 
 #[test]
-fn killed_asterisks_calls_end_after_our_restart() {
+fn calls_of_a_killed_asterisk_end_after_a_daemon_restart() {
     let mut first = intake();
     let batch = send_event(&mut first, 1, &event("CHAN_START", (10, 7), 10), 10);
     let mut second = intake();
@@ -124,7 +124,7 @@ fn killed_asterisks_calls_end_after_our_restart() {
 }
 
 #[test]
-fn order_of_cel_events_ends_no_call() {
+fn cel_events_out_of_order_end_no_call() {
     let mut intake = intake();
     // The newest event arrives first, and then an old event arrives again.
     send_event(&mut intake, 1, &event("CHAN_START", (50, 9), 50), 51);
@@ -137,7 +137,7 @@ fn order_of_cel_events_ends_no_call() {
 }
 
 #[test]
-fn later_event_of_an_open_call_disproves_a_restart() {
+fn later_event_of_an_open_call_rules_out_a_restart() {
     let mut intake = intake();
     send_event(&mut intake, 1, &event("CHAN_START", (10, 7), 10), 10);
     send_event(&mut intake, 2, &event("ANSWER", (10, 7), 120), 120);

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn source_label_has_pbx_and_scheme_and_key_has_full_url() {
+    fn source_label_is_unique_and_has_pbx_and_scheme() {
         let given = [
             ("ami://a@127.0.0.1?secret-file=/s", "hq", false),
             ("ami://a@127.0.0.2?pbx=hq", "hq", false),

@@ -367,7 +367,7 @@ fn is_late_event_count(op: &Op) -> bool {
 }
 
 #[test]
-fn events_of_a_call_that_is_over_raise_no_ghost() {
+fn late_events_of_a_finished_call_open_no_second_call() {
     let mut intake = intake();
     for (seq, line) in (1..).zip(FRAMES.lines()) {
         send_line_with_known(&mut intake, seq, line, known_call);

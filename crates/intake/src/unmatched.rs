@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn prefix_is_counted_logged_once_per_run_and_restored() {
+    fn unmatched_prefix_is_counted_logged_once_and_restored() {
         let mut log = UnmatchedLog::default();
         assert_eq!(take_stored(&mut log), None);
         log.note("hq", "PJSIP/citty", time_at(0));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_there_are_few_are_named_and_all_are_counted() {
+    fn unmatched_prefixes_over_the_limit_are_counted_together() {
         let mut log = UnmatchedLog::default();
         for n in 0..100 {
             log.note("hq", &format!("SIP/10.0.0.{n}"), time_at(n));

@@ -36,7 +36,7 @@ fn unreadable_bytes(batch: &Batch) -> Vec<&callbridge_spool::UnreadableBytes> {
 }
 
 #[test]
-fn record_over_the_limit_is_a_dead_letter_of_its_file() {
+fn record_over_size_limit_is_a_dead_letter_naming_its_file() {
     let mut intake = intake();
     let details = RecordDetails {
         file: Some("/cdr/long.json".into()),
@@ -76,7 +76,7 @@ fn count_reads(batch: &Batch) -> usize {
 }
 
 #[test]
-fn file_that_is_read_settles_its_dead_letter() {
+fn file_read_successfully_later_settles_its_dead_letter() {
     let mut intake = intake();
     let torn_frame = frame_of_file(1, "{\"Event\":", details_of_file());
     let torn = take_frame(&mut intake, &torn_frame);

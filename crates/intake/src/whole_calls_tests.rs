@@ -85,7 +85,7 @@ fn unreadable_reasons(batch: &Batch) -> Vec<&str> {
 }
 
 #[test]
-fn message_is_a_call_that_is_acknowledged_after_its_commit() {
+fn call_message_is_judged_and_committed_in_one_batch() {
     let mut intake = intake(QUEUE, Memory::default());
     intake.up(SourceId(0), START);
     send_frame(&mut intake, &frame(1, &message("tashkent-1", "1.2")));
@@ -137,7 +137,7 @@ fn invalid_or_newer_message_is_dead_letter_naming_field() {
 }
 
 #[test]
-fn wrong_clock_holds_calls_and_their_frame_verdicts() {
+fn calls_and_verdicts_are_held_while_the_clock_is_wrong() {
     let mut intake = intake(QUEUE, Memory::default());
     intake.tick(EventTime::from_seconds(5));
     send_frame(&mut intake, &frame(1, &message("a", "1")));

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listener_takes_a_quarter_of_the_descriptors_at_most() {
+    fn listener_uses_at_most_a_quarter_of_the_descriptors() {
         assert_eq!(part(1024, Some(4096)), 1024);
         assert_eq!(part(1024, Some(1024)), 256);
         assert_eq!(part(32, Some(1024)), 32);

@@ -15,7 +15,7 @@ fn cut(places: &Places, roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, 
 }
 
 #[test]
-fn group_with_most_connections_is_cut_and_single_peer_stays() {
+fn connections_of_the_largest_group_are_cut_first() {
     let places = Places::default();
     let service = places.enter(origin(1));
     let flood: Vec<ConnectionPlace> = (0..200).map(|_| places.enter(origin(2))).collect();
@@ -57,7 +57,7 @@ fn connections(last: u8, ids: [u64; 2]) -> [(PeerGroup, u64); 2] {
 }
 
 #[test]
-fn among_equals_and_within_one_it_is_at_random() {
+fn connection_to_cut_is_random_among_equal_origins() {
     let places = Places::default();
     let _all: Vec<ConnectionPlace> = [1, 1, 1, 1, 2, 2, 2, 2, 3]
         .map(|last| places.enter(origin(last)))
@@ -88,7 +88,7 @@ fn group(address: &str) -> PeerGroup {
 }
 
 #[test]
-fn second_half_of_an_ipv6_address_makes_no_other_origin() {
+fn ipv6_addresses_with_the_same_first_half_are_one_origin() {
     assert_eq!(group("2001:db8:0:1::1"), group("2001:db8:0:1:ffff::2"));
     assert_ne!(group("2001:db8:0:1::1"), group("2001:db8:0:2::1"));
     assert_eq!(group("::ffff:192.0.2.1"), group("192.0.2.1"));
@@ -118,7 +118,7 @@ async fn answering_connection_is_kept_and_waiting_one_is_cut() {
 }
 
 #[test]
-fn place_that_was_left_is_nobodys() {
+fn closed_connection_frees_its_place() {
     let places = Places::default();
     drop(places.enter(origin(1)));
     assert!(!places.make_room());

@@ -13,7 +13,7 @@ fn refusal(rules: &SiteRules, headers: &[(&str, &str)]) -> Option<SiteRefusal> {
 }
 
 #[test]
-fn loopback_answers_to_ip_addresses_and_localhost_only() {
+fn loopback_listener_accepts_only_ip_and_localhost_hosts() {
     for host in [
         "127.0.0.1",
         "127.0.0.1:9469",
@@ -58,7 +58,7 @@ fn loopback_answers_to_ip_addresses_and_localhost_only() {
 }
 
 #[test]
-fn repeated_or_missing_host_is_refused_except_of_http_1_0() {
+fn repeated_or_missing_host_is_refused_except_in_http_1_0() {
     let twice = [("host", "127.0.0.1"), ("host", "evil.example")];
     assert_eq!(refusal(&SiteRules::STRICT, &twice), Some(SiteRefusal::Host));
     let mut request = request(&[]);
@@ -69,7 +69,7 @@ fn repeated_or_missing_host_is_refused_except_of_http_1_0() {
 }
 
 #[test]
-fn host_in_the_target_counts_as_well() {
+fn host_in_the_request_target_is_checked_too() {
     let absolute = Request::get("http://evil.example/metrics")
         .header("host", "127.0.0.1")
         .body(())
@@ -84,7 +84,7 @@ fn host_in_the_target_counts_as_well() {
 }
 
 #[test]
-fn any_name_is_accepted_off_loopback_or_by_rule() {
+fn any_host_is_accepted_off_loopback_or_by_rule() {
     let named = request(&[("host", "calls.example.uz")]);
     assert_eq!(SiteRules::STRICT.refusal(&named, false), None);
     let any = SiteRules {
@@ -179,7 +179,7 @@ fn cross_site_request_is_refused() {
 }
 
 #[test]
-fn redirect_of_another_site_arrives_where_it_must() {
+fn cross_site_navigation_is_accepted_only_if_allowed() {
     let rules = SiteRules {
         navigation: true,
         ..SiteRules::STRICT

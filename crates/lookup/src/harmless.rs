@@ -44,7 +44,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_of_people_stay_as_they_are_written() {
+    fn names_of_people_keep_their_letters() {
         for kept in [
             "Anna Petrova",
             "Jean-Luc O'Neill jr.",
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn extension_is_whole_or_none() {
+    fn extension_is_kept_whole_or_dropped() {
         for good in ["101", "sip-101", "anna_2", "A1"] {
             assert_eq!(extension(good), Some(good));
         }

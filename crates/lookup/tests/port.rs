@@ -232,7 +232,7 @@ async fn request_during_a_stalled_disk_is_answered_as_late() {
 }
 
 #[tokio::test]
-async fn strangers_and_those_without_the_password_learn_nothing() {
+async fn requests_from_outside_or_without_password_are_refused() {
     let (current, secrets) = watch::channel(vec![Secret::from("s3cret".to_owned())]);
     let with_secret = Access {
         secrets: Some(secrets),

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn trunk_may_have_several_endpoints() {
+    fn trunk_can_have_several_endpoints() {
         let text = "city=gateway/city|address/203.0.113.5:5060|sofia/external,country=UZ";
         let trunk = parse(text, &Trunk::default()).expect("good");
         let wants = ["gateway/city", "address/203.0.113.5:5060", "sofia/external"];
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn comma_inside_a_pattern_stays_there() {
+    fn comma_inside_a_pattern_separates_no_keys() {
         let trunk = parse(
             r"a=SIP/a,lead=userfield:x=(\d{1,9}),strip=9",
             &Trunk::default(),

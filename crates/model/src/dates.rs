@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn span_accepts_days_besides_hours_minutes_and_seconds() {
+    fn span_accepts_days_hours_minutes_and_seconds() {
         for (text, milliseconds) in [
             ("500ms", 500),
             ("10s", 10_000),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_taken_in_the_zone_unless_they_bring_one() {
+    fn dates_are_read_in_the_zone_unless_they_have_an_offset() {
         let tashkent = TimeZone::get("Asia/Tashkent").expect("known");
         for (text, seconds) in [
             ("2026-11-20", 1_795_114_800),

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_those_of_sysexits() {
+    fn exit_codes_have_fixed_numbers() {
         let numbers: Vec<u8> = Code::ALL.iter().map(|code| code.number()).collect();
         assert_eq!(numbers, [1, 2, 64, 65, 66, 69, 73, 75, 77, 78, 130]);
         assert_eq!(Code::of_number(77), Code::NoPermission);

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn stalled_loop_is_named_until_next_beat() {
+    fn stalled_loop_is_reported_until_its_next_heartbeat() {
         let (sender, intake) = (Heartbeat::new("sender"), Heartbeat::new("intake"));
         let all = [sender.vital(), intake.vital()];
         sender.beat_at(100 * SECOND);

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn dialed_number_at_home_is_none_of_another_country() {
+    fn dialed_domestic_number_is_not_read_as_a_foreign_one() {
         let (moscow, mobile, iran) = ("+74951234567", "+79161234567", "+989161234567");
         for (dialed, phone) in [
             ("989161234567", mobile),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_from_abroad_are_known_with_and_without_plus() {
+    fn foreign_caller_is_recognized_with_and_without_plus() {
         assert_eq!(
             uz("79161234567", false, Some("9")).as_deref(),
             Some("+79161234567")
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn leading_zeros_that_belong_to_the_number_stay() {
+    fn leading_zero_that_belongs_to_a_number_is_kept() {
         let italy = Country::parse("it");
         for text in ["0236618300", "+39 02 3661 8300"] {
             let found = e164_text(text, italy);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn countries_are_two_letters_with_a_numbering_plan() {
+    fn country_code_is_two_letters_with_a_numbering_plan() {
         assert_eq!(Country::parse("uz").as_ref().map(Country::code), Some("UZ"));
         for wrong in ["", "U", "XX", "UZB", "998", "ßß"] {
             assert_eq!(Country::parse(wrong), None, "{wrong}");
@@ -404,7 +404,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn normalized_number_stays_itself(national in 100_000_000_u64..999_999_999) {
+        fn normalized_number_is_not_changed_again(national in 100_000_000_u64..999_999_999) {
             let country = Country::parse("UZ");
             if let Some(phone) = e164(&national.to_string(), country) {
                 let itself = Some(phone.clone());

@@ -116,7 +116,7 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn orders_line_ends_and_turned_text_are_shown_and_not_obeyed() {
+    fn control_codes_line_ends_and_bidi_marks_are_escaped() {
         let evil = "a\u{1b}[2J\u{9b}31m\u{7}\r\nb\u{202e}c\u{2066}d\u{2028}e\u{200b}\u{feff}\u{7f}";
         insta::assert_snapshot!(
             safe(evil),

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_variables_and_flags_are_those_of_the_credential() {
+    fn variable_and_flag_names_match_their_credential() {
         let names = SecretKind::ALL.iter().map(|kind| {
             let (credential, variable, flag) = (kind.credential(), kind.variable(), kind.flag());
             format!("{credential} {variable} {flag}")
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_around_a_secret_are_seen_and_left() {
+    fn quotes_around_a_secret_are_detected_and_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
         let place = SecretPlace::File(file.clone());
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn secret_is_never_printed() {
+    fn secret_is_not_in_the_debug_form_of_its_place() {
         let environment = Environment::from_pairs([("CALLBRIDGE_TOKEN", "svc_pat_hidden")]);
         let place = SecretPlace::find(SecretKind::Token, None, &environment).expect("found");
         assert!(!format!("{place:?}").contains("hidden"));

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn number_is_found_however_it_is_typed() {
+    fn typed_number_matches_in_every_common_format() {
         for typed in [
             "+998901110001",
             "+998 90 111-00-01",
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn number_in_full_is_one_number_or_refused_with_words() {
+    fn full_number_is_parsed_or_refused_with_a_message() {
         for typed in ["+998 90 111-00-01", "90 111 00 01", "00998901110001"] {
             assert_eq!(
                 parse_full(typed, &["UZ", "UZ"]).as_deref(),

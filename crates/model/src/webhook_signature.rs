@@ -132,7 +132,7 @@ mod tests {
     ];
 
     #[test]
-    fn signatures_are_those_that_openssl_makes() {
+    fn signatures_match_those_of_openssl() {
         for (secret, timestamp, body, expected) in VECTORS {
             let key = key(secret);
             assert_eq!(key.sign(timestamp, body.as_bytes()), expected);
@@ -170,7 +170,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn signature_proves_only_its_own_key_body_and_time(
+        fn signature_is_valid_only_for_its_key_body_and_time(
             secret in "[0-9a-f]{64}", timestamp in "[0-9]{1,10}", body in any::<Vec<u8>>(),
             other in any::<Vec<u8>>(),
         ) {
@@ -184,7 +184,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_signature_or_not_without_panic(text in any::<Vec<u8>>()) {
+        fn signature_parser_never_panics_on_arbitrary_bytes(text in any::<Vec<u8>>()) {
             let read = Signature::parse(&text);
             prop_assert!(read.is_none() || text.len() == PREFIX.len() + 2 * BYTES);
         }

@@ -248,7 +248,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn damaged_connection_is_explained_without_its_values() {
+    fn damaged_connection_error_contains_no_values() {
         let whole = connection().to_json();
         let torn = Connection::from_json(&whole[..whole.len() / 2]).expect_err("torn");
         assert!(torn.starts_with("it is not complete JSON"), "{torn}");
@@ -287,12 +287,12 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_explained(text in "\\PC{0,300}") {
+        fn connection_parser_never_panics_on_arbitrary_text(text in "\\PC{0,300}") {
             let _ = Connection::from_json(&text);
         }
 
         #[test]
-        fn connection_is_read_as_it_was_written(
+        fn connection_survives_a_json_round_trip(
             access in "[!-~]{1,40}", refresh in "[!-~]{1,40}", secret in "\\PC{0,20}",
             issued in any::<i64>(), expires in any::<i64>(), over in prop::option::of("\\PC{0,20}"),
         ) {

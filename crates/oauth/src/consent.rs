@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_to_our_question_is_taken() {
+    fn consent_reply_needs_sent_state_and_one_code_or_error() {
         for (query, words) in [
             ("code=c1&state=s1", "code c1"),
             ("state=s1&code=c%2F1&later=2", "code c/1"),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn pasted_address_is_read_as_people_paste_it() {
+    fn pasted_redirect_is_accepted_in_any_common_form() {
         for good in [
             "http://127.0.0.1:8765/back?code=c1&state=s1",
             "  \"http://127.0.0.1:8765/back?code=c1&state=s1\"\r\n",
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn redirect_is_caught_on_this_machine_alone() {
+    fn redirect_listener_uses_only_loopback_addresses() {
         assert_eq!(
             listen_addresses("http://127.0.0.1:8765/x").as_deref(),
             Some("127.0.0.1:8765")

@@ -380,7 +380,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_answer_is_read(
+        fn token_answer_parser_never_panics(
             status in 0u16..1000,
             body in prop::collection::vec(any::<u8>(), 0..200),
         ) {

@@ -262,7 +262,7 @@ async fn refused_refresh_token_ends_connection_until_reconnect() {
 }
 
 #[tokio::test]
-async fn answers_that_are_lost_or_a_gateway_s_end_no_connection() {
+async fn lost_or_gateway_answer_does_not_end_connection() {
     let host = Scripted::start(vec![
         Reply::Close,
         Reply::Say(400, "<html>400</html>".to_owned()),
@@ -366,7 +366,7 @@ async fn blocked_company_keeps_token_and_recovers_when_accepted() {
 }
 
 #[tokio::test]
-async fn damaged_connection_is_reported_and_token_stays() {
+async fn damaged_connection_is_reported_and_token_kept() {
     let host = Scripted::start(Vec::new()).await;
     let mut stage = Stage::start(&host, &connection_of_age(0, 3_600)).await;
     stage
@@ -485,7 +485,7 @@ async fn read_connection(state: &Handle) -> Connection {
 }
 
 #[tokio::test]
-async fn connection_changed_during_refresh_stays_and_pair_is_revoked() {
+async fn connection_changed_during_refresh_is_kept_and_pair_revoked() {
     let new = Connection {
         access_token: Secret::from("svc_at_new"),
         refresh_token: Secret::from("svcrt_new"),

@@ -80,7 +80,7 @@ fn clock_set_back_does_not_extend_token_life() {
 }
 
 #[test]
-fn one_refresh_is_under_way_at_a_time() {
+fn refresh_is_not_due_while_another_is_under_way() {
     let mut core = refresher_with_token(20);
     assert!(!core.begin(now_at(10)), "its time had come");
     assert_eq!(core.next(now_at(30)), None);
@@ -109,7 +109,7 @@ fn refresh_after_401_is_immediate_and_next_after_a_minute() {
 }
 
 #[test]
-fn minute_between_refreshes_by_401_is_kept_over_a_restart() {
+fn minute_between_refreshes_after_401_survives_restart() {
     let mut core = Refresher::default();
     let before = facts("b", -10, 3_600);
     let refused_at = Some(EpochSeconds::new(9_990));
@@ -265,7 +265,7 @@ fn unsuccessful_refresh_is_retried_with_growing_pauses() {
 }
 
 #[test]
-fn client_that_is_not_known_is_tried_once_an_hour() {
+fn unknown_client_is_retried_once_an_hour() {
     let mut core = refresher_with_token(20);
     for hour in 0..3 {
         let now = 10 + 3_600 * hour;
@@ -285,7 +285,7 @@ fn client_that_is_not_known_is_tried_once_an_hour() {
 }
 
 #[test]
-fn blocked_company_token_stays_and_resumes_normal_refresh() {
+fn blocked_company_token_is_kept_then_refreshed_as_usual() {
     let mut core = refresher_with_token(3_600);
     refuse_token(&mut core, "a");
     core.begin(now_at(10));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_token_is_revoked_and_one_that_cannot_be_is_named() {
+    async fn all_tokens_are_revoked_and_failures_are_reported() {
         let revoked = Reply::Say(200, "{}".to_owned());
         let refused = Reply::Say(401, "{\"accept\": false}".to_owned());
         let host = Scripted::start(vec![revoked.clone(), refused, revoked]).await;

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn scope_without_the_needed_grant_is_not_asked_for() {
+    fn invalid_scope_or_scope_without_needed_grant_is_refused() {
         for (text, words) in [
             ("", "is empty"),
             (

@@ -4,7 +4,7 @@ use crate::metrics::{Format, Observed, render};
 use callbridge_model::status::{self, LOSS_COUNTERS};
 
 #[test]
-fn each_sign_of_a_lost_call_is_a_metric() {
+fn loss_counters_and_dropped_events_are_metrics() {
     let mut seen = Observed::default();
     for (name, _) in LOSS_COUNTERS {
         seen.counters.insert(name.to_owned(), 7);

@@ -429,7 +429,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_promised_metric_is_there_with_its_labels() {
+    fn promised_metrics_are_rendered_with_their_labels() {
         let mut seen = Observed::default();
         seen.status.books.journaled = 3;
         seen.status.budget = status::BudgetStatus {

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn column_is_as_high_as_its_calls_and_in_pieces_by_outcome() {
+    fn chart_column_shows_total_calls_split_by_outcome() {
         let outcomes = Outcomes {
             journaled: 6,
             queued: 0,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_call_among_thousands_is_seen_and_nothing_overflows() {
+    fn single_call_among_thousands_is_visible_without_overflow() {
         let outcomes = Outcomes {
             journaled: 100_000,
             letters: 1,

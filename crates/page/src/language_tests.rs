@@ -136,7 +136,7 @@ fn requested_keys() -> BTreeSet<String> {
 
 /// Promise: The page is complete in English, Russian, and Uzbek.
 #[test]
-fn no_text_is_missing_and_none_is_unused_in_any_language() {
+fn page_texts_are_complete_and_used_in_every_language() {
     let (families, quoted, requested) = (family_keys(), quoted_keys(), requested_keys());
     assert!(
         requested.len() > 200,
@@ -191,7 +191,7 @@ fn placeholders_are_the_same_in_every_language() {
 }
 
 #[test]
-fn russian_has_all_its_plurals_and_the_others_theirs() {
+fn plural_forms_are_correct_in_every_language() {
     for (key, entry) in &*RUSSIAN {
         if let TextEntry::Forms(forms) = entry {
             assert!(forms.few.is_some() && forms.many.is_some(), "{key}");
@@ -248,7 +248,7 @@ fn preferred_available_language_of_the_browser_is_chosen() {
 }
 
 #[test]
-fn colors_of_a_chart_are_colors_of_the_style() {
+fn chart_outcome_classes_have_a_color_in_the_style() {
     let style = crate::assets::STYLE;
     let piece = Piece {
         class: "journaled",

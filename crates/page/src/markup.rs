@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_number_its_beginning_and_its_end_are_left() {
+    fn masked_number_keeps_only_its_first_and_last_digits() {
         for (phone, left) in [
             ("+998901110001", "+998•••••••01"),
             ("901110001", "9011•••01"),

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn line_that_is_none_is_named_by_its_number_and_never_shown() {
+    fn invalid_password_line_is_reported_by_number_only() {
         let good = line("anna", "admin", "correct horse");
         let dear = good.replace("m=8", "m=999999");
         for (bad, expected) in [
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_line_leaves_only_the_people_of_valid_lines() {
+    fn users_of_valid_lines_remain_when_other_lines_are_invalid() {
         let anna = line("anna", "admin", "correct horse");
         let bek = line("bek", "view", "battery staple");
         let text = format!("{anna}\nbroken:hunter22222\n{bek}\n{bek}\n");

@@ -192,7 +192,7 @@ fn cookies_are_distinguished_by_their_whole_name() {
 }
 
 #[test]
-fn fields_go_in_and_out_and_are_not_endless() {
+fn form_fields_survive_a_round_trip_and_are_limited() {
     let fields = FormFields::read(b"id=1&id=x&id=2&lead=+4001+&empty=&name=%D0%90%26b");
     assert_eq!(fields.letters("id"), [RowId(1), RowId(2)]);
     assert_eq!(fields.get("lead"), Some("4001"));

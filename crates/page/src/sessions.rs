@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_line_has_changed_is_out_at_once_and_after_a_restart() {
+    fn session_ends_at_once_when_its_password_line_changes() {
         let before = restored_sessions(None, 0);
         let line = Some("0011".to_owned());
         let token = before
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn logging_out_ends_it_here() {
+    fn logout_ends_the_session() {
         let sessions = restored_sessions(None, 0);
         let token = sessions
             .open(1, "anna", PageRole::View, None)
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn more_links_than_there_is_room_for_push_out_the_oldest() {
+    fn oldest_link_is_dropped_when_there_are_too_many() {
         let links = Links::default();
         let mut paths = Vec::new();
         for ms in 0..=100 {

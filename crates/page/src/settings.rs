@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn off_this_machine_it_opens_only_with_tls() {
+    fn page_listens_beyond_loopback_only_with_tls() {
         for loopback in ["127.0.0.1:9000", "[::1]:9000", "127.8.8.8:1"] {
             assert!(settings(loopback, false, &[]).is_ok(), "{loopback}");
         }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_those_of_this_machine_its_address_and_the_named() {
+    fn allowed_hosts_are_loopback_and_page_names() {
         let page = settings("127.0.0.1:9000", true, &["Calls.example.uz"]).expect("settings");
         for host in [
             "localhost",

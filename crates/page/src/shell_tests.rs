@@ -61,7 +61,7 @@ fn span_is_shown_in_two_units_at_most() {
 }
 
 #[test]
-fn value_that_looks_like_a_mark_stays_a_value() {
+fn value_that_looks_like_a_placeholder_is_not_replaced() {
     let english = shell(Language::English);
     let said = english.text_with_two("jobs.done", "{b}", "{a}");
     assert_eq!(said, "{b} of {a}");

@@ -42,7 +42,7 @@ fn waits_grow_after_five_wrong_passwords_to_two_seconds() {
 }
 
 #[test]
-fn pair_over_its_limit_has_one_try_under_way() {
+fn name_and_address_pair_over_its_limit_has_one_pending_try() {
     let mut throttle = LoginThrottle::default();
     for _ in 0..WRONG_MAX {
         enter_wrong_password(&mut throttle, time_at(1), client_group(1), "anna");
@@ -66,7 +66,7 @@ fn pair_over_its_limit_has_one_try_under_way() {
 }
 
 #[test]
-fn refused_tries_keep_no_address_over_its_limit() {
+fn refused_tries_do_not_extend_the_limit_of_an_address() {
     let mut throttle = LoginThrottle::default();
     for _ in 0..WRONG_MAX {
         enter_wrong_password(&mut throttle, time_at(1), client_group(1), "anna");
@@ -89,7 +89,7 @@ fn refused_tries_keep_no_address_over_its_limit() {
 }
 
 #[test]
-fn address_under_its_limit_is_hashed_before_a_flood() {
+fn password_of_address_under_its_limit_is_hashed_first() {
     let mut throttle = LoginThrottle::default();
     for _ in 0..WRONG_MAX {
         enter_wrong_password(&mut throttle, time_at(1), client_group(1), "anna");
@@ -130,7 +130,7 @@ fn waiting_login_try_delays_no_other_try() {
 }
 
 #[test]
-fn crowd_of_addresses_fills_a_bounded_queue() {
+fn login_queue_is_bounded_with_many_addresses() {
     let mut throttle = LoginThrottle::default();
     let mut admitted = 0;
     for n in 0..1_000 {
@@ -146,7 +146,7 @@ fn crowd_of_addresses_fills_a_bounded_queue() {
 }
 
 #[test]
-fn address_over_its_limit_takes_no_place_of_those_under_it() {
+fn address_over_its_limit_blocks_no_other_address() {
     let mut throttle = LoginThrottle::default();
     for n in 0..1_000 {
         throttle.enter(time_at(10), client_group(1), &format!("name{n}"));
@@ -163,7 +163,7 @@ fn address_over_its_limit_takes_no_place_of_those_under_it() {
 }
 
 #[test]
-fn names_and_addresses_that_change_wait_by_their_sum() {
+fn tries_with_new_names_and_addresses_share_one_limit() {
     let mut throttle = LoginThrottle::default();
     for n in 0..200_u32 {
         let wait = enter_wrong_password(
@@ -192,7 +192,7 @@ fn right_passwords_do_not_count() {
 }
 
 #[test]
-fn crowd_of_addresses_and_names_takes_bounded_memory() {
+fn login_throttle_memory_is_bounded() {
     let mut throttle = LoginThrottle::default();
     for n in 0..20_000 {
         let now = Duration::from_millis(u64::from(n) / 10);

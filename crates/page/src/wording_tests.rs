@@ -161,7 +161,7 @@ fn texts_punctuate_every_sentence() {
 }
 
 #[test]
-fn uzbek_has_one_sign_for_each_of_its_apostrophes() {
+fn uzbek_texts_use_the_correct_apostrophes() {
     for wrong in ["qo‘ng‘iroq", "ma'lum", "eʻtibor", "boʼlim"] {
         assert!(has_wrong_apostrophe(wrong), "{wrong}");
     }
@@ -173,7 +173,7 @@ fn uzbek_has_one_sign_for_each_of_its_apostrophes() {
 }
 
 #[test]
-fn uzbek_writes_a_suffix_with_its_abbreviation() {
+fn uzbek_suffixes_are_joined_to_their_abbreviations() {
     assert!(has_loose_suffix("Qoʻngʻiroq CRM da yoʻq"));
     assert!(!has_loose_suffix("CRM danaklari CRMda"));
     let broken =

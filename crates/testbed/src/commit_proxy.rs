@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn held_commit_is_stored_and_answered_after_release() {
+    async fn held_commit_is_stored_but_answered_only_after_release() {
         let server = Postgres::start(Durability::None, "");
         server.sql(&format!(
             "CREATE TABLE kept (x int); GRANT ALL ON kept TO {ROLE}"

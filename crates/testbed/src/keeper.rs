@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_act_and_unknown_word_are_reported() {
+    fn failed_action_and_unknown_command_are_reported() {
         let folder = folder();
         let script = "run() { exec true; }\nprocesses() { echo \"$main\"; }";
         let keeper = Keeper::of_program(script, &folder, [("X", "")]);

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn call_of_ours_is_known_with_and_without_its_prefix() {
+    fn own_call_is_recognized_with_or_without_its_uuid_prefix() {
         for same in [
             json!({}),
             json!({"callId": UUID}),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn meetings_foreign_calls_and_broken_blocks_are_nothing_for_us() {
+    fn meetings_foreign_calls_and_broken_blocks_are_unused() {
         for (changes, why) in [
             (
                 json!({"conversationKind": "OFFLINE_MEET"}),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn envelope_needs_an_id_and_a_company_and_bears_odd_times() {
+    fn envelope_requires_id_and_company_and_ignores_bad_times() {
         for (key, value) in [
             ("eventId", json!(null)),
             ("eventId", json!(" ")),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn stranger_field_that_no_reader_bears_spoils_nothing() {
+    fn unknown_field_with_an_unreadable_value_is_ignored() {
         let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
         for odd in ["1e400", deep.as_str()] {
             let body = call(json!({})).to_string();

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_headers_are_malformed_and_none_is_no_headers() {
+    fn partial_headers_are_malformed_and_absent_ones_no_headers() {
         assert_eq!(read(&[]), Err(Refusal::NoHeaders));
         let json = ("content-type", "application/json".to_owned());
         assert_eq!(read(&[json]), Err(Refusal::NoHeaders));

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_secret_nothing_is_forged_and_nothing_proved() {
+    fn empty_keyring_returns_no_verdict() {
         assert!(Keyring::default().is_empty());
         assert_eq!(prove(&Keyring::default(), "9", "any"), None);
     }

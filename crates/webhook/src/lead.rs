@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn lead_event_gives_change_kind_and_snapshot_phone() {
+    fn lead_event_change_kind_and_snapshot_phone_are_read() {
         let event = json!({"lead": {"id": 4001, "phone": "901110001", "attributions": [{}]}});
         for (kind, what) in [
             ("LEAD_CREATED", ChangeKind::Created),

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_cannot_be_used_proves_nothing() {
+    fn unusable_secret_file_yields_no_keys() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
         std::fs::write(&file, "current\nprevious\n").expect("written");

@@ -70,7 +70,7 @@ fn judge_signed(signed_at: i64, body: &[u8], secret: &str) -> Result<Verified, R
 }
 
 #[test]
-fn signed_and_fresh_event_is_kept_by_its_pair() {
+fn signed_and_fresh_event_is_kept_with_its_ids() {
     let Ok(Verified::Keep { delivery, binds }) = judge_signed(NOW - 3, &body(), SECRET) else {
         panic!("kept")
     };
@@ -83,7 +83,7 @@ fn signed_and_fresh_event_is_kept_by_its_pair() {
 }
 
 #[test]
-fn five_minutes_either_way_are_fresh_and_a_second_more_is_stale() {
+fn delivery_is_fresh_within_five_minutes_either_way() {
     for (off, fresh) in [(300, true), (301, false), (-300, true), (-301, false)] {
         let judged = judge_signed(NOW + off, &body(), SECRET);
         assert_eq!(judged != Err(Refusal::Stale), fresh, "{off}: {judged:?}");
@@ -107,7 +107,7 @@ fn wrong_local_clock_is_reported_after_signature_check() {
 }
 
 #[test]
-fn without_a_secret_it_cannot_be_judged() {
+fn delivery_without_a_configured_secret_is_refused() {
     let (body, none) = (body(), Keyring::default());
     let headers = headers(NOW, &body, SECRET);
     let judged = judge_delivery(&headers, &body, &none, context_at(NOW));
@@ -178,13 +178,13 @@ fn news_time(occurred_at: i64) -> i64 {
 }
 
 #[test]
-fn news_of_a_lead_is_never_newer_than_now() {
+fn lead_news_time_is_capped_at_now() {
     assert_eq!(news_time(NOW - 3_600), NOW - 3_600);
     assert_eq!(news_time(NOW + 3_600), NOW);
 }
 
 #[test]
-fn refusals_that_may_pass_answer_503_and_others_4xx() {
+fn temporary_refusals_answer_503_and_others_4xx() {
     for (refusal, status) in [
         (Refusal::NoHeaders, 400),
         (Refusal::Malformed, 401),
@@ -202,7 +202,7 @@ fn refusals_that_may_pass_answer_503_and_others_4xx() {
 
 proptest! {
     #[test]
-    fn delivery_is_taken_only_if_signed_by_the_secret(
+    fn delivery_is_accepted_only_if_signed_by_the_secret(
         flip in 0..200_usize, bit in 0..8_u8, at in -400_i64..400, by in "[0-9a-f]{64}",
     ) {
         let body = body();

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn account_is_read_through_includes_templates_and_comments() {
+    fn manager_account_is_read_with_includes_and_templates() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join("manager.d")).expect("made");
         let path = folder.path().join("manager.conf");

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn release_is_named_by_itself_or_by_its_manager() {
+    fn release_name_comes_from_the_pbx_or_its_manager_version() {
         for (version, release, name) in [
             ("1.3", Some("11.25.3"), "11.25.3"),
             ("1.1", None, "1.6 or 1.8, according to its manager 1.1"),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_wanted_are_those_of_the_release() {
+    fn wanted_settings_match_the_asterisk_release() {
         let old = setting_lines(Generation::Eleven, &["LEAD_ID"]);
         let new = setting_lines(Generation::Twelve, &[]);
         assert!(old.contains("queues.conf: eventwhencalled = yes"), "{old}");
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn page_has_this_table() {
+    fn asterisk_readme_contains_the_generated_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/asterisk/README.md");
         let readme = std::fs::read_to_string(path).expect("the page");
         assert!(
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn value_that_is_partial_or_missing_has_an_explanation() {
+    fn partial_or_missing_values_have_an_explanation() {
         for generation in Generation::ALL {
             for (source, cells) in generation.sources() {
                 for (value, how, but) in cells {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn manager_version_gives_the_generation() {
+    fn manager_version_determines_the_generation() {
         for (manager, generation) in [
             ("1.0", Some(Generation::UpToTen)),
             ("1.1", Some(Generation::UpToTen)),

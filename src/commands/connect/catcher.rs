@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_get_of_the_right_path_is_the_redirect() {
+    fn redirect_is_accepted_only_as_get_on_the_right_path() {
         for (line, status, has_reply) in [
             ("GET /back?code=c&state=s1", StatusCode::OK, true),
             (
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn forged_hit_is_answered_and_the_true_one_may_still_come() {
+    async fn forged_redirect_is_answered_and_the_real_one_is_accepted() {
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = free.local_addr().expect("its address").port();
         drop(free);

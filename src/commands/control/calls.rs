@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn line_begins_with_the_time_in_the_zone_of_the_pbx() {
+    fn call_line_begins_with_the_time_in_the_zone_of_the_pbx() {
         insta::assert_snapshot!(
             call_line(usize::MAX, false),
             @"2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s   journaled"

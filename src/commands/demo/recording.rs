@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_ids_move_and_numbers_stay() {
+    fn shift_changes_times_and_ids_but_not_numbers() {
         assert_eq!(shift(&ami_frame("1795151317"), 3), ami_frame("1795151320"));
         assert_eq!(
             shift(&switch_event("1795151317"), 3),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn schedule_is_in_order_and_as_long_as_the_longest_call() {
+    fn demo_schedule_is_ordered_and_ends_after_8_to_25_seconds() {
         for pbx in [DemoPbx::Asterisk, DemoPbx::Freeswitch] {
             let frames = schedule(pbx, 1_800_000_000);
             assert!(frames.len() > 100);

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn beginning_of_a_uuid_serves_while_only_one_begins_so() {
+    fn uuid_prefix_selects_a_call_only_if_it_is_unique() {
         let uuids = TWO.map(|(linkedid, channel)| {
             let (_, judged) = call_with_ids(linkedid, channel);
             judged.record.uuid.expect("a uuid").to_string()

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_call_is_shown_with_where_its_lead_came_from() {
+    fn kept_call_is_explained_with_the_origin_of_its_lead() {
         let call = call();
         let rules = Rules::default();
         let mut judged = judge(&call, "pbx1", &rules, &People::default(), call.ended);

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_left_as_they_are() {
+    fn text_that_is_not_utf16_is_unchanged() {
         for text in ["", "a", "a;b\n", "\u{feff}a;b\n"] {
             assert_eq!(read_text(text.as_bytes().to_vec()), text);
         }

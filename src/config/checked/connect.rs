@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_flags_are_a_command() {
+    fn complete_connect_flags_are_accepted() {
         let connect = check_flags(&flags()).expect("whole");
         assert_eq!(connect.scope, scope::default_scope());
         assert_eq!(connect.wanted.within, WITHIN);

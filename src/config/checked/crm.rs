@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ways_or_none_are_refused_in_clear_words() {
+    fn token_source_given_twice_or_not_at_all_is_refused() {
         for (command, file, connected, words) in [
             (
                 None,

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn collector_takes_several_addresses_of_its_hub() {
+    fn forward_flag_accepts_several_hub_addresses() {
         let flags = HubFlags {
             forward: Some("https://hub1.example, https://hub2.example".into()),
             ..HubFlags::default()

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn address_alone_is_enough() {
+    fn page_flags_require_only_the_address() {
         let flags = PageFlags {
             page: Some("127.0.0.1:9470".into()),
             page_name: vec!["calls.example.uz".into(), String::new()],

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_service_that_runs_is_asked_and_of_several_none() {
+    fn default_state_is_that_of_the_only_running_service() {
         let place = tempfile::tempdir().expect("a folder");
         let services = create_folder(place.path().join("lib"));
         let own = place.path().join("own");

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn address_alone_is_enough_and_secrets_are_not_printed() {
+    fn webhook_flags_require_only_the_address_and_hide_secrets() {
         let flags = WebhookFlags {
             webhook_listen: Some("127.0.0.1:8481".into()),
             installation_secret: vec!["9001=/etc/a".into(), String::new()],

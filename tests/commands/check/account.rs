@@ -183,7 +183,7 @@ async fn account_with_access_to_secrets_gets_advice_on_rights() {
 }
 
 #[tokio::test]
-async fn account_that_receives_only_call_events_is_no_problem() {
+async fn account_with_only_call_events_passes_check() {
     let stage = Stage::new().await;
     stage.pbx.hide_boot();
     stage.pbx.answers("ListCommands", &[RECOMMENDED]);
@@ -213,7 +213,7 @@ async fn account_that_receives_only_call_events_is_no_problem() {
 }
 
 #[tokio::test]
-async fn account_without_rights_is_77_though_it_is_let_in() {
+async fn account_without_rights_that_can_log_in_exits_77() {
     let stage = Stage::new().await;
     stage.pbx.hide_boot();
     let ping = "Response: Success\nActionID: {id}\nPing: Keepalive command.  (Priv: <none>)\n\n";
@@ -243,7 +243,7 @@ async fn account_without_rights_is_77_though_it_is_let_in() {
 }
 
 #[tokio::test]
-async fn account_without_events_of_new_channel_is_77() {
+async fn account_without_new_channel_events_exits_77() {
     let words = "read = call,cdr,system,agent,user";
     let stage = Stage::new().await;
     let shown = "ChanVariable: LEAD_ID=";
@@ -313,7 +313,7 @@ async fn channel_event_shows_access_times_and_variables() {
 }
 
 #[tokio::test]
-async fn variable_that_several_trunks_take_leads_from_is_named_once() {
+async fn lead_variable_of_several_trunks_is_listed_once() {
     let stage = Stage::new().await;
     let mut flags = stage.flags.clone();
     let gsm = "--trunk=gsm=PJSIP/gsm,country=UZ,lead=var:LEAD_ID;userfield:([0-9]+)";
@@ -328,7 +328,7 @@ async fn variable_that_several_trunks_take_leads_from_is_named_once() {
 }
 
 #[tokio::test]
-async fn trunk_without_matching_endpoint_is_78_with_suggestion() {
+async fn trunk_without_matching_endpoint_exits_78_with_suggestion() {
     let stage = Stage::new().await;
     for misspelt in ["PJSIP/citty", "pjsip/City", "PJSIP/ciyt", "SIP/city"] {
         let report = stage.check_trunk(misspelt).await;
@@ -360,7 +360,7 @@ async fn trunk_without_matching_endpoint_is_78_with_suggestion() {
 }
 
 #[tokio::test]
-async fn phone_given_as_trunk_is_78() {
+async fn phone_given_as_trunk_exits_78() {
     let stage = Stage::new().await;
     let report = stage.check_trunk("PJSIP/101").await;
     report.assert_single_failure(
@@ -491,7 +491,7 @@ async fn release_shows_source_capabilities_and_needed_settings() {
 }
 
 #[tokio::test]
-async fn newer_release_skips_queues_and_is_named_by_manager() {
+async fn newer_release_is_known_from_ami_version_and_skips_queues() {
     let stage = Stage::new().await;
     let report = stage.check().await;
     report.assert_clean();

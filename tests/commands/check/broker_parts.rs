@@ -34,7 +34,7 @@ fn source(url: &str, queue: &str) -> String {
 }
 
 #[tokio::test]
-async fn queue_that_is_there_is_found_and_nothing_is_taken_from_it() {
+async fn existing_queue_passes_check_and_keeps_its_messages() {
     let broker = Broker::shared();
     broker.declare("check_there").await;
     broker.publish("check_there", &["one"]).await;
@@ -53,7 +53,7 @@ async fn queue_that_is_there_is_found_and_nothing_is_taken_from_it() {
 }
 
 #[tokio::test]
-async fn queue_that_the_daemon_consumes_is_no_problem() {
+async fn queue_consumed_by_the_daemon_passes_check() {
     let broker = Broker::shared();
     broker.declare("check_consumed").await;
     let url = broker.url(ADMINISTRATOR);
@@ -74,7 +74,7 @@ async fn queue_that_the_daemon_consumes_is_no_problem() {
 }
 
 #[tokio::test]
-async fn missing_queue_is_named_with_the_command_that_makes_it() {
+async fn missing_queue_exits_69_with_command_that_creates_it() {
     let broker = Broker::shared();
     let (url, vhost) = (broker.url(ADMINISTRATOR), broker.vhost());
     let (place, _crm, flags) = stage(&source(&url, "not_there")).await;
@@ -94,7 +94,7 @@ async fn missing_queue_is_named_with_the_command_that_makes_it() {
 }
 
 #[tokio::test]
-async fn missing_virtual_host_is_77_with_the_commands_that_make_it() {
+async fn missing_vhost_exits_77_with_commands_that_create_it() {
     let broker = Broker::shared();
     let url = broker.url(ADMINISTRATOR).replace(broker.vhost(), "nowhere");
     let fix = "rabbitmqctl add_vhost nowhere";
@@ -115,7 +115,7 @@ async fn missing_virtual_host_is_77_with_the_commands_that_make_it() {
 }
 
 #[tokio::test]
-async fn right_that_the_user_lacks_is_77() {
+async fn missing_broker_right_exits_77() {
     let broker = Broker::shared();
     broker.declare("check_other").await;
     // With these definitions, callbridge can read only the CEL and CDR queues.
@@ -133,7 +133,7 @@ async fn right_that_the_user_lacks_is_77() {
 }
 
 #[tokio::test]
-async fn wrong_secret_is_77_and_a_broker_that_is_not_there_69() {
+async fn wrong_broker_secret_exits_77_and_unreachable_broker_69() {
     let url = Broker::shared().url(ADMINISTRATOR);
     let (place, _crm, mut flags) = stage(&source(&url, "cel")).await;
     let secret = place.write("secret", "wrong").display().to_string();

@@ -18,7 +18,7 @@ async fn stage(url: &str) -> (Place, Server, Vec<String>) {
 }
 
 #[tokio::test]
-async fn new_database_passes_and_check_leaves_nothing_in_it() {
+async fn new_database_passes_check_and_remains_empty() {
     let server = Postgres::start(Durability::Synced, "");
     let (place, _crm, flags) = stage(&server.url("hub")).await;
     let report = check_in_both_forms(&place, &flags).await;
@@ -41,7 +41,7 @@ async fn new_database_passes_and_check_leaves_nothing_in_it() {
 
 /// Promise: `check` refuses a database behind a pooler of transactions.
 #[tokio::test]
-async fn pooler_of_transactions_is_refused_by_check() {
+async fn transaction_pooler_fails_check_and_session_pooler_passes() {
     let server = Postgres::shared();
     let schema = Postgres::new_schema();
     let pooler = Pooler::start(server, "transaction");
@@ -57,7 +57,7 @@ async fn pooler_of_transactions_is_refused_by_check() {
 }
 
 #[tokio::test]
-async fn database_without_a_server_is_unreachable() {
+async fn unreachable_database_exits_69() {
     let url = format!("postgres://callbridge@127.0.0.1:{}/calls", free_port());
     let (place, _crm, flags) = stage(&url).await;
     let report = check(&place, &flags).await;
@@ -66,7 +66,7 @@ async fn database_without_a_server_is_unreachable() {
 }
 
 #[tokio::test]
-async fn clock_of_the_server_is_compared_with_this_machines() {
+async fn database_clock_difference_is_reported() {
     let (place, _crm, flags) = stage(&Postgres::shared().url(&Postgres::new_schema())).await;
     let library = program::Place::new();
     let behind = place.write("clock", "3600");

@@ -17,7 +17,7 @@ pub async fn stage() -> (Place, Server, Vec<String>) {
 }
 
 #[tokio::test]
-async fn both_lines_to_a_pbx_are_tried() {
+async fn ami_and_websocket_sources_are_both_checked() {
     let (place, _crm, mut flags) = stage().await;
     let (ami, amiws) = (FakePbx::ami().await, FakePbx::websocket().await);
     flags.push(format!("--source=ami://bridge@{}", ami.addr()));
@@ -34,7 +34,7 @@ async fn both_lines_to_a_pbx_are_tried() {
 }
 
 #[tokio::test]
-async fn wrong_secret_is_77() {
+async fn wrong_or_missing_secret_exits_77() {
     let (place, _crm, flags) = stage().await;
     let pbx = FakePbx::ami().await;
     let secret = place.write("secret", "wrong");
@@ -56,7 +56,7 @@ async fn wrong_secret_is_77() {
 }
 
 #[tokio::test]
-async fn refused_connection_and_an_unknown_host_are_69() {
+async fn refused_connection_and_unknown_host_exit_69() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr();
     for (source, message, fix) in [
@@ -89,7 +89,7 @@ async fn refused_connection_and_an_unknown_host_are_69() {
 }
 
 #[tokio::test]
-async fn port_where_something_else_answers_is_69() {
+async fn port_with_another_protocol_exits_69() {
     let (place, crm, flags) = stage().await;
     let (http, ami) = (crm.addr(), FakePbx::ami().await);
     for (source, fix) in [
@@ -122,7 +122,7 @@ async fn source_with_untrusted_certificate_fails_with_reason() {
 }
 
 #[tokio::test]
-async fn missing_file_is_66() {
+async fn missing_source_file_exits_66() {
     let (place, _crm, flags) = stage().await;
     std::fs::remove_file(place.path("calls.ami")).expect("removed");
     let report = check(&place, &flags).await;
@@ -130,7 +130,7 @@ async fn missing_file_is_66() {
 }
 
 #[tokio::test]
-async fn lead_rule_that_can_never_give_a_lead_is_78() {
+async fn unusable_or_missing_lead_rule_exits_78() {
     let (place, _crm, flags) = stage().await;
     let cel = place.write("cel.csv", "").display().to_string();
     let source = format!("file://{cel}?format=cel-csv&from=start");
@@ -144,7 +144,7 @@ async fn lead_rule_that_can_never_give_a_lead_is_78() {
 }
 
 #[tokio::test]
-async fn exit_code_is_that_of_the_worst_of_several_problems() {
+async fn exit_code_of_several_problems_is_that_of_the_worst() {
     let (place, _crm, mut flags) = stage().await;
     flags.push("--source=ami://bridge@pbx.invalid".to_owned());
     place.write("token", "svc_pat_unknown");
@@ -208,7 +208,7 @@ async fn file_in_another_format_exits_65_and_names_the_format() {
 }
 
 #[tokio::test]
-async fn cel_file_without_bridge_events_is_named_with_fix() {
+async fn cel_file_without_bridge_events_is_reported_with_fix() {
     let (place, _crm, flags) = stage().await;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/asterisk-old");
     let file = folder.join("11-shipped-cel-conf/inbound_answered/cel.csv");
@@ -221,7 +221,7 @@ async fn cel_file_without_bridge_events_is_named_with_fix() {
 }
 
 #[tokio::test]
-async fn source_that_is_not_a_regular_file_is_named_and_not_opened() {
+async fn fifo_or_folder_as_source_exits_69_without_blocking() {
     let (place, _crm, flags) = stage().await;
     let fifo = place.path("fifo");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -237,7 +237,7 @@ async fn source_that_is_not_a_regular_file_is_named_and_not_opened() {
 }
 
 #[tokio::test]
-async fn quotes_around_a_secret_are_reported_without_it() {
+async fn quotes_around_secret_are_reported_without_the_secret() {
     let (place, _crm, flags) = stage().await;
     let pbx = FakePbx::ami().await;
     let secret = place.write("quoted", "\u{feff}\"hunter2\"\r\n");
@@ -256,7 +256,7 @@ async fn quotes_around_a_secret_are_reported_without_it() {
 }
 
 #[tokio::test]
-async fn trunk_that_is_an_employees_phone_is_78() {
+async fn trunk_that_is_an_employees_phone_exits_78() {
     let (place, _crm, flags) = stage().await;
     let trunk = "city=PJSIP/101,country=UZ,lead=var:LEAD_ID,employees=101:501";
     let report = check(&place, &replace_flag(flags.clone(), "--trunk", trunk)).await;
@@ -308,7 +308,7 @@ async fn run_warns_about_a_trunk_that_check_fails() {
 }
 
 #[tokio::test]
-async fn missing_notify_program_is_78() {
+async fn missing_notify_program_exits_78() {
     let (place, _crm, mut flags) = stage().await;
     flags.push("--notify-command=/opt/no/such/notify /etc/token".to_owned());
     let report = check(&place, &flags).await;
@@ -323,7 +323,7 @@ async fn missing_notify_program_is_78() {
 }
 
 #[tokio::test]
-async fn freeswitch_sources_are_not_sent_to_a_manager() {
+async fn freeswitch_endpoint_note_suggests_esl_and_not_ami() {
     let (place, _crm, flags) = stage().await;
     let folder = place.path("cdrs");
     std::fs::create_dir(&folder).expect("a folder");

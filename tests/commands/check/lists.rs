@@ -19,7 +19,7 @@ async fn check_lead_list(text: &str) -> CheckReport {
 }
 
 #[tokio::test]
-async fn missing_list_is_66_and_one_without_its_columns_65() {
+async fn missing_list_exits_66_and_list_without_columns_exits_65() {
     let (place, _crm, flags) = stage().await;
     let flags = use_lead_list(flags, &place);
     let report = check_in_both_forms(&place, &flags).await;
@@ -39,7 +39,7 @@ async fn missing_list_is_66_and_one_without_its_columns_65() {
 }
 
 #[tokio::test]
-async fn bad_list_rows_are_65_and_named_by_line_and_reason() {
+async fn bad_list_rows_exit_65_and_are_listed_with_line_and_reason() {
     let text = "phone,leadId\n+998901110001,4001\n+998901110002,none\n101,4003\n\
         \"+998901110004, +998901110005\",4004\n+998901110001,4009\n";
     let report = check_lead_list(text).await;
@@ -95,7 +95,7 @@ async fn list_with_semicolons_repeats_or_no_rows_passes_with_note() {
 }
 
 #[tokio::test]
-async fn bad_rows_of_employees_are_named_like_those_of_leads() {
+async fn bad_employee_rows_exit_65_and_are_listed() {
     let (place, _crm, mut flags) = stage().await;
     let text = "extension;employeeId\n101;501\n102;x\nPJSIP/103;503\n";
     let employees = place.write("staff.csv", text);
@@ -115,7 +115,7 @@ async fn bad_rows_of_employees_are_named_like_those_of_leads() {
 }
 
 #[tokio::test]
-async fn employee_at_mistyped_extension_is_65_with_suggestion() {
+async fn employee_at_mistyped_extension_exits_65_with_suggestion() {
     let (place, _crm, mut flags) = stage().await;
     flags.push("--employees=1O1:501;10B:502".to_owned());
     let report = check(&place, &flags).await;

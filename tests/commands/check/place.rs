@@ -46,7 +46,7 @@ fn paths_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 #[tokio::test]
-async fn check_leaves_nothing_where_no_state_exists() {
+async fn check_creates_no_file_in_missing_empty_or_used_state() {
     let (place, _crm, flags) = stage().await;
     let deep = place.path("not/there/yet").display().to_string();
     let root = place.path("");
@@ -68,7 +68,7 @@ async fn check_leaves_nothing_where_no_state_exists() {
 }
 
 #[tokio::test]
-async fn unwritable_state_is_73_and_sends_no_crm_request() {
+async fn unwritable_state_exits_73_and_sends_no_crm_request() {
     let (place, crm, flags) = stage().await;
     place.write("in-the-way", "");
     // Not even root can create a folder at either path.
@@ -91,7 +91,7 @@ async fn unwritable_state_is_73_and_sends_no_crm_request() {
 }
 
 #[tokio::test]
-async fn state_held_by_other_process_without_daemon_is_75() {
+async fn state_held_by_other_process_without_daemon_exits_75() {
     let (place, _crm, flags) = stage().await;
     let opened = spool::open(&place.path("state"), spool::Settings::default());
     let (handle, guard) = opened.expect("the state");
@@ -120,7 +120,7 @@ fn set_newer_schema(file: &std::path::Path) {
 }
 
 #[tokio::test]
-async fn newer_and_a_foreign_state_are_78_and_left_as_they_are() {
+async fn newer_or_invalid_state_exits_78_and_is_unchanged() {
     let (place, _crm, flags) = stage().await;
     create_state(&place).await;
     check(&place, &flags).await.assert_clean();
@@ -146,7 +146,7 @@ async fn newer_and_a_foreign_state_are_78_and_left_as_they_are() {
 }
 
 #[tokio::test]
-async fn state_bound_to_other_address_is_78_until_rebind() {
+async fn state_bound_to_other_address_exits_78_until_rebind() {
     let (place, first, flags) = stage().await;
     place.run_until_idle(&flags).await;
     let second = start_crm(|_| ()).await;
@@ -158,7 +158,7 @@ async fn state_bound_to_other_address_is_78_until_rebind() {
 }
 
 #[tokio::test]
-async fn another_pbx_id_than_the_stored_one_is_78() {
+async fn pbx_id_different_from_stored_one_exits_78() {
     let (place, _crm, flags) = stage().await;
     place.run_until_idle(&flags).await;
     let flags = replace_flag(flags, "--pbx-id", "another");
@@ -168,7 +168,7 @@ async fn another_pbx_id_than_the_stored_one_is_78() {
 }
 
 #[tokio::test]
-async fn address_that_is_taken_is_64_unless_the_daemon_has_it() {
+async fn listen_address_in_use_exits_64_unless_used_by_daemon() {
     let (place, _crm, flags) = stage().await;
     let listener = TcpListener::bind(free_addr()).await.expect("a port");
     let addr = listener.local_addr().expect("bound").to_string();
@@ -184,7 +184,7 @@ async fn address_that_is_taken_is_64_unless_the_daemon_has_it() {
 }
 
 #[tokio::test]
-async fn copied_state_is_69_on_every_check_before_daemon_runs() {
+async fn copied_state_exits_69_on_every_check_before_daemon_runs() {
     let (place, _crm, flags) = stage().await;
     create_state(&place).await;
     check(&place, &flags).await.assert_clean();
@@ -198,7 +198,7 @@ async fn copied_state_is_69_on_every_check_before_daemon_runs() {
 }
 
 #[tokio::test]
-async fn lookup_check_tries_each_trunk_and_names_problems() {
+async fn lookup_check_measures_the_answer_and_reports_problems() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr().to_string();
     let flags = replace_flag(flags, "--lookup", &addr);
@@ -239,7 +239,7 @@ async fn lookup_finding(place: &Place, flags: &[String], trunk: &str) -> Value {
 }
 
 #[tokio::test]
-async fn responsible_employees_without_extension_are_named_by_trunk() {
+async fn responsible_employees_without_extension_are_listed_by_trunk() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr().to_string();
     let mut flags = replace_flag(flags, "--lookup", &addr);

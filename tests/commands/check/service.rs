@@ -29,7 +29,7 @@ fn count_token_requests(crm: &Server, status: u16) -> u64 {
 }
 
 #[tokio::test]
-async fn clean_setup_ends_with_0_and_names_company_and_grant() {
+async fn clean_setup_exits_0_and_shows_company_and_grant() {
     let (place, crm, flags) = stage().await;
     let report = check_in_both_forms(&place, &flags).await;
     report.assert_clean();
@@ -61,7 +61,7 @@ async fn clean_setup_ends_with_0_and_names_company_and_grant() {
 }
 
 #[tokio::test]
-async fn token_without_the_grant_is_77() {
+async fn token_without_save_grant_exits_77() {
     let (place, crm, flags) = stage().await;
     crm.admin(|core, now| core.set_grants(now, Vec::new()));
     let report = check(&place, &flags).await;
@@ -75,7 +75,7 @@ async fn token_without_the_grant_is_77() {
 }
 
 #[tokio::test]
-async fn lead_directory_without_its_grant_is_77() {
+async fn lead_directory_without_its_grant_exits_77() {
     let (place, crm, mut flags) = stage().await;
     flags.push("--lead-directory".to_owned());
     let report = check(&place, &flags).await;
@@ -86,7 +86,7 @@ async fn lead_directory_without_its_grant_is_77() {
 }
 
 #[tokio::test]
-async fn refusal_of_a_proxy_is_not_blamed_on_the_crm() {
+async fn proxy_refusal_is_reported_as_proxy_or_firewall() {
     let (place, _crm, flags) = stage().await;
     for status in [
         "403 Forbidden",
@@ -129,7 +129,7 @@ async fn web_server(status: &'static str) -> u16 {
 }
 
 #[tokio::test]
-async fn refused_token_is_77() {
+async fn refused_token_exits_77() {
     let (place, crm, flags) = stage().await;
     crm.admin(|core, _| core.revoke(TOKEN));
     check(&place, &flags)
@@ -147,7 +147,7 @@ async fn refused_token_is_77() {
 }
 
 #[tokio::test]
-async fn missing_token_is_77() {
+async fn missing_token_exits_77() {
     let (place, _crm, flags) = stage().await;
     std::fs::remove_file(place.path("token")).expect("removed");
     check(&place, &flags)
@@ -160,7 +160,7 @@ async fn missing_token_is_77() {
 }
 
 #[tokio::test]
-async fn other_company_token_for_bound_state_is_77() {
+async fn other_company_token_for_bound_state_exits_77() {
     let (place, crm, flags) = stage().await;
     place.run_until_idle(&flags).await;
     crm.admin(|core, now| core.issue(now, "svc_pat_other", TokenKind::Pat, 2, None));
@@ -191,7 +191,7 @@ async fn other_company_token_for_bound_state_is_77() {
 }
 
 #[tokio::test]
-async fn running_daemon_is_asked_instead_of_the_crm() {
+async fn check_with_running_daemon_sends_no_crm_request() {
     let (place, crm, flags) = stage().await;
     let daemon = place.start_daemon(&flags).await;
     place.wait_for_number("/books/journaled", 1).await;
@@ -212,7 +212,7 @@ async fn running_daemon_is_asked_instead_of_the_crm() {
 }
 
 #[tokio::test]
-async fn request_of_check_uses_a_slot_that_run_counts() {
+async fn check_requests_use_slots_that_run_counts() {
     let narrow = Rate {
         requests: 2,
         window: Duration::from_secs(600),
@@ -278,7 +278,7 @@ async fn check_then_run_never_exceeds_the_budget() {
 }
 
 #[tokio::test]
-async fn new_state_begins_with_three_slots_taken() {
+async fn new_state_starts_with_three_slots_used() {
     let (place, crm, flags) = stage().await;
     // No call is sent in this test, because a new window begins only after ten minutes.
     let flags = replace_flag(flags, "--rate", "3/600s");
@@ -316,7 +316,7 @@ async fn unreachable_crm_exits_69() {
 }
 
 #[tokio::test]
-async fn crm_that_fails_is_69_with_its_words() {
+async fn crm_error_exits_69_with_its_message() {
     let (place, crm, flags) = stage().await;
     for (action, words) in [
         (Action::Status(503), "503"),
@@ -340,7 +340,7 @@ async fn crm_that_fails_is_69_with_its_words() {
 }
 
 #[tokio::test]
-async fn address_that_is_not_the_open_api_is_78() {
+async fn crm_url_that_is_not_the_open_api_exits_78() {
     let (place, _crm, flags) = stage().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("bound");
@@ -382,7 +382,7 @@ async fn untrusted_crm_certificate_exits_69() {
 }
 
 #[tokio::test]
-async fn proxy_or_ca_file_that_fails_is_named() {
+async fn failing_proxy_or_ca_file_is_named_in_the_error() {
     let (place, _crm, flags) = stage().await;
     let proxy = format!("http://{}", free_addr());
     let authority = Authority::new();

@@ -63,7 +63,7 @@ fn finding_text(report: &CheckReport, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn switch_whose_gateways_are_those_of_the_trunks_is_well() {
+async fn switch_with_gateways_for_all_trunks_passes_check() {
     let stage = Stage::new().await;
     let endpoints = "gateway/city|address/127.0.0.1:16000|gateway/gsm";
     let report = stage.check(endpoints).await;
@@ -80,7 +80,7 @@ async fn switch_whose_gateways_are_those_of_the_trunks_is_well() {
 }
 
 #[tokio::test]
-async fn gateways_without_trunk_or_registration_are_named() {
+async fn gateways_without_trunk_or_registration_are_reported() {
     let stage = Stage::new().await;
     let report = stage.check("gateway/city").await;
     report.assert_clean();
@@ -89,7 +89,7 @@ async fn gateways_without_trunk_or_registration_are_named() {
 }
 
 #[tokio::test]
-async fn gateway_missing_on_the_switch_is_a_problem() {
+async fn gateway_missing_on_switch_exits_78() {
     let stage = Stage::new().await;
     let report = stage.check("gateway/town|profile/external").await;
     let message = "the switch has none of this name: calls over trunk city would be internal";

@@ -6,7 +6,7 @@ use callbridge_testbed::broker::Broker;
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn alarm_of_the_broker_is_a_problem_in_status() {
+async fn broker_alarm_is_shown_as_a_problem_in_status() {
     let broker = Broker::start();
     broker.declare("letters").await;
     tokio::task::block_in_place(|| broker.raise_alarm());

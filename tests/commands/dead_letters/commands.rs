@@ -107,7 +107,7 @@ fn cell<'a>(header: &[String], row: &'a csv::StringRecord, name: &str) -> &'a st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn export_has_a_row_a_letter_with_the_values_of_its_call() {
+async fn dead_export_has_one_row_per_dead_letter_with_call_values() {
     let (place, _crm, calls) = stage().await;
     let csv = place
         .run_on_state("dead export --format csv")
@@ -150,7 +150,7 @@ async fn export_has_a_row_a_letter_with_the_values_of_its_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn id_that_names_no_letter_is_65_and_the_others_are_done() {
+async fn unknown_dead_letter_id_exits_65_and_others_are_processed() {
     let (place, _crm, calls) = stage().await;
     let id = dead_letter_id(&place, &calls[0]).await;
     let output = place
@@ -309,7 +309,7 @@ async fn retry_journals_call_with_given_lead_and_employee() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn call_without_a_lead_is_not_retried_without_one() {
+async fn retry_without_lead_flag_of_call_without_lead_is_refused() {
     let (place, crm, _) = stage().await;
     let offline = place
         .run_on_state("dead retry --waiting --reason no_lead")
@@ -333,7 +333,7 @@ async fn call_without_a_lead_is_not_retried_without_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn discarded_dead_letters_stay_discarded_and_in_the_books() {
+async fn discarded_dead_letters_are_counted_and_cannot_be_retried() {
     let (place, crm, calls) = stage().await;
     let id = dead_letter_id(&place, &calls[0]).await;
     let daemon = place

@@ -196,7 +196,7 @@ async fn dead_letters_survive_broker_outage_and_retry_journals_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retry_without_a_daemon_is_sent_by_the_next_one() {
+async fn retry_without_daemon_is_sent_by_the_next_daemon() {
     let (place, crm, calls) = (Place::new(), strict_crm().await, ninety_calls());
     place.write("calls.ami", recording(&calls));
     place.run_until_idle(&strict_flags(&place, &crm)).await;

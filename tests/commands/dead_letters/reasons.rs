@@ -134,7 +134,7 @@ async fn ambiguous_lead_call_is_sent_only_with_chosen_lead() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rejected_keeps_the_services_words_and_errors() {
+async fn rejected_call_keeps_crm_message_and_accepts_another_lead() {
     let strict = Rule::next(Endpoint::CallHistory, 1, Action::Status(400));
     let crm = start_crm(|config| config.rules = vec![strict]).await;
     let place = Place::new();
@@ -155,7 +155,7 @@ async fn rejected_keeps_the_services_words_and_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conflict_is_a_letter_and_can_be_given_up() {
+async fn conflict_becomes_dead_letter_that_can_be_discarded() {
     let conflict = Rule::next(Endpoint::CallHistory, 1, Action::Status(409));
     let crm = start_crm(|config| config.rules = vec![conflict]).await;
     let place = Place::new();
@@ -248,7 +248,7 @@ async fn retry_with_another_lead_conflicts_with_a_journaled_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unconfirmed_is_sent_again_under_its_uuid() {
+async fn unconfirmed_call_is_sent_again_with_its_uuid() {
     let (place, crm, call) = (Place::new(), start_crm(|_| ()).await, Call::new(1, 4001));
     run_calls(&place, &crm, std::slice::from_ref(&call), &[]).await;
     seed::add_unconfirmed(&place, &call).await;
@@ -338,7 +338,7 @@ async fn incomplete_call_is_sent_with_values_given_by_hand() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_direction_is_shown_and_sent_only_once_it_is_given() {
+async fn call_of_unknown_direction_is_sent_only_with_given_direction() {
     let CutCall {
         place,
         crm,
@@ -409,7 +409,7 @@ async fn rejected_call_shows_employee_and_refuses_answered_flag() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn invalid_start_time_gets_a_new_proposal_and_is_sent() {
+async fn call_with_future_start_time_is_sent_with_proposed_time() {
     let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     let call = Call {
         begins: now() + 7_200,

@@ -90,7 +90,7 @@ async fn unreadable_file_lines_are_kept_and_calls_are_journaled() {
 
 /// The state has the open call of a later version, as after a rollback.
 #[tokio::test(flavor = "multi_thread")]
-async fn open_call_that_cannot_be_restored_is_a_letter_once() {
+async fn unrestorable_open_call_becomes_one_dead_letter() {
     let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 4001).ami());
     seed::add_open_call(&place, br#"{"of": "another version"}"#).await;

@@ -74,7 +74,7 @@ async fn dead_watch_reports_new_dead_letter_and_its_next_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watch_waits_for_the_daemon_and_outlives_its_restart() {
+async fn dead_watch_waits_for_daemon_and_survives_its_restart() {
     let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", "");
     let flags = place.flags_of_file(&crm.url(), "calls.ami");

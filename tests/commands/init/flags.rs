@@ -121,7 +121,7 @@ async fn non_utf8_flags_file_is_overwritten_only_with_yes() {
 }
 
 #[tokio::test]
-async fn init_ends_with_the_code_of_the_failed_check() {
+async fn init_exits_with_code_of_the_failed_check() {
     let stage = Stage::new().await;
     let employees = format!("--employees={}", stage.place.path("missing.csv").display());
     let output = stage.init(&[&employees]).await;

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 #[tokio::test]
-async fn answers_that_are_missing_are_named_at_once_with_their_flags() {
+async fn missing_answers_are_listed_with_their_flags() {
     let stage = Stage::new().await;
     let etc = format!("--etc={}", stage.etc("").display());
     let output = stage
@@ -79,7 +79,7 @@ async fn init_shows_fix_for_pbx_down_wrong_secret_or_missing_right() {
 }
 
 #[tokio::test]
-async fn pbx_that_shows_no_trunk_wants_its_flag_and_takes_it() {
+async fn pbx_without_visible_trunk_requires_trunk_flag() {
     let stage = Stage::new().await;
     let refusal = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
     stage.pbx.answers("PJSIPShowEndpoints", &[refusal]);

@@ -152,7 +152,7 @@ async fn registration_name_with_control_character_adds_no_flag() {
 }
 
 #[tokio::test]
-async fn password_that_the_switch_refuses_leaves_nothing_written() {
+async fn refused_switch_password_writes_nothing() {
     let stage = SwitchStage::new().await;
     let output = stage.init("ClueCon").await;
     assert_eq!(output.code, 77, "{output:?}");

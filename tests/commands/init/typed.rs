@@ -25,7 +25,7 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn init_answers_write_a_service_and_show_no_secret() {
+async fn init_answers_create_service_files_and_show_no_secret() {
     let stage = Stage::new().await;
     let mut terminal = stage.start_init();
     stage.answer_pbx_questions(&mut terminal, "another").await;
@@ -154,7 +154,7 @@ async fn init_answers_write_a_service_and_show_no_secret() {
 }
 
 #[tokio::test]
-async fn ctrl_c_at_any_question_writes_nothing_and_is_130() {
+async fn ctrl_c_at_a_question_exits_130_and_writes_nothing() {
     let stage = Stage::new().await;
     let mut terminal = stage.start_init();
     terminal.wait_for_text("manager (AMI)").await;
@@ -263,7 +263,7 @@ async fn lookup_flag_is_written_only_if_answer_is_yes() {
 }
 
 #[tokio::test]
-async fn directory_rule_asks_for_lead_directory() {
+async fn directory_lead_rule_prompts_for_lead_directory() {
     let stage = Stage::new().await;
     grant_leads(&stage.crm);
     let mut flags = stage.flags();

@@ -224,7 +224,7 @@ async fn planted_sockets_are_never_connected_to_by_root() {
 }
 
 #[tokio::test]
-async fn plants_in_place_of_the_folder_are_not_followed() {
+async fn planted_entries_in_place_of_state_folder_are_not_followed() {
     if !is_root("a link in the place of the state folder") {
         return;
     }
@@ -257,7 +257,7 @@ async fn plants_in_place_of_the_folder_are_not_followed() {
 }
 
 #[tokio::test]
-async fn paths_through_another_users_place_are_refused() {
+async fn paths_through_another_users_folder_are_refused() {
     if !is_root("a path through the folder of another user") {
         return;
     }

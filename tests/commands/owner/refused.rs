@@ -22,7 +22,7 @@ fn status_command(state: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn named_command_works_as_the_owner_of_the_state() {
+async fn suggested_command_works_as_the_owner_of_the_state() {
     if !is_root("the command that the error for root names") {
         return;
     }

@@ -57,7 +57,7 @@ async fn state_folder_writable_by_others_is_refused_with_a_fix() {
 }
 
 #[tokio::test]
-async fn empty_folder_that_others_may_write_is_made_private() {
+async fn empty_folder_writable_by_others_is_made_private() {
     let stage = Stage::new().await;
     let state = stage.place.path("state");
     std::fs::create_dir(&state).expect("made");

@@ -20,7 +20,7 @@ async fn daemon(place: &Place, more: &[&str]) -> (Server, RunningCommand) {
 }
 
 #[tokio::test]
-async fn link_opens_one_session_and_looking_at_it_burns_nothing() {
+async fn login_link_opens_one_session_and_viewing_does_not_use_it_up() {
     let place = Place::new();
     let (_crm, running) = daemon(&place, &[]).await;
     let (mut browser, path) = Browser::without_login(&place).await;
@@ -230,7 +230,7 @@ async fn wait_for_file_problem(place: &Place, part: &str) {
 }
 
 #[tokio::test]
-async fn person_removed_from_the_file_loses_the_session() {
+async fn user_missing_in_broken_or_empty_file_is_logged_out() {
     let place = Place::new();
     let anna = password_line("anna", "admin");
     let bek = password_line("bek", "view");

@@ -119,7 +119,7 @@ async fn check_run_from_page_shows_each_finding_of_command() {
 
 /// Promise: A user who is removed from the password file is logged out at once.
 #[tokio::test]
-async fn user_removed_from_password_file_is_logged_out_others_stay() {
+async fn removal_from_password_file_logs_out_only_that_user() {
     let place = Place::new();
     let (anna, bek) = (password_line("anna", "admin"), password_line("bek", "view"));
     let file = place.write("people", format!("{anna}{bek}"));

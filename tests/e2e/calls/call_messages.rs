@@ -192,7 +192,7 @@ fn example<'a>(page: &'a str, heading: &str, text: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn curl_of_the_page_publishes_a_call_that_is_journaled() {
+async fn documented_curl_example_publishes_a_journaled_call() {
     let (place, crm) = (Place::new(), crm::start().await);
     let node = tokio::task::spawn_blocking(Broker::shared);
     let node = node.await.expect("a node");
@@ -240,7 +240,7 @@ async fn curl_of_the_page_publishes_a_call_that_is_journaled() {
 }
 
 #[tokio::test]
-async fn oversized_messages_use_little_memory_and_stop_nothing() {
+async fn oversized_messages_use_under_40_mib_and_block_no_call() {
     let (place, crm, node) = (Place::new(), crm::start().await, Broker::shared());
     let queue = "too-long";
     node.declare(queue).await;

@@ -310,7 +310,7 @@ impl Queues {
 }
 
 #[tokio::test]
-async fn cdrs_that_come_long_before_their_calls_give_them_their_leads() {
+async fn cdrs_read_before_their_calls_supply_leads() {
     let queues = Queues::new("early").await;
     let cdrs = queues.publish(&queues.cdr).await;
     let mut program = queues.start();

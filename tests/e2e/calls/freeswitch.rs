@@ -221,7 +221,7 @@ async fn recordings_from_mod_amqp_queue_are_journaled_once_over_kills() {
 }
 
 #[tokio::test]
-async fn switch_that_was_killed_ends_its_calls_and_invents_nothing() {
+async fn call_of_killed_switch_ends_once_as_incomplete() {
     let (scene, all) = (Scene::new().await, recordings());
     let call = all
         .iter()
@@ -343,7 +343,7 @@ async fn killed_switch_call_in_shared_queue_ends_at_last_heartbeat() {
 }
 
 #[tokio::test]
-async fn wrong_password_is_named_in_the_status_with_its_cure() {
+async fn wrong_password_is_shown_in_status_with_a_fix() {
     let scene = Scene::new().await;
     let secret = scene.place.write("secret", "ClueCon");
     let address = scene.switch.addr();

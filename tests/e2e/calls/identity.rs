@@ -114,7 +114,7 @@ fn process_id(program: &Program) -> i32 {
 }
 
 #[tokio::test]
-async fn second_daemon_on_the_source_is_named_by_both_until_it_ends() {
+async fn daemons_on_the_same_source_report_each_other_until_one_ends() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let source = place.ami(&pbx);
     let mut first = start(

@@ -413,17 +413,17 @@ async fn check_format(format: &'static str) {
 }
 
 #[tokio::test]
-async fn late_freeswitch_messages_give_correct_calls() {
+async fn late_freeswitch_messages_produce_correct_calls() {
     check_format("freeswitch").await;
 }
 
 #[tokio::test]
-async fn late_wazo_messages_give_correct_calls() {
+async fn late_wazo_messages_produce_correct_calls() {
     check_format("wazo").await;
 }
 
 #[tokio::test]
-async fn late_cel_messages_give_correct_calls() {
+async fn late_cel_messages_produce_correct_calls() {
     check_format("asterisk-cel").await;
 }
 
@@ -441,7 +441,7 @@ fn heartbeat(number: u64) -> String {
 }
 
 #[tokio::test]
-async fn switch_without_calls_is_ok() {
+async fn switch_with_only_heartbeats_keeps_status_ok() {
     let pause = match std::env::var_os(FULL) {
         Some(_) => Duration::from_secs(20),
         None => Duration::from_millis(50),

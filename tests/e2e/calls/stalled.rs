@@ -268,7 +268,7 @@ async fn stalled_connections_change_no_value_of_a_call() {
 }
 
 #[tokio::test]
-async fn callbridge_that_stood_still_changes_no_value_of_a_call() {
+async fn frozen_daemon_changes_no_value_of_a_call() {
     let standstill = if is_full() { 45.0 } else { 20.0 };
     // callbridge is frozen from second 18 on.
     let delays = PLACES.map(|place| 18.0 - place);

@@ -228,7 +228,7 @@ async fn audit_take_in_repairs_deleted_calls_and_missing_trunk() {
 }
 
 #[tokio::test]
-async fn values_that_differ_from_the_file_are_named_and_counted() {
+async fn values_different_from_the_file_are_listed_and_counted() {
     let (place, crm) = (Place::new(), crm::start().await);
     for recording in recordings::consecutive(6) {
         place.append("calls.ami", &recording.ami);

@@ -160,7 +160,7 @@ async fn audit_take_in_resends_records_deleted_in_crm_once() {
 }
 
 #[tokio::test]
-async fn audit_of_250_calls_with_purged_one_takes_three_requests() {
+async fn audit_of_250_calls_with_purged_one_sends_three_requests() {
     let mut config = crm::settings();
     config.settings.rate = Rate {
         requests: 1000,
@@ -246,7 +246,7 @@ async fn reason_of_unread_journal(day: &Day, more: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn audit_without_journal_access_gives_reason_and_uses_state() {
+async fn audit_without_journal_access_shows_reason_and_uses_state() {
     let day = Day::new(5, crm::settings(), RATE_FLAG).await;
     // All records are gone, but `audit` must not report the calls as missing if it cannot read the
     // journal.

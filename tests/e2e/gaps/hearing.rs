@@ -73,7 +73,7 @@ fn missing_rights(status: &Status) -> Vec<RightKind> {
 }
 
 #[tokio::test]
-async fn line_is_connected_until_an_event_proves_that_it_is_up() {
+async fn source_state_is_connected_until_the_first_event_then_up() {
     let mut stage = Stage::start(FakePbx::ami().await).await;
     let status = stage
         .program

@@ -66,7 +66,7 @@ async fn misspelled_trunk_is_counted_and_warned_once_until_fixed() {
 }
 
 #[tokio::test]
-async fn pattern_that_takes_telephones_in_is_named_at_the_start() {
+async fn trunk_pattern_that_matches_phones_is_logged_at_start() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.write("calls.ami", "");
     let source = place.file("calls.ami", "ami");

@@ -66,7 +66,7 @@ async fn two_collectors_forward_and_the_hub_journals() {
 }
 
 #[tokio::test]
-async fn collector_keeps_calls_while_the_hub_is_away() {
+async fn collector_keeps_calls_while_the_hub_is_unreachable() {
     let hub = Hub::start().await;
     let token = hub.add_branch("samarkand").await;
     let Hub {
@@ -98,7 +98,7 @@ async fn collector_keeps_calls_while_the_hub_is_away() {
 }
 
 #[tokio::test]
-async fn wrong_token_pauses_and_calls_stay_ready() {
+async fn wrong_hub_token_pauses_forwarding_and_keeps_calls_ready() {
     let hub = Hub::start().await;
     let collector_place = Place::new();
     collector_place.write("calls.jsonl", messages("samarkand", 0..1));

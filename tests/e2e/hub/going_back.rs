@@ -28,7 +28,7 @@ async fn wait_until_finished(hub: &mut Program, calls: u64) -> Status {
 
 /// Promise: If a hub loses its state, its collectors send all their calls again.
 #[tokio::test]
-async fn deleted_hub_is_offered_everything_and_keeps_silence() {
+async fn hub_with_deleted_state_receives_all_calls_and_is_silent() {
     let hub = Hub::start().await;
     let token = hub.add_branch("samarkand").await;
     let Hub {
@@ -62,7 +62,7 @@ async fn deleted_hub_is_offered_everything_and_keeps_silence() {
 }
 
 #[tokio::test]
-async fn restored_hub_is_offered_the_calls_that_its_copy_lacks() {
+async fn restored_hub_receives_the_calls_missing_in_its_copy() {
     let hub = Hub::start_in(Place::on_disk()).await;
     let token = hub.add_branch("samarkand").await;
     let Hub {

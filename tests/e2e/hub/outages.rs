@@ -120,7 +120,7 @@ async fn killed_database_loses_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn database_stopped_at_once_loses_no_call() {
+async fn immediately_stopped_database_loses_no_call() {
     let server = Postgres::start(Durability::Synced, "");
     let scene = Scene::start(&server).await;
     scene

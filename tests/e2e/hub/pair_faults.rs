@@ -126,7 +126,7 @@ async fn lose_commits(library: &str, loss: Loss, chosen: &[u32]) {
 
 /// Promise: If the answer to a commit is lost, no call is lost and none is stored twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_commit_or_answer_leaves_right_books() {
+async fn lost_commit_or_answer_keeps_books_correct() {
     let place = Place::new();
     let library = source_address(&place);
     let lost_requests = lose_commits(&library, Loss::Request, &[1, 2, 3, 5, 8]);
@@ -136,7 +136,7 @@ async fn lost_commit_or_answer_leaves_right_books() {
 
 /// The hub is frozen after the commit of a request's slot, before the request's first byte.
 #[tokio::test(flavor = "multi_thread")]
-async fn request_of_frozen_hub_is_not_sent_and_slot_kept() {
+async fn late_request_of_frozen_hub_is_not_sent_but_keeps_its_slot() {
     let place = Place::new();
     let library = source_address(&place);
     let server = Postgres::shared();
@@ -243,7 +243,7 @@ impl Scene {
 
 /// Promise: If the hub's database is restored to an earlier state, collectors send what it lacks.
 #[tokio::test(flavor = "multi_thread")]
-async fn restored_database_is_offered_the_calls_that_it_lacks() {
+async fn restored_database_receives_its_missing_calls() {
     let scene = Scene::start().await;
     let (server, hub) = (Postgres::shared(), &scene.pair.hubs[0]);
     let copy = scene.place.path("copy.sql");
@@ -261,7 +261,7 @@ async fn restored_database_is_offered_the_calls_that_it_lacks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deleted_tables_are_made_and_filled_again() {
+async fn deleted_tables_are_created_and_filled_again() {
     let mut scene = Scene::start().await;
     let hub = &scene.pair.hubs[0];
     hub.kill().await;

@@ -104,7 +104,7 @@ async fn wrong_requests_are_refused_and_counted_by_branch() {
 }
 
 #[tokio::test]
-async fn half_body_is_cut_and_counted() {
+async fn incomplete_body_is_answered_408_and_counted() {
     let hub = Hub::start().await;
     let token = hub.add_branch("samarkand").await;
     let mut line = TcpStream::connect(hub.address).await.expect("it listens");
@@ -154,7 +154,7 @@ async fn rotated_token_is_valid_at_once_and_removed_branch_is_refused() {
 }
 
 #[tokio::test]
-async fn branch_that_floods_is_limited_and_another_is_served() {
+async fn flooding_branch_is_limited_and_another_is_served() {
     let hub = Hub::start().await;
     let flood = hub.add_branch("flood").await;
     let quiet = hub.add_branch("quiet").await;

@@ -64,7 +64,7 @@ async fn check(place: &Place, hub: SocketAddr, pbx: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn check_tries_token_pbx_names_and_certificate_of_the_hub() {
+async fn check_verifies_hub_token_pbx_names_and_certificate() {
     let (place, crm) = (Place::new(), crm::start().await);
     let (address, authority) = (free_address(), Authority::new());
     let mut hub = start_secured(&place, &crm.url(), address, &authority);

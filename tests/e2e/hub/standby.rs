@@ -197,7 +197,7 @@ async fn standby_takes_over_from_killed_leader_with_all_calls() {
 }
 
 #[tokio::test]
-async fn leader_without_its_session_begins_again() {
+async fn leader_that_loses_its_session_leads_again_without_pause() {
     let crm = crm::start().await;
     let url = new_schema_url();
     // Tests share the server, so the name of the hub is unique.
@@ -231,7 +231,7 @@ async fn leader_without_its_session_begins_again() {
 }
 
 #[tokio::test]
-async fn older_program_stays_standby_beside_newer_schema() {
+async fn older_hub_remains_standby_while_the_schema_is_newer() {
     let crm = crm::start().await;
     let url = new_schema_url();
     let [first, mut second] = start_pair(&crm, &url).await;
@@ -263,7 +263,7 @@ async fn older_program_stays_standby_beside_newer_schema() {
 }
 
 #[tokio::test]
-async fn wrong_token_of_standby_is_named() {
+async fn wrong_token_of_standby_is_shown_in_status() {
     let crm = crm::start().await;
     let url = new_schema_url();
     let mut first = Hub::start(&url, "hub1", &crm.url(), None);
@@ -296,7 +296,7 @@ async fn wrong_token_of_standby_is_named() {
 }
 
 #[tokio::test]
-async fn standby_of_another_crm_ends_with_78() {
+async fn standby_of_another_crm_exits_78() {
     let crm = crm::start().await;
     let url = new_schema_url();
     let mut first = Hub::start(&url, "hub1", &crm.url(), None);
@@ -313,7 +313,7 @@ async fn standby_of_another_crm_ends_with_78() {
 }
 
 #[tokio::test]
-async fn second_callbridge_of_a_machine_names_the_folder() {
+async fn second_daemon_on_same_machine_exits_75_with_a_fix() {
     let crm = crm::start().await;
     let url = new_schema_url();
     let mut first = Hub::start(&url, "hub1", &crm.url(), None);

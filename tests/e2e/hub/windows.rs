@@ -56,7 +56,7 @@ async fn takeover_in_full_window_does_not_exceed_it() {
 /// The leader's clock is an hour behind. The clocks of the other hub and of the database are an
 /// hour ahead.
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_clocks_of_hubs_and_database_do_not_fill_window() {
+async fn wrong_clocks_of_hubs_and_database_do_not_exceed_window() {
     let place = Place::new();
     let clock = preload(&place, "clock.c");
     let libraries = format!("{} {clock}", source_address(&place));

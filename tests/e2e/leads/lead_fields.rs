@@ -211,7 +211,7 @@ async fn check_report(place: &Place, crm: &Server, flag: &str) -> String {
 }
 
 #[tokio::test]
-async fn refused_lead_field_value_is_named_until_field_accepts_one() {
+async fn refused_lead_field_value_is_reported_until_one_is_accepted() {
     let (place, crm) = (
         Place::new(),
         crm_with("4001-4009", "501-599", &[READ, SAVE]).await,
@@ -333,7 +333,7 @@ async fn unknown_employee_is_dropped_and_the_call_journaled() {
 }
 
 #[tokio::test]
-async fn without_the_grant_nothing_is_looked_up_or_shown() {
+async fn missing_lead_grants_turn_off_lead_fields() {
     let (place, crm) = (Place::new(), crm_with("4001", "502-599", &[]).await);
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let mut program = start(&place, &crm, &["--lead-field=last_call=11"]).await;

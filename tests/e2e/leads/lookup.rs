@@ -241,7 +241,7 @@ fn expected_answer(lead: Option<i64>, leads: i64) -> Value {
 }
 
 #[tokio::test]
-async fn twenty_calls_are_journaled_on_the_very_leads_that_were_shown() {
+async fn twenty_calls_are_journaled_with_the_leads_shown_by_lookup() {
     let place = Place::new();
     place.append("recorded", b"");
     let flags = [TRUNK, RATE_FLAG, "--lookup=127.0.0.1:0"];

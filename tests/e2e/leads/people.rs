@@ -28,7 +28,7 @@ async fn judge(crm: &Server, place: &Place, calls: &[Recording]) {
 }
 
 #[tokio::test]
-async fn waiting_calls_leave_when_the_list_learns_their_number() {
+async fn waiting_calls_are_sent_when_the_list_has_their_numbers() {
     let (place, flags) = place_with_leads("phone,leadId\n998901110002,4002\n");
     let crm = crm::start().await;
     // The first call is from 998901110001, and the second call is from 998901110003.
@@ -91,7 +91,7 @@ fn problem(status: &callbridge_model::Status, kind: FindingKind) -> Option<Strin
 }
 
 #[tokio::test]
-async fn bad_lead_list_row_is_named_and_other_rows_stay_in_force() {
+async fn bad_lead_list_row_is_reported_and_other_rows_are_used() {
     let (place, mut flags) = place_with_leads("phone,leadId\n998901110001,4009\n");
     let crm = crm::start().await;
     flags.push("--log-format=json".to_owned());
@@ -250,7 +250,7 @@ async fn unknown_lead_makes_dead_letter_and_retry_keeps_uuid() {
 }
 
 #[tokio::test]
-async fn calls_that_a_trunk_leaves_out_are_counted_and_not_sent() {
+async fn calls_left_out_by_a_trunk_are_counted_and_not_sent() {
     let (place, crm) = (Place::new(), crm::start().await);
     let names = ["inbound_answered", "inbound_no_answer", "outbound_gsm"];
     let calls = names.map(recordings::one);
@@ -275,7 +275,7 @@ async fn calls_that_a_trunk_leaves_out_are_counted_and_not_sent() {
 }
 
 #[tokio::test]
-async fn dry_run_does_all_but_send_and_the_next_run_sends() {
+async fn dry_run_sends_nothing_and_the_next_run_sends_the_call() {
     let (place, crm) = (Place::new(), crm::start().await);
     let call = recordings::one("inbound_answered");
     place.append("recorded", &call.ami);

@@ -61,7 +61,7 @@ async fn check_all_calls(place: &Place, crm: &Server, calls: &[recordings::Recor
 }
 
 #[tokio::test]
-async fn it_stops_in_time_while_the_crm_answers_late_or_trickles() {
+async fn daemon_stops_in_time_while_crm_answers_slowly() {
     let seconds = Duration::from_secs;
     for (signal, fault) in [
         (Signal::TERM, Action::Delay(seconds(9))),
@@ -76,7 +76,7 @@ async fn it_stops_in_time_while_the_crm_answers_late_or_trickles() {
 }
 
 #[tokio::test]
-async fn second_signal_ends_it_at_once_and_nothing_is_lost() {
+async fn second_signal_ends_daemon_at_once_and_loses_no_call() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let (place, crm) = (Place::new(), crm::start().await);
         let calls = append_three_calls(&place);
@@ -247,7 +247,7 @@ async fn hanging_disk_stops_watchdog_pings_but_not_shutdown() {
 }
 
 #[tokio::test]
-async fn command_that_only_reads_is_ended_by_the_signal_itself() {
+async fn sigterm_terminates_a_command_that_only_reads() {
     let place = Place::new();
     let fifo = place.at("fifo");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

@@ -34,7 +34,7 @@ fn cut_call() -> (Recording, Recording) {
 }
 
 #[tokio::test]
-async fn ami_call_cut_by_kill_is_whole_after_restart() {
+async fn ami_call_interrupted_by_kill_is_complete_after_restart() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let source = place.ami(&pbx);
     let flags = [&source, TRUNKS[0], RATE_FLAG];
@@ -61,7 +61,7 @@ async fn ami_call_cut_by_kill_is_whole_after_restart() {
 }
 
 #[tokio::test]
-async fn websocket_cut_in_mid_call_counts_gap_and_call_continues() {
+async fn websocket_cut_during_call_counts_gap_and_call_continues() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::websocket().await);
     let source = format!("--source=ws://{}/", pbx.addr());
     let (call, _) = cut_call();
@@ -86,7 +86,7 @@ async fn websocket_cut_in_mid_call_counts_gap_and_call_continues() {
 }
 
 #[tokio::test]
-async fn call_cut_by_kill_after_acknowledged_events_is_whole() {
+async fn call_is_complete_after_kill_with_acknowledged_events() {
     let (place, crm, broker) = (Place::new(), crm::start().await, Broker::shared());
     let queue = "cut-call";
     broker.declare(queue).await;
@@ -248,7 +248,7 @@ async fn calls_during_crm_outage_reach_crm_after_restart() {
 }
 
 #[tokio::test]
-async fn new_token_in_its_file_ends_the_pause_that_a_dead_one_made() {
+async fn new_token_in_file_ends_the_pause_of_a_refused_token() {
     let (place, crm) = (Place::new(), crm::start().await);
     let calls = ["inbound_answered", "outbound_answered"].map(recordings::one);
     place.append("recorded", &calls[0].ami);
@@ -277,7 +277,7 @@ fn grants(names: &[&str]) -> Vec<Grant> {
 }
 
 #[tokio::test]
-async fn missing_grant_is_named_and_once_it_is_given_calls_go_out() {
+async fn missing_grant_is_named_and_calls_are_sent_once_granted() {
     let (place, crm) = (Place::new(), crm::start().await);
     crm.admin(|core, now| core.set_grants(now, grants(&[CALL_READ])));
     let calls = [recordings::one("inbound_answered")];
@@ -305,7 +305,7 @@ async fn missing_grant_is_named_and_once_it_is_given_calls_go_out() {
 
 /// Promise: A state folder that disappears in use ends the process with 73.
 #[tokio::test]
-async fn state_folder_that_disappears_ends_it_with_73() {
+async fn daemon_exits_73_when_its_state_folder_disappears() {
     let (place, crm) = (Place::new(), crm::start().await);
     let calls = recordings::consecutive(2);
     place.append("recorded", &calls[0].ami);

@@ -67,7 +67,7 @@ async fn last_line_of_demo_json_has_balanced_books() {
 }
 
 #[tokio::test]
-async fn same_calls_of_a_freeswitch_come_to_the_same_books() {
+async fn freeswitch_demo_ends_with_the_same_books() {
     check_demo_books(&["demo", "--json", "--pbx=freeswitch"]).await;
 }
 

@@ -53,7 +53,7 @@ async fn log_begins_with_version_and_state_and_has_no_empty_field() {
 }
 
 #[tokio::test]
-async fn reconnect_is_one_line_that_names_the_gap_and_the_reason() {
+async fn reconnect_is_logged_in_one_line_with_gap_and_reason() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let source = place.ami(&pbx);
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);

@@ -315,7 +315,7 @@ async fn status_keeps_shape_without_daemon_and_exits_69_without_state() {
 }
 
 #[tokio::test]
-async fn second_process_on_same_state_exits_75_and_first_goes_on() {
+async fn second_process_on_same_state_exits_75_and_first_continues() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let source = place.file("recorded", "ami");
@@ -332,7 +332,7 @@ async fn second_process_on_same_state_exits_75_and_first_goes_on() {
 }
 
 #[tokio::test]
-async fn state_of_a_later_release_is_refused_with_78_and_kept() {
+async fn state_of_later_release_exits_78_and_is_kept() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let source = place.file("recorded", "ami");
@@ -394,7 +394,7 @@ async fn receive_message(socket: &UnixDatagram, wanted: &str) -> String {
 }
 
 #[tokio::test]
-async fn systemd_hears_that_it_is_ready_alive_and_stopping() {
+async fn systemd_receives_ready_watchdog_and_stopping_messages() {
     let (place, crm) = (Place::new(), crm::start().await);
     let (socket, program) = start_under_systemd(&place, &crm.url(), "200000");
     receive_message(&socket, "READY=1").await;
@@ -405,7 +405,7 @@ async fn systemd_hears_that_it_is_ready_alive_and_stopping() {
 }
 
 #[tokio::test]
-async fn systemd_that_does_not_listen_blocks_nothing() {
+async fn unread_systemd_socket_blocks_nothing() {
     let (place, crm) = (Place::new(), crm::start().await);
     let (_socket, mut program) = start_under_systemd(&place, &crm.url(), "20000");
     program

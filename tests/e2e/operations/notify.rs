@@ -203,7 +203,7 @@ async fn chat_text_is_cut_by_utf16_units() {
 }
 
 #[tokio::test]
-async fn failure_of_curl_shows_no_line_of_its_file() {
+async fn curl_error_shows_no_line_of_the_curl_config_file() {
     let place = Place::new();
     for (name, lines) in [
         (
@@ -241,7 +241,7 @@ async fn failure_of_curl_shows_no_line_of_its_file() {
 }
 
 #[tokio::test]
-async fn failed_command_is_retried_shown_and_recovers() {
+async fn failed_notify_command_is_reported_and_retried() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.append("calls.ami", &recordings::one("inbound_answered").ami);
     let source = place.file("calls.ami", "ami");

@@ -19,7 +19,7 @@ async fn timeline_from_recording(place: &Place) -> Value {
 }
 
 #[tokio::test]
-async fn kept_call_is_explained_and_drawn_with_and_without_daemon() {
+async fn stored_call_is_explained_and_drawn_with_and_without_daemon() {
     let place = Place::new();
     let crm = crm::start().await;
     place.write("recorded", recordings::one("attended_transfer").ami);

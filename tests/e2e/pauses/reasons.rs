@@ -168,7 +168,7 @@ async fn check_wrong_address(fault: Action) {
 }
 
 #[tokio::test]
-async fn wrong_address_keeps_everything_until_it_is_right() {
+async fn wrong_address_pauses_and_keeps_calls_until_corrected() {
     tokio::join!(
         check_wrong_address(Action::Status(404)),
         check_wrong_address(Action::Status(405)),
@@ -178,7 +178,7 @@ async fn wrong_address_keeps_everything_until_it_is_right() {
 }
 
 #[tokio::test]
-async fn a_406_pauses_as_a_401_does_and_ends_by_itself() {
+async fn status_406_pauses_like_401_and_resumes_automatically() {
     let rule = Rule::next(Endpoint::CallHistory, 1, Action::Status(406));
     let mut stage = Stage::new(3, vec![rule]).await;
     let status = stage
@@ -193,7 +193,7 @@ async fn a_406_pauses_as_a_401_does_and_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn five_equal_refusals_pause_and_are_sent_after_a_restart() {
+async fn five_equal_refusals_pause_and_calls_are_sent_after_restart() {
     let rule = Rule::always(Endpoint::CallHistory, Action::Status(422));
     let mut stage = Stage::new(7, vec![rule]).await;
     let fix = "dead list --reason rejected";
@@ -322,7 +322,7 @@ async fn start_without_token_pauses_and_shows_token_file_error() {
 }
 
 #[tokio::test]
-async fn log_of_a_pause_follows_a_new_cause() {
+async fn new_cause_of_a_pause_is_logged_without_ending_the_pause() {
     let mut stage = Stage::new(7, faults_of_every_endpoint(500)).await;
     stage.check_paused("failing", "(500").await;
     let rules = faults_of_every_endpoint(503);
@@ -375,7 +375,7 @@ fn token_refusals(crm: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn token_behind_links_is_new_once_they_are_switched() {
+async fn switched_symlink_of_token_file_loads_the_new_token() {
     let (place, calls) = place_with_calls(1);
     let crm = crm::start().await;
     // The layout of a Kubernetes secret: token -> ..data/token, ..data -> ..1

@@ -146,7 +146,7 @@ fn is_failing(status: &Status) -> bool {
 }
 
 #[tokio::test]
-async fn values_by_hand_go_out_while_the_crm_takes_no_calls() {
+async fn lead_values_set_by_hand_are_sent_while_submissions_fail() {
     let (place, crm) = (Place::new(), crm::start().await);
     set_grants(&crm, &[CALL_GRANTS[0], CALL_GRANTS[1], LEAD_SAVE]);
     let rule = Rule::always(Endpoint::CallHistory, Action::Status(503));

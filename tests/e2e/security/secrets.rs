@@ -98,7 +98,7 @@ fn assert_no_secret_in_state(place: &Place) {
 }
 
 #[test]
-fn search_finds_a_secret_in_every_form() {
+fn secret_search_finds_every_encoding() {
     let secret = broker::SECRET;
     assert_eq!(base64(b"broker secret", 0, "+/"), "YnJva2VyIHNlY3Jld");
     for text in [
@@ -348,7 +348,7 @@ fn configuration_in_debug_or_panic_shows_no_secret() {
 }
 
 #[tokio::test]
-async fn password_in_a_url_is_refused_before_anything_is_opened() {
+async fn password_in_url_exits_64_and_creates_no_state() {
     let place = Place::new();
     let source = "--source=ami://bridge:hidden@127.0.0.1:5038";
     let program = place.run("http://127.0.0.1:1", &[source, TRUNKS[0]]);

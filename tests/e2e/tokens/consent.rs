@@ -184,7 +184,7 @@ fn append_call(stage: &Stage) {
 }
 
 #[tokio::test]
-async fn company_connects_calls_are_journaled_and_it_disconnects() {
+async fn connection_journals_calls_until_disconnect_revokes_it() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let connecting = stage.connect(&[]).await;
     connecting.answer("decision=approve").await;
@@ -252,7 +252,7 @@ async fn declined_consent_is_reported_and_stores_nothing() {
 }
 
 #[tokio::test]
-async fn forged_redirect_is_refused_and_the_true_one_is_still_taken() {
+async fn forged_redirect_is_refused_and_true_one_still_accepted() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let mut connecting = stage.connect(&[]).await;
     let forged = format!(
@@ -340,7 +340,7 @@ async fn pasted_redirect_connects_and_wrong_state_is_refused() {
 }
 
 #[tokio::test]
-async fn consent_below_the_need_is_77_and_waits_for_the_grant() {
+async fn consent_without_required_grant_exits_77_and_run_pauses() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let connecting = stage.connect(&[]).await;
     let picked = "decision=approve&picked=yes&grant=PERMISSION_OPEN_API_CALL%3AREAD";
@@ -368,7 +368,7 @@ async fn consent_below_the_need_is_77_and_waits_for_the_grant() {
 }
 
 #[tokio::test]
-async fn another_companys_consent_is_taken_back() {
+async fn other_company_consent_exits_77_and_is_revoked() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     stage.approve_connection().await;
     let before = stage.stored().expect("stored");
@@ -409,7 +409,7 @@ async fn another_companys_consent_is_taken_back() {
 }
 
 #[tokio::test]
-async fn connection_and_another_token_are_not_guessed_between() {
+async fn connection_with_another_token_source_exits_64() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     stage.approve_connection().await;
     append_call(&stage);
@@ -441,7 +441,7 @@ async fn token_command_runs_again_after_crm_refuses_token() {
 }
 
 #[tokio::test]
-async fn exported_connection_needs_secrets_or_another_consent() {
+async fn state_export_includes_connection_only_with_secrets() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     stage.approve_connection().await;
     let stored = stage.stored().expect("stored");
@@ -486,7 +486,7 @@ async fn exported_connection_needs_secrets_or_another_consent() {
 }
 
 #[tokio::test]
-async fn connection_can_be_forgotten_when_nothing_can_be_revoked() {
+async fn disconnect_forget_works_when_tokens_cannot_be_revoked() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     stage.approve_connection().await;
     let refusal = Rule::always(Endpoint::OauthRevoke, Action::Gateway(404));

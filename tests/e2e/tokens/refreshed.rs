@@ -196,7 +196,7 @@ async fn failing_token_endpoint_past_expiry_keeps_connection() {
 
 /// callbridge exchanges the code again, because neither error says anything about the code.
 #[tokio::test]
-async fn code_is_exchanged_though_a_gateway_answers_first() {
+async fn code_exchange_is_retried_after_gateway_and_503_errors() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let faults = [Action::Gateway(401), Action::Status(503)];
     let rules = faults.map(|action| Rule::next(Endpoint::OauthToken, 1, action));

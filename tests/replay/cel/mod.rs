@@ -81,7 +81,7 @@ fn cel_over_amqp_yields_expected_calls_in_either_order() {
 }
 
 #[test]
-fn messages_kept_by_a_broker_yield_the_same_calls_when_late() {
+fn late_broker_messages_yield_the_same_calls() {
     for (quarter, seconds) in [(1, 7), (2, 60), (3, 3600), (1, 60), (3, 7)] {
         let later = Duration::from_secs(seconds);
         check_each(

@@ -245,7 +245,7 @@ fn cel_catch_up_file_completes_every_cut_call_exactly_once() {
 
 /// The PBX crashes in the middle of a talk, so its CEL file never gets the end of the call.
 #[test]
-fn call_without_an_end_in_any_source_is_soon_incomplete() {
+fn call_without_end_in_any_source_becomes_incomplete() {
     const BOOTED: &[u8] = b"Event: FullyBooted\r\nStatus: Fully Booted\r\nUptime: 1\r\n";
     let recordings = all();
     let recording = recordings

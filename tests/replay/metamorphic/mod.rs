@@ -85,7 +85,7 @@ fn recording_repeated_at_its_end_changes_no_call() {
 
 /// Promise: Duplicate, late, and reordered events change nothing.
 #[test]
-fn arriving_up_to_400_ms_out_of_order_changes_nothing() {
+fn events_up_to_400_ms_out_of_order_change_no_call() {
     for (seed, late) in [(1, false), (2, true)] {
         let options = PlayOptions {
             late,
@@ -98,12 +98,12 @@ fn arriving_up_to_400_ms_out_of_order_changes_nothing() {
 }
 
 #[test]
-fn channels_of_other_numbers_make_the_same_calls() {
+fn renumbered_channels_yield_the_same_calls() {
     check_renamed("suffixes", &Rename::suffixes(), &PlayOptions::default());
 }
 
 #[test]
-fn telephone_of_another_name_makes_the_same_calls() {
+fn renamed_telephone_yields_the_same_calls() {
     for name in ["anna-maria", "b1a5e1ab-7d5f-4d4e-9d0e-2b6d5d1f5a11"] {
         check_renamed(
             name,
@@ -114,7 +114,7 @@ fn telephone_of_another_name_makes_the_same_calls() {
 }
 
 #[test]
-fn trunk_of_another_name_makes_the_same_calls() {
+fn renamed_trunk_yields_the_same_calls() {
     for name in ["998712000000", "b1a5e1ab-7d5f-4d4e-9d0e-2b6d5d1f5a11"] {
         let options = PlayOptions {
             city: format!("PJSIP/{name}"),
@@ -125,12 +125,12 @@ fn trunk_of_another_name_makes_the_same_calls() {
 }
 
 #[test]
-fn hundred_days_later_the_calls_are_the_same() {
+fn recording_moved_by_100_days_yields_the_same_calls() {
     check_renamed("later", &Rename::times(8_640_000), &PlayOptions::default());
 }
 
 #[test]
-fn events_spread_over_two_connections_make_the_same_calls() {
+fn events_spread_over_two_connections_yield_the_same_calls() {
     let options = PlayOptions {
         connections: 2,
         ..PlayOptions::default()
@@ -141,7 +141,7 @@ fn events_spread_over_two_connections_make_the_same_calls() {
 }
 
 #[test]
-fn two_recordings_at_once_are_the_calls_of_both() {
+fn two_interleaved_recordings_yield_the_calls_of_both() {
     let all = recording::all();
     let mut wrong = String::new();
     for pair in all
@@ -208,14 +208,14 @@ fn unrelated_calls_in_any_order_give_same_result() {
 }
 
 #[test]
-fn without_linkedid_end_the_calls_are_the_same() {
+fn recording_without_linkedid_end_yields_the_same_calls() {
     check_unchanged("no LINKEDID_END", &PlayOptions::default(), |_, messages| {
         messages.retain(|message| message.event() != "CEL LINKEDID_END");
     });
 }
 
 #[test]
-fn without_cel_the_calls_are_the_same() {
+fn recording_without_cel_yields_the_same_calls() {
     let mut wrong = String::new();
     for recording in recording::all()
         .iter()
@@ -231,7 +231,7 @@ fn without_cel_the_calls_are_the_same() {
 }
 
 #[test]
-fn without_dial_events_only_the_number_may_be_read_elsewhere() {
+fn recording_without_dial_events_changes_at_most_the_number() {
     let options = PlayOptions {
         numbers: false,
         ..PlayOptions::default()
@@ -245,7 +245,7 @@ fn without_dial_events_only_the_number_may_be_read_elsewhere() {
 }
 
 #[test]
-fn broken_names_change_nothing() {
+fn broken_caller_names_change_no_call() {
     let names: BTreeSet<&[u8]> = [b"\xff\xfe\xd0".as_slice(), b"\\v\\x0b", b"Event: Hangup"].into();
     for name in names {
         check_unchanged("broken names", &PlayOptions::default(), |_, messages| {

@@ -42,7 +42,7 @@ async fn check_one_connection(broker: &Broker) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn alarm_on_an_open_line_delivers_each_notice_once() {
+async fn alarm_on_open_connection_delivers_each_notice_once() {
     let broker = Broker::start();
     broker.declare("dead").await;
     let state = State::new();

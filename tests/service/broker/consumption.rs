@@ -94,7 +94,7 @@ async fn dead_letter_exchange_gets_only_refused_messages() {
 }
 
 #[tokio::test]
-async fn missing_queue_is_named_with_command_and_consumed_once_made() {
+async fn missing_queue_is_named_with_command_and_used_once_declared() {
     let broker = Broker::shared();
     let mut stage = Stage::consume(broker, "missing", settings());
     let why = stage.expect_down().await;
@@ -109,7 +109,7 @@ async fn missing_queue_is_named_with_command_and_consumed_once_made() {
 }
 
 #[tokio::test]
-async fn declare_yes_makes_a_durable_queue_bound_to_the_exchange() {
+async fn declare_yes_creates_a_queue_bound_to_the_exchange() {
     let broker = Broker::shared();
     let base = broker.url(ADMINISTRATOR);
     let url =
@@ -205,7 +205,7 @@ async fn second_consumer_is_refused_and_takes_over_after_first() {
 }
 
 #[tokio::test]
-async fn quorum_queue_is_consumed_by_one_alone_as_well() {
+async fn quorum_queue_has_only_one_consumer() {
     let broker = Broker::shared();
     let mut quorum = FieldTable::default();
     let kind = AMQPValue::LongString("quorum".into());
@@ -317,7 +317,7 @@ fn cel_url(base: &str, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn user_of_definitions_consumes_and_rejects_asterisk_messages() {
+async fn definitions_user_consumes_and_rejects_asterisk_messages() {
     let broker = Broker::shared();
     let base = broker.url("callbridge");
     let url = format!("{base}?queue=asterisk_cel&format=asterisk-cel");
@@ -331,7 +331,7 @@ async fn user_of_definitions_consumes_and_rejects_asterisk_messages() {
 }
 
 #[tokio::test]
-async fn silent_line_is_given_up_by_the_heartbeat() {
+async fn silent_connection_is_closed_by_heartbeat_and_reopened() {
     let broker = Broker::shared();
     broker.declare("silent").await;
     let proxy = Proxy::start(broker.port()).await;
@@ -357,7 +357,7 @@ async fn silent_line_is_given_up_by_the_heartbeat() {
 }
 
 #[tokio::test]
-async fn broker_killed_and_started_again_loses_nothing() {
+async fn broker_restart_after_kill_loses_no_message() {
     let broker = Broker::start().declare_for_good("killed").await;
     broker.publish("killed", &bodies(0..3)).await;
     let mut stage = Stage::consume(&broker, "killed", settings());

@@ -211,7 +211,7 @@ async fn full_queue_keeps_the_notices_in_the_outbox() {
 }
 
 #[tokio::test]
-async fn notices_left_at_a_stop_are_published_before_it_ends() {
+async fn notices_left_at_shutdown_are_published_before_it_ends() {
     let broker = Broker::shared();
     broker.declare("dead_end").await;
     let state = State::new();

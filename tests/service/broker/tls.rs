@@ -19,7 +19,7 @@ fn url(host: &str, port: u16, queue: &str, ca_file: &Path) -> String {
 }
 
 #[tokio::test]
-async fn amqps_speaks_to_a_broker_whose_ca_is_given() {
+async fn amqps_connects_to_a_broker_with_the_given_ca() {
     let broker = Broker::shared();
     broker.declare("tls").await;
     broker.publish("tls", &["a"]).await;
@@ -30,7 +30,7 @@ async fn amqps_speaks_to_a_broker_whose_ca_is_given() {
 }
 
 #[tokio::test]
-async fn brokers_certificate_is_not_good_for_its_address() {
+async fn broker_certificate_for_another_name_is_refused() {
     let broker = Broker::shared();
     let url = url("127.0.0.1", broker.tls_port(), "tls", &broker.ca_file());
     let why = Stage::start(&url, settings()).expect_down().await;

@@ -171,7 +171,7 @@ async fn redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn body_without_end_is_not_read_to_its_end() {
+async fn oversized_answer_body_is_unreadable() {
     let padding = " ".repeat(300 * 1024);
     let server = serve(http("200 OK", "", &format!("{padding}{ACCEPTED}"))).await;
     let answer = send(&plain_client(server.addr)).await;
@@ -239,7 +239,7 @@ async fn silent_server_times_out() {
 }
 
 #[tokio::test]
-async fn token_that_no_header_can_carry_is_refused_here() {
+async fn token_with_line_break_is_refused_without_a_request() {
     let server = serve(http("200 OK", "", ACCEPTED)).await;
     let client = plain_client(server.addr);
     let token = Secret::from("two\nlines");
@@ -249,7 +249,7 @@ async fn token_that_no_header_can_carry_is_refused_here() {
 }
 
 #[tokio::test]
-async fn proxy_is_asked_for_a_tunnel_and_never_sees_the_token() {
+async fn proxy_receives_a_connect_request_without_the_token() {
     let mut proxy = serve(http("502 Bad Gateway", "", "")).await;
     let _ = rustls::crypto::ring::default_provider().install_default();
     let address = Address::parse("https://crm.example.uz").expect("an address");
@@ -348,7 +348,7 @@ async fn certificate_of_the_given_authority_is_trusted() {
 
 /// Promise: TLS certificates are verified.
 #[tokio::test]
-async fn certificate_of_another_name_is_refused_by_name() {
+async fn certificate_for_another_name_is_refused_with_reason() {
     let other = identity("crm.example.uz", |_| ());
     let why = tls_refusal(send_over_tls(&other, Some(&other)).await);
     insta::assert_snapshot!(
@@ -358,7 +358,7 @@ async fn certificate_of_another_name_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn expired_certificate_is_refused_by_name() {
+async fn expired_certificate_is_refused_with_reason() {
     let expired = identity("localhost", |params| {
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
         params.not_after = rcgen::date_time_ymd(2021, 1, 1);

@@ -160,7 +160,7 @@ async fn answer_is_read_despite_unusual_headers_or_extra_fields() {
 }
 
 #[tokio::test]
-async fn body_of_100_mb_or_without_end_is_left_at_its_limit() {
+async fn oversized_or_endless_body_is_read_only_up_to_its_limit() {
     let piece = vec![b' '; 64 << 10];
     let chunk = [b"10000\r\n", piece.as_slice(), b"\r\n"].concat();
     for (head, piece, most) in [
@@ -193,7 +193,7 @@ async fn body_of_100_mb_or_without_end_is_left_at_its_limit() {
 }
 
 #[tokio::test]
-async fn head_of_megabytes_is_left_at_its_limit() {
+async fn oversized_head_is_read_only_up_to_its_limit() {
     for (head, piece) in [
         ("HTTP/1.1 200 OK\r\nX-A: ", vec![b'a'; 64 << 10]),
         ("HTTP/1.1 200 OK\r\n", b"X-A: 1\r\n".repeat(8 << 10)),
@@ -240,7 +240,7 @@ fn encoded_answer(status: &str, encoding: &str, body: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn body_that_a_proxy_compressed_is_read() {
+async fn compressed_body_is_read() {
     let refused = br#"{"accept":false,"message":"no such lead","errors":[]}"#;
     for encoding in ENCODINGS {
         let accepted = encoded_answer("200 OK", encoding, &compress(encoding, ACCEPTED.as_bytes()));
@@ -260,7 +260,7 @@ async fn body_that_a_proxy_compressed_is_read() {
 }
 
 #[tokio::test]
-async fn compressed_bomb_is_left_at_its_limit() {
+async fn compression_bomb_is_refused_at_the_body_limit() {
     let spaces = vec![b' '; 64 << 20];
     for encoding in ENCODINGS {
         let bomb = compress(encoding, &spaces);
@@ -331,7 +331,7 @@ async fn unknown_statuses_are_failures() {
 }
 
 #[tokio::test]
-async fn interim_answers_or_a_trickle_without_end_are_timed_out() {
+async fn endless_interim_answers_or_trickle_time_out() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let continues = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(64);
     let (addr, flooding) = flood("", continues, usize::MAX).await;
@@ -358,7 +358,7 @@ async fn interim_answers_or_a_trickle_without_end_are_timed_out() {
 }
 
 #[tokio::test]
-async fn another_protocol_behind_the_port_is_named() {
+async fn port_with_another_protocol_is_reported_with_fix() {
     let good = identity("localhost", |_| ());
     let tls: Server = serve_over(Vec::new(), Some(good.acceptor.clone())).await;
     let ssh = serve(b"SSH-2.0-OpenSSH_9.2\r\n".to_vec()).await;
@@ -413,7 +413,7 @@ async fn not_yet_valid_or_ca_certificate_is_refused_with_reason() {
 }
 
 #[tokio::test]
-async fn place_that_is_not_there_is_named() {
+async fn unreachable_host_or_port_is_named_in_the_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("its address");
     drop(listener);

@@ -214,7 +214,7 @@ async fn webhook_before_company_is_known_is_answered_503() {
 }
 
 #[tokio::test]
-async fn many_at_a_time_are_each_kept_once_and_a_line_carries_one() {
+async fn concurrent_deliveries_count_once_and_close_connections() {
     let place = Place::start().await;
     for n in 0..40 {
         place.store_sent_call(n).await;

@@ -46,7 +46,7 @@ async fn other_paths_and_methods_get_404_and_405() {
 }
 
 #[tokio::test]
-async fn body_that_stops_half_way_is_cut_and_changes_nothing() {
+async fn incomplete_body_gets_408_and_journals_no_call() {
     let place = Place::start().await;
     place.store_sent_call(1).await;
     let delivery = Delivery::for_call(1);
@@ -65,7 +65,7 @@ async fn body_that_stops_half_way_is_cut_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn head_without_end_and_one_that_is_too_long_end_the_line() {
+async fn endless_or_oversized_head_closes_the_connection() {
     let place = Place::start().await;
     let mut slow = place.line().await;
     slow.send(b"POST /webhooks HTTP/1.1\r\nX-Slow: ").await;
@@ -201,7 +201,7 @@ async fn bodies_over_budget_do_not_block_ordinary_events() {
 }
 
 #[tokio::test]
-async fn lines_that_stay_open_do_not_hold_up_the_end() {
+async fn open_connections_do_not_delay_the_stop() {
     let place = Place::start().await;
     let mut idle = place.line().await;
     let mut half = place.line().await;

@@ -240,8 +240,8 @@ fn employee(
     None
 }
 
-/// Returns the channel of an extension that dialed the customer. If there is none, returns the first
-/// channel of a person or trunk.
+/// Returns the channel of the extension that dialed the customer. If there is none, returns the
+/// first channel of a person or trunk.
 fn placed_by<'v, 'a>(own: &[&'v View<'a>], customer: &View<'_>) -> Option<&'v View<'a>> {
     let dialer = customer
         .leg

@@ -16,7 +16,7 @@ fn call_with_talk(length: f64) -> callbridge_call::FinishedCall {
 }
 
 #[test]
-fn call_is_answered_from_half_a_second_of_talk() {
+fn call_counts_as_answered_from_half_a_second_of_talk() {
     let (short, long) = (call_with_talk(0.499), call_with_talk(0.5));
     assert!(!short.answered && long.answered);
     assert_eq!(seconds(&short).0, 0.0);
@@ -81,7 +81,7 @@ fn recorder_or_announcer_in_bridge_is_not_an_answer() {
 }
 
 #[test]
-fn mobile_answered_before_key_press_has_no_talk() {
+fn mobile_talk_begins_when_its_key_is_pressed() {
     let city = customer(1);
     let mobile = channel("PJSIP/gsm-00000002", 2).join_call(&city);
     let mut story = Story::new();
@@ -164,7 +164,7 @@ fn bridge_stay_without_end_ends_at_next_bridge_or_hangup() {
 }
 
 #[test]
-fn ami_and_cel_a_millisecond_apart_give_one_conversation() {
+fn ami_and_cel_events_a_millisecond_apart_are_one_talk() {
     let (mut story, city, phone) = answered_by_101();
     let colleague = channel("PJSIP/102-00000003", 3).join_call(&city);
     story

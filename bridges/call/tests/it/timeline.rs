@@ -111,7 +111,7 @@ fn timeline_shows_duplicate_ami_and_cel_events_once() {
 }
 
 #[test]
-fn huge_conference_timeline_is_bounded_and_keeps_customer() {
+fn huge_conference_timeline_is_bounded_and_has_the_customer() {
     let city = customer(1);
     let mut story = Story::new();
     story.at(0.0).create(&city, Ring).enter(&city, "b1");

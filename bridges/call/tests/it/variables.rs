@@ -39,7 +39,7 @@ fn call_with_leads(values: &[&str]) -> FinishedCall {
 }
 
 #[test]
-fn empty_value_never_overwrites() {
+fn empty_value_never_overwrites_a_variable() {
     let city = customer(1);
     let mut story = Story::new();
     story
@@ -59,12 +59,12 @@ fn root_legs_value_wins_over_another_legs() {
 }
 
 #[test]
-fn without_one_on_the_root_leg_another_legs_value_counts() {
+fn value_of_another_leg_counts_if_the_root_leg_has_none() {
     assert_eq!(leads(&call_with_leads(&["", "4002", "4002"])), ["4002"]);
 }
 
 #[test]
-fn two_legs_of_equal_rank_that_disagree_keep_both_values() {
+fn differing_values_of_equally_ranked_legs_are_both_kept() {
     assert_eq!(
         leads(&call_with_leads(&["", "4001", "4002"])),
         ["4001", "4002"]

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn field_is_named_at_which_the_json_breaks_off() {
+    fn json_error_names_the_field_where_it_breaks() {
         for (text, wants) in [
             (
                 r#"{"pbx":"a","durationSec":NaN}"#,

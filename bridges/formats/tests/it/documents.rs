@@ -61,7 +61,7 @@ fn variables(count: usize) -> Value {
 }
 
 #[test]
-fn limits_of_the_schema_are_those_of_the_code() {
+fn schema_limits_match_the_code() {
     let schema = schema();
     let example = &schema["examples"][0];
     for field in ["id", "extension"] {

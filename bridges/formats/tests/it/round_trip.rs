@@ -155,7 +155,7 @@ fn values_a_reader_would_refuse_are_omitted_from_the_call() {
 
 proptest! {
     #[test]
-    fn any_call_reads_back_as_it_was(
+    fn written_call_reads_back_unchanged(
         micros in 946_684_800_000_000_i64..4_102_444_800_000_000,
         length in 0_u64..604_800_000_000,
         talk in 1_u64..604_800_000_000,

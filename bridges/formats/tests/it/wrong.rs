@@ -39,7 +39,7 @@ fn error_without_fields(fields: &[&str]) -> String {
 }
 
 #[test]
-fn message_that_all_others_are_made_of_is_read() {
+fn correct_message_is_read() {
     read(correct_message().to_string().as_bytes(), None).expect("a good message");
 }
 
@@ -149,7 +149,7 @@ fn error_names_its_field_and_the_valid_values() {
 }
 
 #[test]
-fn call_that_was_not_answered_has_no_talk() {
+fn talk_of_an_unanswered_call_is_an_error() {
     let words = error_with_field("answered", json!(false));
     assert_eq!(
         words,
@@ -258,7 +258,7 @@ fn read_with_content_type(content_type: &str) -> Result<ReportedCall, String> {
 }
 
 #[test]
-fn newer_versions_are_refused_by_name() {
+fn newer_version_is_refused_with_its_number() {
     let words = error_with_field("version", json!(2));
     assert_eq!(
         words,

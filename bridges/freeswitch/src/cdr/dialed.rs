@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn legs_over_several_gateways_have_their_own_or_none() {
+    fn legs_are_paired_only_if_their_gateway_is_unambiguous() {
         let data = "sofia/gateway/city/9989|sofia/gateway/gsm/9989";
         let both = dialed_pairs(data, "ARRAY::a;;9989|:b;;9989");
         assert_eq!(both, [pair("a", "city"), pair("b", "gsm")]);

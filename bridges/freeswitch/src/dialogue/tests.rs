@@ -101,7 +101,7 @@ fn send_heartbeat(line: &mut Line, count: usize) {
 }
 
 #[test]
-fn login_subscribes_and_asks_for_uptime_and_channels() {
+fn login_subscribes_and_requests_uptime_and_channels() {
     let mut line = Line::new();
     line.log_in()
         .send_answer("999385\n")
@@ -127,7 +127,7 @@ fn login_subscribes_and_asks_for_uptime_and_channels() {
 }
 
 #[test]
-fn wrong_password_is_named_as_recorded() {
+fn recorded_reply_to_a_wrong_password_is_recognized() {
     let mut line = Line::new();
     line.send_frames("Content-Type: auth/request\n\n");
     line.send_frames(
@@ -141,7 +141,7 @@ fn wrong_password_is_named_as_recorded() {
 }
 
 #[test]
-fn address_that_is_not_let_in_and_another_server_are_named() {
+fn login_refusals_are_reported_by_their_cause() {
     let mut line = Line::new();
     line.send_frames(
         "Content-Type: text/rude-rejection\nContent-Length: 24\n\nAccess Denied, go away.\n",
@@ -240,7 +240,7 @@ fn heartbeats_with_another_count_request_the_channel_list() {
 }
 
 #[test]
-fn events_of_a_switch_that_answers_nothing_are_received() {
+fn events_are_received_from_a_switch_without_api_commands() {
     let mut line = Line::new();
     line.log_in();
     create_channel(&mut line, "a");
@@ -286,7 +286,7 @@ fn switch_restart_is_reported_once() {
 }
 
 #[test]
-fn farewell_ends_the_line_with_its_words() {
+fn disconnect_notice_closes_the_line_with_its_text() {
     let mut line = Line::new();
     line.log_in().send_frames(
         "Content-Type: text/disconnect-notice\nContent-Length: 31\n\nThe system is being shut \

@@ -59,7 +59,7 @@ fn faults(found: &[SwitchFinding]) -> Vec<String> {
 }
 
 #[test]
-fn sofia_table_gives_gateway_profile_address_and_registration() {
+fn sofia_table_yields_gateway_profiles_and_addresses() {
     let facts = healthy_facts();
     assert_eq!(facts.release.as_deref(), Some("1.10.12-release~64bit"));
     assert!(facts.lists_channels && facts.publishes == Some(false));
@@ -83,7 +83,7 @@ fn sofia_table_gives_gateway_profile_address_and_registration() {
 }
 
 #[test]
-fn trunks_that_fit_are_well() {
+fn matching_trunks_have_no_findings() {
     let well = healthy_facts();
     for fit in [
         &[
@@ -106,7 +106,7 @@ fn faults_of_endpoint(endpoint: &str) -> Vec<String> {
 }
 
 #[test]
-fn wrong_gateway_address_and_asterisk_endpoint_are_named() {
+fn wrong_gateway_address_and_asterisk_endpoint_are_reported() {
     for wrong in [
         "gateway/city|address/WRONG",
         "address/sbc.example:5060|gateway/city",
@@ -142,7 +142,7 @@ fn wrong_gateway_address_and_asterisk_endpoint_are_named() {
 }
 
 #[test]
-fn trunk_without_gateway_and_gateway_without_trunk_are_named() {
+fn unmatched_trunk_and_unmatched_gateway_are_reported() {
     let found =
         faults(&healthy_facts().judge(&trunks(&[("city", "gateway/town|profile/outside")]), false));
     assert_eq!(found.len(), 3, "{found:?}");

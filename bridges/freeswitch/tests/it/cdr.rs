@@ -86,7 +86,7 @@ fn customer_leg_cdr_suffices_for_talk_and_other_party() {
 }
 
 #[test]
-fn file_without_a_leg_is_refused_with_its_reason() {
+fn unreadable_cdr_file_is_refused_with_its_reason() {
     let mut decoder = Decoder::new(None);
     for (text, why) in [
         ("", Unreadable::NotJson),
@@ -249,7 +249,7 @@ fn talk_continues_after_a_consultation_that_reached_no_one() {
 
 /// The members join with different flags and profiles, as a moderator does.
 #[test]
-fn members_of_one_room_with_other_flags_are_in_one_call() {
+fn room_members_with_different_flags_are_in_one_call() {
     let recordings = recordings();
     let recording = recordings
         .iter()

@@ -64,7 +64,7 @@ fn lone_leg_waits_while_an_unknown_channel_lives() {
 }
 
 #[test]
-fn leg_whose_end_was_lost_ends_when_the_switch_has_no_channel() {
+fn leg_with_a_lost_hangup_ends_when_the_switch_has_no_channel() {
     let mut switch = Switch::default();
     switch.at(0).call_in("cust", CUSTOMER);
     switch.ring("p101", "101", ("cust", "cust")).at(1000);

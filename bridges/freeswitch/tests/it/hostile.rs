@@ -85,7 +85,7 @@ fn envelope_survives_repeated_keys_and_same_named_variables() {
 }
 
 #[test]
-fn list_is_one_text_in_both_ways_of_writing_it() {
+fn list_variable_is_equal_from_plain_and_json_events() {
     let plain =
         b"Event-Name: CHANNEL_ANSWER\nUnique-ID: a\nvariable_x: ARRAY%3A%3Aone%7C%3Atwo\n\n";
     let json = br#"{"Event-Name":"CHANNEL_ANSWER","Unique-ID":"a","variable_x":["one","two"]}"#;
@@ -109,7 +109,7 @@ fn events_carry_the_name_of_their_switch() {
 }
 
 #[test]
-fn times_of_nought_are_none() {
+fn zero_and_negative_times_are_absent() {
     let message = r#"{"Event-Name":"CHANNEL_CREATE","Call-Direction":"inbound","Unique-ID":"a",
         "Event-Date-Timestamp":"0","Caller-Channel-Created-Time":"0",
         "Caller-Channel-Answered-Time":"-5"}"#;
@@ -210,7 +210,7 @@ fn restart_between_any_two_events_loses_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn recording_with_wrong_bytes_in_it_is_read_without_a_panic(
+    fn recording_with_wrong_bytes_causes_no_panic(
         which in 0..25_usize,
         wrong in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
         cut in any::<prop::sample::Index>(),

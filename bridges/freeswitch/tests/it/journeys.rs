@@ -90,7 +90,7 @@ fn transferred_outbound_call_excludes_consultation_from_talk() {
 }
 
 #[test]
-fn second_carrier_takes_the_call_that_the_first_refused() {
+fn call_refused_by_first_carrier_belongs_to_the_second() {
     let mut switch = Switch::default();
     let call = ("p101", "p101");
     switch.at(0).dial("p101", "101");
@@ -137,7 +137,7 @@ fn ring_group_answered_by_mobile_names_no_employee() {
 }
 
 #[test]
-fn mobile_that_pressed_the_key_talks_from_then_on() {
+fn mobile_talk_begins_when_its_key_is_pressed() {
     let mut switch = Switch::default();
     switch.at(0).call_in("cust", CUSTOMER);
     switch.dial_out("mobile", ("gsm", MOBILE), ("cust", "cust"));
@@ -167,7 +167,7 @@ fn missed_call_on_two_phones_names_extension_once() {
 }
 
 #[test]
-fn two_parked_customers_share_a_lot_and_nothing_else() {
+fn customers_parked_at_the_same_time_are_two_calls() {
     let mut switch = Switch::default();
     let both = [("one", "p101", CUSTOMER), ("two", "p102", OTHER)];
     for (cust, phone, number) in both {
@@ -210,7 +210,7 @@ fn two_parked_customers_share_a_lot_and_nothing_else() {
 }
 
 #[test]
-fn queue_agent_is_tied_to_customer_by_bridge() {
+fn queue_agent_joins_the_customer_call_through_the_bridge() {
     let mut switch = Switch::default();
     switch.at(0).call_in("cust", CUSTOMER).answer("cust");
     switch.ring("p101", "101", ("", "")).at(3000);
@@ -252,7 +252,7 @@ fn survey_after_the_talk_counts_as_duration_not_as_talk() {
 }
 
 #[test]
-fn call_between_colleagues_that_is_handed_outside_is_outbound() {
+fn internal_call_transferred_outside_is_outbound() {
     let mut switch = Switch::default();
     let call = ("p101", "p101");
     switch.at(0).dial("p101", "101").ring("p102", "102", call);
@@ -273,7 +273,7 @@ fn call_between_colleagues_that_is_handed_outside_is_outbound() {
 }
 
 #[test]
-fn two_loopbacks_of_a_group_ring_and_one_of_them_wins() {
+fn ring_group_over_loopbacks_names_the_phone_that_answers() {
     let mut switch = Switch::default();
     switch.at(0).call_in("cust", CUSTOMER);
     for (a, b, phone) in [("a1", "b1", "101"), ("a2", "b2", "102")] {

@@ -60,7 +60,7 @@ fn late_listener_reports_whole_call_with_one_bridge() {
 }
 
 #[test]
-fn broker_that_was_away_kept_the_end_alone() {
+fn call_is_complete_if_the_broker_kept_only_its_end() {
     let call =
         "b3a21398-cb13-4cb8-bda7-86ac56bd7299 in city 998901110001 [101] 101 talk 7.0 of 8.0";
     let whole = lines(&split(&special_recording("broker_away/esl.jsonl")));
@@ -71,7 +71,7 @@ fn broker_that_was_away_kept_the_end_alone() {
 }
 
 #[test]
-fn switch_that_stops_in_order_ends_its_calls() {
+fn orderly_stop_of_the_switch_ends_its_calls() {
     let wanted = [
         "019bdf86-5f2a-45d2-84a5-c53712b40cb4 in city 998901110001 [101] 101 talk 3.4 of \
                    4.4, whole",
@@ -121,7 +121,7 @@ fn calls_of_killed_switch_end_at_last_heartbeat() {
 }
 
 #[test]
-fn call_of_new_process_is_whole_after_first_heartbeat() {
+fn single_heartbeat_of_another_process_ends_no_call() {
     let mut messages = split(&special_recording("narrow_listener/esl.jsonl"));
     let (_, at) = sender(&messages[0]);
     messages.insert(messages.len() / 2, heartbeat("another", at + 2_000_000));
@@ -131,7 +131,7 @@ fn call_of_new_process_is_whole_after_first_heartbeat() {
 
 /// Two switches with one name send to one queue, and one of them is restarted again and again.
 #[test]
-fn another_switch_in_the_same_queue_ends_no_calls_of_this_one() {
+fn second_switch_in_the_queue_ends_no_calls_of_the_first() {
     let mut messages = bodies(&special_recording("switch_stopped/amqp.jsonl"));
     let whole = lines(&messages);
     let (core, at) = sender(&messages[0]);

@@ -54,7 +54,7 @@ fn agent_serving_two_customers_in_turn_is_in_two_calls() {
 }
 
 #[test]
-fn agent_staying_in_a_queue_delays_no_call() {
+fn agent_waiting_in_a_queue_delays_no_call() {
     let mut switch = Switch::default();
     switch.at(0).dial("agent", "101").answer("agent");
     for (n, cust) in ["one", "two", "three"].iter().enumerate() {
@@ -82,7 +82,7 @@ fn agent_staying_in_a_queue_delays_no_call() {
 }
 
 #[test]
-fn colleagues_staying_in_the_room_delay_no_call() {
+fn colleagues_remaining_in_the_room_delay_no_call() {
     let mut switch = Switch::default();
     switch.at(0).dial("p101", "101").answer("p101");
     switch.enter_or_leave_room("p101", "room", true);
@@ -111,7 +111,7 @@ fn colleagues_staying_in_the_room_delay_no_call() {
 }
 
 #[test]
-fn employee_dials_the_next_customer_after_a_transfer() {
+fn call_dialed_after_a_transfer_is_a_separate_call() {
     let mut switch = Switch::default();
     switch.at(0).dial("near", "101");
     switch.dial_out("one", ("city", CUSTOMER), ("near", "near"));
@@ -287,7 +287,7 @@ fn announcement_before_the_answer_is_not_talk() {
 }
 
 #[test]
-fn mobile_that_has_to_press_a_key_talks_only_after_it() {
+fn mobile_without_a_key_press_has_no_talk() {
     let mut switch = Switch::default();
     switch.at(0).call_in("cust", CUSTOMER);
     switch.dial_out("mobile", ("gsm", "998935550000"), ("cust", "cust"));
@@ -298,7 +298,7 @@ fn mobile_that_has_to_press_a_key_talks_only_after_it() {
 }
 
 #[test]
-fn customer_may_be_called_first() {
+fn call_that_dials_the_customer_first_is_outbound() {
     let mut switch = Switch::default();
     switch.at(0).dial_out("far", ("city", CUSTOMER), ("", ""));
     switch
@@ -312,7 +312,7 @@ fn customer_may_be_called_first() {
 }
 
 #[test]
-fn called_customer_stays_in_the_call_after_the_caller_leaves() {
+fn outbound_call_continues_after_the_caller_leaves() {
     let mut switch = Switch::default();
     switch.at(0).dial("p101", "101");
     switch.dial_out("far", ("city", CUSTOMER), ("p101", "p101"));
@@ -330,7 +330,7 @@ fn called_customer_stays_in_the_call_after_the_caller_leaves() {
 }
 
 #[test]
-fn listening_supervisor_is_not_counted_in_the_call() {
+fn supervisor_leg_without_a_bridge_is_not_part_of_the_call() {
     let mut switch = Switch::default();
     play_talk(&mut switch);
     switch.at(2000).dial("p104", "104").answer("p104");
@@ -397,7 +397,7 @@ fn bridge_with_a_late_end_ends_when_the_next_begins() {
 }
 
 #[test]
-fn ten_calls_at_once_are_ten() {
+fn ten_simultaneous_calls_are_reported_separately() {
     let mut switch = Switch::default();
     let ids: Vec<[String; 2]> = (0..10)
         .map(|n| [format!("c{n}"), format!("p{n}")])
@@ -440,7 +440,7 @@ fn unmatched_gateway_or_profile_is_reported() {
 }
 
 #[test]
-fn trunk_and_a_telephone_may_have_one_name() {
+fn trunk_and_phone_with_the_same_name_are_kept_apart() {
     let mut switch = Switch::default();
     switch.at(0).dial("p101", "101");
     switch.dial_out("far", ("101", CUSTOMER), ("p101", "p101"));
@@ -523,7 +523,7 @@ fn fifo_agent_dialed_for_customer_is_in_the_call() {
 
 /// Any event of a channel can name the channel's caller, and the events can arrive in any order.
 #[test]
-fn caller_named_after_the_birth_of_a_leg_counts() {
+fn caller_named_after_a_leg_is_created_counts() {
     for variable in NAMED_IN {
         let mut switch = Switch::default();
         switch.at(0).call_in("cust", CUSTOMER);

@@ -36,7 +36,7 @@ fn recorded_bytes(file: &str) -> Vec<u8> {
 }
 
 #[test]
-fn pieces_of_any_size_make_the_same_messages() {
+fn stream_in_pieces_of_any_size_yields_the_same_messages() {
     let bytes = recorded_bytes("esl.all.txt");
     let whole = split(&bytes);
     assert_eq!(whole.len(), 134);
@@ -46,7 +46,7 @@ fn pieces_of_any_size_make_the_same_messages() {
 }
 
 #[test]
-fn full_event_stream_gives_the_recorded_calls() {
+fn full_event_stream_reproduces_the_recorded_calls() {
     let all = recordings();
     let found = all.iter().find(|other| other.name == "attended_transfer");
     let recording = found.expect("a recording");
@@ -56,7 +56,7 @@ fn full_event_stream_gives_the_recorded_calls() {
 }
 
 #[test]
-fn recording_may_begin_in_the_middle_of_a_frame() {
+fn recording_from_the_middle_of_a_frame_loses_few_messages() {
     let bytes = recorded_bytes("esl.all.txt");
     let whole = split(&bytes);
     for from in (0..bytes.len()).step_by(4_999) {
@@ -118,7 +118,7 @@ fn event_with_a_body_is_split_as_one_event() {
 }
 
 #[test]
-fn body_shorter_than_its_length_takes_nothing_of_the_next() {
+fn short_body_does_not_swallow_the_next_message() {
     let next = frame("text/event-plain", "Event-Name: B\n\n");
     let torn = format!(
         "Content-Length: 400\nContent-Type: text/event-plain\n\nEvent-Name: A\nX: 1\n{next}"
@@ -130,7 +130,7 @@ fn body_shorter_than_its_length_takes_nothing_of_the_next() {
 }
 
 #[test]
-fn header_of_64_mb_is_stepped_over_in_little_memory() {
+fn header_of_64_mb_is_skipped_in_bounded_memory() {
     let next = frame("text/event-plain", "Event-Name: B\n\n");
     let long = "x".repeat(64 << 20);
     let stream = format!("Content-Length: 20\nContent-Type: text/event-plain\nX: {long}\n\n{next}");

@@ -49,7 +49,7 @@ fn three_way_with_either_side_adds_the_employee() {
 
 /// The switch ends the consultation, connects 102 to 101, and bridges 101 and the customer again.
 #[test]
-fn zero_during_attended_transfer_adds_whom_it_consulted() {
+fn key_zero_in_attended_transfer_adds_consulted_employee() {
     let mut switch = Switch::default();
     play_talk(&mut switch);
     switch.at(3000).consult("p101", true);
@@ -68,7 +68,7 @@ fn zero_during_attended_transfer_adds_whom_it_consulted() {
 }
 
 #[test]
-fn joined_employee_stays_when_the_first_one_leaves() {
+fn call_continues_with_joined_employee_after_first_leaves() {
     let mut switch = Switch::default();
     play_talk(&mut switch);
     switch.at(3000).consult("p101", true);
@@ -111,7 +111,7 @@ fn play_eavesdropping(target: &str, keys: &[&str], more: &[(&str, &str)]) -> Swi
 type KeyCase = (&'static str, &'static [&'static str], bool);
 
 #[test]
-fn eavesdropper_counts_when_the_customer_hears_it() {
+fn eavesdropper_heard_by_the_customer_counts() {
     let cases: [KeyCase; 11] = [
         ("p101", &[], false),
         ("p101", &["3"], true),
@@ -167,7 +167,7 @@ fn eavesdrop_variables_decide_if_the_supervisor_counts() {
 
 /// A supervisor who speaks in two calls, one after the other, does not make the calls one call.
 #[test]
-fn supervisor_of_two_calls_keeps_them_apart() {
+fn supervisor_speaking_in_two_calls_does_not_join_them() {
     let mut switch = Switch::default();
     switch.at(0).dial("p104", "104").answer("p104");
     for (from, cust, phone, number) in [(1000, "one", "p1", CUSTOMER), (21_000, "two", "p2", OTHER)]
@@ -194,7 +194,7 @@ fn supervisor_of_two_calls_keeps_them_apart() {
 
 /// A caller's keys in a menu have no effect on a call, and are not stored.
 #[test]
-fn keys_of_a_caller_are_not_kept() {
+fn keys_pressed_by_a_caller_are_not_stored() {
     let mut plain = Switch::default();
     plain.at(0).call_in("cust", CUSTOMER).answer("cust");
     let mut keyed = Switch::default();

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn rest_of_a_long_body_is_left_out_and_its_length_is_known() {
+    fn long_body_is_cut_and_its_full_length_is_known() {
         let bodies = bodies();
         let mut cutter = Cutter::new(bodies.clone());
         let mut stays = Vec::new();
@@ -344,7 +344,7 @@ mod tests {
         /// Short bodies do not change, long ones are cut to the limit, and every frame is whole,
         /// however the bytes are read and the channels are mixed.
         #[test]
-        fn frames_stay_whole_however_they_are_read(
+        fn frames_are_whole_after_reads_of_any_size(
             lengths in prop::collection::vec((0_usize..40, 1_u16..4), 1..12),
             most in 1_usize..12,
             pieces in prop::collection::vec(1_usize..30, 1..20),
@@ -369,7 +369,9 @@ mod tests {
 
         /// Bytes that no broker would send cause no panic, and do not grow.
         #[test]
-        fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        fn cutter_never_panics_or_grows_on_any_bytes(
+            bytes in prop::collection::vec(any::<u8>(), 0..400)
+        ) {
             let mut cutter = Cutter::new(bodies());
             let mut stays = Vec::new();
             cutter.cut(&bytes, &mut stays);

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_plain_acknowledgement_means_that_a_queue_has_it() {
+    fn message_counts_as_queued_only_after_a_plain_ack() {
         assert_eq!(refusal(&Confirmation::Ack(None)), None);
         assert!(refusal(&Confirmation::Nack(None)).is_some());
         assert!(refusal(&Confirmation::NotRequested).is_some());

@@ -75,7 +75,7 @@ mod tests {
         /// Checks the answers against a simulated broker: each delivery is answered once, as it was
         /// judged.
         #[test]
-        fn every_delivery_is_answered_once_and_rightly(
+        fn every_delivery_is_answered_once_with_its_verdict(
             many in 1_u64..40,
             steps in vec((0_u64..45, vec(1_u64..45, 0..4)), 1..12),
         ) {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn document_beyond_the_scan_is_not_called_complete() {
+    fn document_scan_stops_at_its_limit() {
         let endless = std::io::repeat(b'{').take(SCANNED_BYTES_MAX * 2);
         let found = read(endless, 10).expect("readable");
         assert!(!found.is_complete && found.length <= SCANNED_BYTES_MAX + PIECE_BYTES as u64);

@@ -102,7 +102,7 @@ fn make_folder(parent: &Path, name: &str) -> PathBuf {
 }
 
 #[test]
-fn folders_of_rotate_are_read_also_those_that_come_later() {
+fn rotate_folders_are_read_even_if_created_later() {
     let dir = tempfile::tempdir().expect("a folder");
     let first = make_folder(dir.path(), "2026-11-20-10-00-00");
     put(&first, "a.json", "{\"n\":1}", 1_000);
@@ -209,7 +209,7 @@ fn future_file_time_moves_no_position_past_new_files() {
 }
 
 #[test]
-fn second_start_takes_nothing_in_from_before_the_first() {
+fn second_start_ignores_files_older_than_the_first_start() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "old.json", "{\"n\":0}", 9_000);
     let mut first = open_folder(dir.path(), From::End, None);
@@ -282,7 +282,7 @@ fn half_written_file_waits_a_minute_without_change() {
 }
 
 #[test]
-fn finished_file_that_changes_is_given_again() {
+fn file_changed_after_reading_is_read_again() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "old.json", "{\"n\":0}", 900);
     let mut folder = open_folder(dir.path(), From::End, None);
@@ -299,7 +299,7 @@ fn finished_file_that_changes_is_given_again() {
 }
 
 #[test]
-fn change_is_noticed_without_events_of_the_system() {
+fn file_change_is_found_without_file_system_events() {
     let dir = tempfile::tempdir().expect("a folder");
     let begun = Instant::now();
     let later = begun + Duration::from_secs(61);
@@ -314,7 +314,7 @@ fn change_is_noticed_without_events_of_the_system() {
 }
 
 #[test]
-fn lost_events_have_every_file_compared() {
+fn lost_file_system_events_cause_files_to_be_compared() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut folder = open_folder(dir.path(), From::Start, None);
     folder.events = None;
@@ -330,7 +330,7 @@ fn lost_events_have_every_file_compared() {
 }
 
 #[test]
-fn file_that_changed_during_a_restart_is_given_again() {
+fn file_changed_during_a_restart_is_read_again() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut folder = open_folder(dir.path(), From::Start, None);
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
@@ -344,7 +344,7 @@ fn file_that_changed_during_a_restart_is_given_again() {
 }
 
 #[test]
-fn unread_file_holds_the_position_back() {
+fn incomplete_file_holds_the_position_back() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut folder = open_folder(dir.path(), From::Start, None);
     put(dir.path(), "half.json", "{\"n\":", 1_000);
@@ -356,7 +356,7 @@ fn unread_file_holds_the_position_back() {
 }
 
 #[test]
-fn record_that_is_too_long_is_given_in_part() {
+fn too_long_record_is_cut_and_read_whole_on_request() {
     let dir = tempfile::tempdir().expect("a folder");
     let long = format!("{{\"n\":\"{}\"}}", "x".repeat(1_258_291));
     put(dir.path(), "long.json", &long, 1_000);
@@ -413,7 +413,7 @@ fn path_that_is_not_a_folder_is_reported() {
 }
 
 #[test]
-fn folder_that_could_not_be_read_for_a_while_is_up_again() {
+fn folder_is_up_again_after_it_could_not_be_read() {
     let dir = tempfile::tempdir().expect("a folder");
     let (path, away) = (dir.path().join("cdr"), dir.path().join("away"));
     std::fs::create_dir(&path).expect("a folder");

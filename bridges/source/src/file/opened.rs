@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn record_knows_where_it_ends_in_the_file() {
+    fn framer_reports_where_each_record_ends() {
         let mut framer = Framer::from_position(Format::AmiJson, 100);
         framer.push(b"{1}\r\n\n{2");
         assert_eq!(framer.next(), Some(Frame::Message(b"{1}")));

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sample_holds_whole_records_of_the_end_or_of_the_start() {
+    fn sample_has_whole_records_from_the_end_or_the_start() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("rows");
         let rows: String = (0..40_000).map(|n| format!("row {n}\n")).collect();

@@ -110,7 +110,7 @@ fn line_texts(range: std::ops::Range<u32>) -> Vec<String> {
 }
 
 #[test]
-fn line_completed_later_is_given_once_and_whole() {
+fn line_completed_later_is_read_once_and_whole() {
     let mut desk = Desk::new(From::Start);
     desk.write("one\ntw");
     assert_eq!(desk.read(), ["one"]);
@@ -165,7 +165,7 @@ fn rotate(desk: &Desk) {
 }
 
 #[test]
-fn second_rotation_after_rename_back_is_waited_for() {
+fn rename_back_resets_the_wait_after_a_rotation() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(1..3));
     assert_eq!(desk.read(), line_texts(1..3));
@@ -208,7 +208,7 @@ fn copytruncate(desk: &Desk, copy: &str, text: &str) {
 }
 
 #[test]
-fn copytruncate_under_a_kept_offset_loses_nothing() {
+fn copytruncate_with_a_kept_write_offset_loses_nothing() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..100));
     assert_eq!(desk.read(), line_texts(0..100));
@@ -247,7 +247,7 @@ fn large_hole_before_a_line_is_skipped() {
 }
 
 #[test]
-fn record_over_the_limit_is_given_in_part() {
+fn record_over_the_limit_is_cut() {
     let mut desk = Desk::new(From::Start);
     let long = "x".repeat(1_258_291);
     desk.write(&format!("{}{long}\n{}", lines(0..1), lines(1..2)));
@@ -368,7 +368,7 @@ fn missing_file_at_restart_reads_only_newer_rotated_files() {
 }
 
 #[test]
-fn next_file_is_held_before_it_can_be_rotated_as_well() {
+fn next_file_is_kept_open_before_it_is_rotated_too() {
     let mut desk = Desk::new(From::Start);
     desk.write("a\n");
     desk.read();
@@ -384,7 +384,7 @@ fn next_file_is_held_before_it_can_be_rotated_as_well() {
 }
 
 #[test]
-fn truncated_file_is_held_before_it_can_be_rotated_as_well() {
+fn truncated_file_is_kept_open_before_it_is_rotated_too() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..50));
     desk.read();
@@ -419,7 +419,7 @@ fn reused_inode_is_recognized_by_the_first_bytes() {
 }
 
 #[test]
-fn folder_moved_to_another_disk_is_the_same_file() {
+fn file_with_same_content_and_new_inode_is_the_same_file() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..50));
     desk.read();

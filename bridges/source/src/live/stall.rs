@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn reader_that_stood_still_is_a_stall_until_a_later_answer() {
+    fn suspended_reader_is_a_stall_until_a_later_answer() {
         let mut stall = Stall::new(time_at(0));
         assert_eq!(check(&mut stall, 5, None), (false, None));
         assert_eq!(check(&mut stall, 50, None), (true, Some(true)));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn reader_without_pings_drains_at_the_next_check() {
+    fn stall_without_pings_ends_at_the_next_check() {
         let mut stall = Stall::new(time_at(0));
         assert_eq!(check(&mut stall, 8, None), (true, Some(true)));
         assert_eq!(check(&mut stall, 9, None), (false, Some(false)));

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_of_one_place_are_one() {
+    fn urls_of_the_same_place_have_the_same_address() {
         for same in [
             &[
                 "ami://a@localhost",
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_may_be_two_pbxs_are_two() {
+    fn urls_that_can_be_two_pbxs_have_different_addresses() {
         let apart = [
             "ami://a@127.0.0.1:5038",
             "ami://a@127.0.0.1:5039",

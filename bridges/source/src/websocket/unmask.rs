@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_opcode_of_text_frames_changes() {
+    fn filter_changes_only_the_opcode_of_text_frames() {
         let long = vec![0x81; 70_000];
         let mut stream = HTTP.to_vec();
         let mut wanted = HTTP.to_vec();
@@ -151,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_split_of_the_stream_gives_the_same_bytes(
+        fn stream_split_anywhere_yields_the_same_bytes(
             frames in proptest::collection::vec((any::<u8>(), 0_usize..300, any::<bool>()), 0..8),
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..24),
         ) {

@@ -80,7 +80,7 @@ async fn refused_connection_is_reported_with_a_fix() {
 }
 
 #[tokio::test]
-async fn peer_that_is_not_asterisk_is_named() {
+async fn peer_that_is_not_asterisk_is_reported() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept().await;
@@ -116,7 +116,7 @@ async fn silent_connection_is_reopened_and_the_gap_is_reported() {
 }
 
 #[tokio::test]
-async fn unread_bytes_are_read_before_a_line_is_given_up() {
+async fn unread_bytes_are_read_before_the_connection_is_closed() {
     for _ in 0..4 {
         let listener = Listener::plain().await;
         let mut stage = Stage::start(&url(listener.port()), impatient_settings());
@@ -131,7 +131,7 @@ async fn unread_bytes_are_read_before_a_line_is_given_up() {
 }
 
 #[tokio::test]
-async fn answer_to_a_ping_is_reported_with_its_time() {
+async fn ping_answer_is_reported_with_its_time() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept_ami().await;
@@ -157,7 +157,7 @@ async fn answer_to_a_ping_is_reported_with_its_time() {
 }
 
 #[tokio::test]
-async fn line_on_which_bytes_arrive_is_never_taken_for_silent() {
+async fn connection_that_receives_bytes_never_counts_as_silent() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), impatient_settings());
     let mut line = listener.accept_ami().await;
@@ -176,7 +176,7 @@ async fn line_on_which_bytes_arrive_is_never_taken_for_silent() {
 }
 
 #[tokio::test]
-async fn lost_line_is_had_again_and_numbers_go_on() {
+async fn lost_connection_is_reopened_and_frame_numbers_continue() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     drop(listener.accept_ami().await);

@@ -134,7 +134,7 @@ async fn address_blocked_by_acl_names_apply_inbound_acl() {
 }
 
 #[tokio::test]
-async fn peer_that_is_not_an_event_socket_is_named() {
+async fn peer_that_is_not_an_event_socket_is_reported() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept().await;
@@ -147,7 +147,7 @@ async fn peer_that_is_not_an_event_socket_is_named() {
 }
 
 #[tokio::test]
-async fn half_open_line_is_found_and_opened_again_with_its_gap() {
+async fn half_open_connection_is_reopened_with_a_gap() {
     let switch = FakeSwitch::start().await;
     let proxy = Proxy::start(switch.addr().port()).await;
     let mut stage = Stage::start(&url(proxy.port()), impatient_settings());

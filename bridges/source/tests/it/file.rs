@@ -67,7 +67,7 @@ async fn file_is_idle_at_its_end_and_then_followed() {
 }
 
 #[tokio::test]
-async fn missing_file_is_awaited_and_reported_once() {
+async fn missing_file_is_reported_and_read_when_it_appears() {
     let log = Log::new();
     let mut stage = Stage::start(&log.url("end"), settings());
     assert!(
@@ -105,7 +105,7 @@ async fn renamed_file_is_still_read_and_up_when_renamed_back() {
 }
 
 #[tokio::test]
-async fn restart_from_a_stored_place_gives_the_rest_alone() {
+async fn restart_from_a_stored_position_reads_only_the_rest() {
     let log = Log::new();
     log.write("a\nb\nc\n");
     let mut stage = Stage::start(&log.url("start"), settings());
@@ -145,7 +145,7 @@ async fn pause_stops_reading_until_it_ends() {
 }
 
 #[tokio::test]
-async fn folder_in_place_of_a_file_is_named() {
+async fn folder_in_place_of_a_file_is_reported() {
     let log = Log::new();
     std::fs::create_dir(&log.path).expect("made");
     let mut stage = Stage::start(&log.url("start"), settings());

@@ -53,7 +53,7 @@ async fn live_connection_never_waits_and_dropped_frames_are_one_gap() {
 }
 
 #[tokio::test]
-async fn bytes_are_bounded_as_well_as_frames() {
+async fn ring_is_bounded_in_bytes_as_well_as_frames() {
     let listener = Listener::plain().await;
     let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
     let limits = Limits {

@@ -15,7 +15,7 @@ fn url(scheme: &str, host: &str, port: u16, authority: &Authority) -> String {
 }
 
 #[tokio::test]
-async fn amis_speaks_to_a_pbx_whose_ca_is_given() {
+async fn amis_connects_to_a_pbx_with_the_given_ca() {
     let authority = Authority::new();
     let listener = Listener::tls(&authority.identity(Flaw::None)).await;
     let url = url("amis", "localhost", listener.port(), &authority);
@@ -26,7 +26,7 @@ async fn amis_speaks_to_a_pbx_whose_ca_is_given() {
 }
 
 #[tokio::test]
-async fn wss_speaks_to_a_gateway_whose_ca_is_given() {
+async fn wss_connects_to_a_gateway_with_the_given_ca() {
     let authority = Authority::new();
     let listener = Listener::tls(&authority.identity(Flaw::None)).await;
     let url = url("wss", "localhost", listener.port(), &authority);
@@ -81,7 +81,7 @@ async fn ca_missing_from_ca_file_is_refused_despite_same_name() {
 }
 
 #[tokio::test]
-async fn plain_port_is_named() {
+async fn amis_to_a_port_without_tls_is_reported() {
     let authority = Authority::new();
     let listener = Listener::plain().await;
     let url = url("amis", "localhost", listener.port(), &authority);
@@ -93,7 +93,7 @@ async fn plain_port_is_named() {
 }
 
 #[tokio::test]
-async fn empty_or_missing_ca_file_is_named() {
+async fn empty_or_missing_ca_file_is_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let empty = folder.path().join("empty.pem");
     std::fs::write(&empty, "").expect("written");

@@ -76,7 +76,7 @@ fn url_errors_are_reported_together() {
 }
 
 #[test]
-fn broker_with_several_hosts_is_read() {
+fn broker_url_with_several_hosts_is_read() {
     let url = "amqps://u@mq1,mq2:5673,[2001:db8::1]/v?queue=calls&format=call";
     let read = source(url);
     let Transport::Amqp(queue) = &read.transport else {
@@ -101,7 +101,7 @@ fn broker_with_several_hosts_is_read() {
 }
 
 #[test]
-fn amqp_queue_is_not_declared_without_declare_yes() {
+fn amqp_exchange_and_bind_require_declare_yes() {
     let own = "amqp://u@h/v?queue=q&format=asterisk-cel&exchange=e&bind=name=CEL";
     assert!(faults(own).contains("declare=yes is missing"));
     let Transport::Amqp(queue) = source(&format!("{own}&declare=yes")).transport else {
@@ -157,7 +157,7 @@ fn file_is_read_from_its_end_by_default() {
 }
 
 #[test]
-fn key_of_a_source_does_not_change_with_where_it_begins() {
+fn source_key_does_not_depend_on_where_reading_begins() {
     let a = source("file:///var/cel.csv?format=cel-csv&from=start");
     let b = source("file:///var/cel.csv?format=cel-csv");
     assert_eq!(a.key(), b.key());
@@ -169,7 +169,7 @@ fn key_of_a_source_does_not_change_with_where_it_begins() {
 }
 
 #[test]
-fn dead_letter_queue_is_a_brokers_url_with_a_queue() {
+fn dead_letter_queue_url_is_a_broker_url_with_a_queue() {
     let queue = BrokerUrl::queue("amqp://u@h/%2F?queue=dead&secret-file=/s").expect("good");
     assert_eq!(
         (queue.name.as_str(), queue.broker.vhost.as_str()),

@@ -44,7 +44,7 @@ async fn client_frame(line: &mut Line) -> u8 {
 }
 
 #[tokio::test]
-async fn bad_bytes_and_cut_frames_come_as_they_are_and_the_line_lives() {
+async fn invalid_bytes_arrive_unchanged_and_keep_the_line_open() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept_websocket().await;
@@ -140,7 +140,7 @@ async fn silent_connection_is_reopened_and_the_gap_is_reported() {
 }
 
 #[tokio::test]
-async fn unread_bytes_are_read_before_a_line_is_given_up() {
+async fn unread_bytes_are_read_before_the_connection_is_closed() {
     for _ in 0..4 {
         let listener = Listener::plain().await;
         let mut stage = Stage::start(&url(listener.port()), impatient_settings());
@@ -154,7 +154,7 @@ async fn unread_bytes_are_read_before_a_line_is_given_up() {
 }
 
 #[tokio::test]
-async fn message_above_the_limit_ends_the_line_which_is_had_again() {
+async fn too_long_message_closes_and_reopens_the_connection() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept_websocket().await;
@@ -173,7 +173,7 @@ async fn message_above_the_limit_ends_the_line_which_is_had_again() {
 }
 
 #[tokio::test]
-async fn peer_that_is_not_a_websocket_is_named() {
+async fn peer_that_is_not_a_websocket_is_reported() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept().await;
@@ -197,7 +197,7 @@ async fn peer_that_is_not_a_websocket_is_named() {
 }
 
 #[tokio::test]
-async fn stop_ends_the_line() {
+async fn stop_closes_the_connection() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept_websocket().await;

@@ -129,7 +129,7 @@ fn reason(findings: &JournalFindings) -> &str {
 }
 
 #[test]
-fn journal_with_all_250_calls_takes_three_requests() {
+fn journal_with_all_250_calls_needs_three_requests() {
     let mut journal = Journal::with_calls(0..250);
     let findings = read(search(250), &mut journal);
     assert!(missing_indices(&findings).is_empty());
@@ -143,7 +143,7 @@ fn journal_with_all_250_calls_takes_three_requests() {
 }
 
 #[test]
-fn reading_ends_with_the_last_call_that_is_looked_for() {
+fn journal_search_ends_at_the_last_wanted_call() {
     let mut journal = Journal::with_calls(0..1000);
     let findings = read(search(100), &mut journal);
     assert_eq!(
@@ -268,7 +268,7 @@ fn contradictory_pages_report_no_call_as_missing() {
 }
 
 #[test]
-fn sizes_and_ranges_that_are_refused_are_left() {
+fn search_falls_back_when_sizes_or_ranges_are_refused() {
     let mut journal = Journal {
         size_max: 30,
         ranges: false,
@@ -315,7 +315,7 @@ fn barred_or_failing_search_reports_its_reason() {
 }
 
 #[test]
-fn journal_that_shows_no_call_of_ours_proves_nothing() {
+fn journal_without_our_calls_is_inconclusive() {
     // No row of the journal has a uuid of our calls, as if it belonged to another company.
     let mut others = Journal {
         ours: 0..0,
@@ -356,7 +356,7 @@ fn call_with_age(n: u32, age: Duration) -> JournaledCall {
 }
 
 #[test]
-fn call_that_was_journaled_just_now_is_not_looked_for() {
+fn call_journaled_just_now_is_not_searched_for() {
     let ahead = JournaledCall {
         since: Some(now().plus(TOO_NEW)),
         ..call(2)
@@ -383,7 +383,7 @@ fn call_that_was_journaled_just_now_is_not_looked_for() {
 }
 
 #[test]
-fn row_differs_only_in_fields_that_it_shows() {
+fn fields_that_a_row_does_not_show_are_not_compared() {
     let sent = call(0).sent.expect("stored");
     assert_eq!(differences(&sent, &row(0)), []);
     let silent = ShownCall {

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_records_become_lines_by_end_with_rotated_included() {
+    fn records_of_folder_and_rotated_folder_are_sorted_by_end() {
         let place = tempfile::tempdir().expect("a folder");
         let rotated = place.path().join("json_cdr.2026-11-20");
         fs::create_dir(&rotated).expect("a folder");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_records_are_named() {
+    fn unreadable_records_are_reported_with_file_and_reason() {
         let place = tempfile::tempdir().expect("a folder");
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings/freeswitch");
         let lines = fs::read_to_string(root.join("hold/json_cdr.jsonl")).expect("recorded");
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn file_is_read_as_it_looks() {
+    fn file_format_is_detected_from_its_content() {
         let place = tempfile::tempdir().expect("a folder");
         let path = place.path().join("cdr");
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings/freeswitch");

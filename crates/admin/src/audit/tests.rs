@@ -63,7 +63,7 @@ fn journaled_fate(values: AuditedValues) -> AuditedFate {
 }
 
 #[test]
-fn call_with_other_values_is_counted_and_named_with_both() {
+fn differing_call_is_counted_and_listed_with_both_values() {
     let stored = AuditedValues {
         started: EventTime::from_seconds(T0 + 8).floor_seconds(),
         talk_time_sec: 24,
@@ -218,7 +218,7 @@ fn cause_of_unknown(n: i64, listening: &Listening) -> String {
 }
 
 #[test]
-fn missing_call_gets_its_likeliest_cause() {
+fn missing_call_is_reported_with_its_likeliest_cause() {
     let first = cause_of_unknown(-2000, &listening());
     assert!(
         first.contains("before callbridge was first connected"),
@@ -259,7 +259,7 @@ fn missing_call_gets_its_likeliest_cause() {
 }
 
 #[test]
-fn report_reads_for_scripts_and_for_people() {
+fn report_has_a_json_form_and_a_text_form() {
     let calls = [call(1, Outcome::Journal), call(2, Outcome::Journal)];
     let fates = [CallFate::Stands(State::Journaled), CallFate::RowGone];
     let report = report_without_journal(&calls, &fates, &listening());

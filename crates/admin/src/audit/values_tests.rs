@@ -48,7 +48,7 @@ fn equal_and_rounded_values_are_not_differences() {
 }
 
 #[test]
-fn differing_values_are_named() {
+fn differing_values_are_reported_by_field() {
     let stored = values(100, 17, 16);
     assert_eq!(fields(&stored, &values(108, 17, 16)), ["startedAt"]);
     assert_eq!(fields(&stored, &values(100, 15, 16)), ["durationSec"]);
@@ -86,7 +86,7 @@ fn number_on_one_side_only_is_not_a_difference() {
 }
 
 #[test]
-fn longer_call_is_accepted_only_from_a_file_of_asterisk() {
+fn longer_call_is_accepted_only_from_an_asterisk_file() {
     let stored = values(100, 17, 16);
     let longer = values(100, 60, 16);
     assert_eq!(fields(&stored, &longer), [""; 0]);
@@ -100,7 +100,7 @@ fn longer_call_is_accepted_only_from_a_file_of_asterisk() {
 }
 
 #[test]
-fn more_talk_is_accepted_from_the_side_of_the_cdrs() {
+fn longer_talk_is_accepted_only_from_the_cdr_side() {
     let missed = values(100, 40, 0);
     let answered = values(100, 40, 16);
     let longer = cdr_values(40, 39);
@@ -116,7 +116,7 @@ fn more_talk_is_accepted_from_the_side_of_the_cdrs() {
 }
 
 #[test]
-fn cdr_with_another_direction_shows_another_number() {
+fn number_is_not_compared_if_the_cdr_direction_differs() {
     let stored = AuditedValues {
         direction: Direction::Outbound,
         ..values(100, 17, 16)
@@ -134,7 +134,7 @@ fn cdr_with_another_direction_shows_another_number() {
 }
 
 #[test]
-fn incomplete_side_is_not_compared() {
+fn incomplete_call_is_not_compared() {
     let incomplete = AuditedValues {
         incomplete: true,
         ..values(500, 1, 0)

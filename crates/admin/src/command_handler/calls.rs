@@ -327,7 +327,7 @@ mod tests {
     use callbridge_spool::RowId;
 
     #[test]
-    fn day_begins_in_the_zone_of_the_pbx() {
+    fn day_begins_at_midnight_in_the_zone_of_the_pbx() {
         let now = EventTime::from_seconds(1_795_151_317); // 05:08:37 UTC
         for (name, begin) in [
             ("UTC", 1_795_132_800),

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_the_crm_would_ignore_are_named() {
+    fn fields_that_the_crm_would_ignore_are_reported() {
         let fields = vec![
             crm_field(11, "LED", "Izoh"),
             crm_field(21, "CONTACT", "kun"),

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn row_has_every_column() {
+    fn csv_row_has_every_column() {
         let row: Vec<String> = csv_row(&letter()).collect();
         assert_eq!(row.len(), CSV_COLUMNS.split(',').count());
         assert_eq!(row[3], "=no\nsuch lead");
@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn line_stays_within_the_terminal() {
+    fn list_line_is_cut_to_the_terminal_width() {
         let line = list_line(&letter(), 60, &zone());
         assert_eq!(line.chars().count(), 60);
         assert!(line.ends_with('…') && !line.contains('\n'));
     }
 
     #[test]
-    fn list_on_eighty_columns_still_shows_the_reason() {
+    fn list_on_80_columns_shows_the_full_reason() {
         let mut letter = letter();
         letter["reason"] = "talk_exceeds_duration".into();
         letter["message"] = "5.600 s of talk in a call of 4.400 s".into();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_could_not_be_read_are_shown_below_one_another() {
+    fn unreadable_text_is_shown_with_its_lines_aligned() {
         let letter = json!({
             "id": 8, "reason": "unreadable", "since": 1_795_151_317, "message": "no JSON",
             "fix": "mend the source", "source": "ws://pbx/", "length": 12,

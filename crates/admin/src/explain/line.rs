@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn call_is_a_line() {
+    fn call_is_shown_as_one_line() {
         let mut missed = line("OUTBOUND", "waiting", Some("no_lead"));
         (missed.answered, missed.lead_id) = (false, None);
         let mut rang = missed.clone();
@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn extension_gives_the_terminal_no_orders() {
+    fn control_codes_in_an_extension_are_escaped() {
         let mut evil = line("INBOUND", "journaled", None);
         evil.employee = Some("1\u{1b}[2J".to_owned());
         assert!(line_text(&evil).contains(r"1\u{1b}[2J talked"));
     }
 
     #[test]
-    fn line_is_cut_to_the_terminal() {
+    fn line_is_cut_to_the_terminal_width() {
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(cut("abcd", 4), "abcd");
     }

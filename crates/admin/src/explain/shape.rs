@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_page_in_its_order() {
+    fn json_keys_have_fixed_names_and_order() {
         let trunk =
             callbridge_mapping::trunk::parse("city=PJSIP/city,country=UZ", &Trunk::default());
         let trunks = Trunks::new(vec![trunk.expect("good")]).expect("one");

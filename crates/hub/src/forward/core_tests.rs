@@ -52,7 +52,7 @@ fn batch_answer(incarnation: &str, seq: u64, calls: &[BatchCall]) -> Reply {
 }
 
 #[test]
-fn calls_go_when_ready_and_reports_each_minute() {
+fn calls_are_sent_when_ready_and_reports_every_minute() {
     let mut core = core(1);
     assert_eq!(core.next(time_at(1), false), Next::WaitUntil(REQUEST_EVERY));
     assert_eq!(core.next(time_at(2), false), Next::WaitUntil(time_at(60)));
@@ -64,7 +64,7 @@ fn calls_go_when_ready_and_reports_each_minute() {
 }
 
 #[test]
-fn taken_calls_are_forwarded_and_refused_ones_reported() {
+fn accepted_calls_are_forwarded_and_refused_ones_reported() {
     let mut core = core(1);
     let batch = [call(1), call(2), call(3)];
     let answer = answer_ok(&json!({
@@ -84,7 +84,7 @@ fn taken_calls_are_forwarded_and_refused_ones_reported() {
 }
 
 #[test]
-fn answers_that_need_a_person_pause_for_a_minute() {
+fn answer_that_needs_a_person_pauses_forwarding_a_minute() {
     for (code, reason) in [
         (401, "hub_token_refused"),
         (403, "hub_token_refused"),
@@ -112,7 +112,7 @@ fn answers_that_need_a_person_pause_for_a_minute() {
 }
 
 #[test]
-fn too_large_body_is_halved_down_to_one_call() {
+fn batch_is_halved_after_413_and_restored_after_success() {
     let mut core = core(1);
     let batch: Vec<BatchCall> = (1..=500).map(call).collect();
     core.calls_answered(time_at(2), &batch, status(413));
@@ -134,7 +134,7 @@ fn too_large_body_is_halved_down_to_one_call() {
 }
 
 #[test]
-fn failing_hub_is_followed_by_the_next_one() {
+fn next_hub_is_tried_after_a_failing_hub() {
     let mut core = core(2);
     for failure in [
         status(429),
@@ -184,7 +184,7 @@ fn hub_position(incarnation: &str, seq: u64) -> Option<HubPosition> {
 }
 
 #[test]
-fn new_incarnation_is_noticed_once_and_highest_pair_is_kept() {
+fn new_incarnation_is_reported_once_and_top_position_is_kept() {
     let mut core = core(1);
     let outcome = core.report_answered(time_at(2), report("A", 40));
     assert!(!outcome.new_incarnation);

@@ -111,7 +111,7 @@ impl Place {
 }
 
 #[tokio::test]
-async fn waiting_call_leaves_for_the_lead_that_its_number_gets() {
+async fn waiting_call_is_released_when_its_number_gets_a_lead() {
     let place = Place::new();
     place.store_call().await;
     assert_eq!(place.books().await.waiting, 1);
@@ -174,7 +174,7 @@ async fn call_with_all_leads_deleted_waits_again_with_a_reason() {
 }
 
 #[tokio::test]
-async fn all_waiting_calls_are_looked_at_when_nothing_names_them() {
+async fn release_without_a_list_of_phones_checks_every_call() {
     let place = Place::new();
     place.learn(7, 10, ChangeKind::Created).await;
     place.learn(8, 10, ChangeKind::Created).await;
@@ -186,7 +186,7 @@ async fn all_waiting_calls_are_looked_at_when_nothing_names_them() {
 }
 
 #[tokio::test]
-async fn ambiguous_letter_older_than_a_month_is_left_to_people() {
+async fn ambiguous_dead_letter_over_a_month_old_is_not_released() {
     let place = Place::new();
     place.learn(7, 10, ChangeKind::Created).await;
     place.learn(8, 10, ChangeKind::Created).await;

@@ -135,7 +135,7 @@ fn read_all(service: &mut Service) -> Reader {
 }
 
 #[test]
-fn backfill_of_1000_leads_takes_at_most_24_requests() {
+fn backfill_of_1000_leads_needs_at_most_24_requests() {
     for range in [Range::Taken, Range::Refused, Range::Ignored] {
         let mut service = Service::new((1..=1_000).map(|id| (id, id * 10)).collect(), range);
         let reader = read_all(&mut service);
@@ -161,7 +161,7 @@ fn leads_changed_in_same_second_beyond_page_are_all_read() {
 }
 
 #[test]
-fn next_round_reads_little_more_than_the_changes() {
+fn next_backfill_round_needs_at_most_three_requests() {
     for range in [Range::Taken, Range::Ignored] {
         let mut service = Service::new((1..=1_000).map(|id| (id, id * 10)).collect(), range);
         let mut reader = read_all(&mut service);
@@ -182,7 +182,7 @@ fn next_round_reads_little_more_than_the_changes() {
 }
 
 #[test]
-fn start_of_a_process_begins_a_round_at_once() {
+fn process_start_begins_a_backfill_round_at_once() {
     let mut service = Service::new(vec![(1, 10)], Range::Taken);
     let reader = read_all(&mut service);
     assert!(matches!(
@@ -243,7 +243,7 @@ fn rows_without_ids_phones_or_order_are_reported() {
 }
 
 #[test]
-fn failures_wait_longer_and_longer() {
+fn wait_after_failures_doubles_up_to_an_hour() {
     let mut backfill = Backfill::default();
     let Next::Read(page) = backfill.next(time_at(0), false) else {
         panic!("a page")

@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_lead_of_a_loop_ends_at_the_same_one(
+        fn leads_of_a_merge_loop_end_at_the_same_lead(
             merges in prop::collection::btree_map(1_i64..9, (0_i64..5, 1_i64..9), 0..9),
             from in 1_i64..9,
         ) {

@@ -209,7 +209,7 @@ mod tests {
         }
 
         #[test]
-        fn phones_are_found_behind_any_name(name in ".{0,20}", n in 0_u32..9) {
+        fn phones_are_found_after_any_contact_name(name in ".{0,20}", n in 0_u32..9) {
             let text = format!("{name} [+99890111000{n}]");
             prop_assert_eq!(read(&text), [format!("+99890111000{n}")]);
         }

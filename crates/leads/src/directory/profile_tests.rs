@@ -171,7 +171,7 @@ fn deal_update(at: i64) -> LeadNews {
 }
 
 #[test]
-fn lead_name_is_that_of_the_main_contact_if_known() {
+fn lead_has_the_name_of_its_main_contact_if_known() {
     let mut history = vec![event(
         1,
         10,
@@ -276,7 +276,7 @@ fn deleted_lead_has_no_names() {
 }
 
 #[test]
-fn merge_keeps_the_survivors_and_forgets_the_others() {
+fn merge_keeps_only_the_profile_of_the_surviving_lead() {
     let merged = LeadNews {
         merged: vec![lead(1)],
         ..event(2, 20, ChangeKind::Merged, snapshot("Boris", 16, "Won"))

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_understood_in_many_shapes() {
+    fn lead_rows_are_read_in_many_shapes() {
         let a = json!({"id": 7, "updatedTimestamp": 10, "phone": "+998901110001"});
         assert_eq!(row_text(&a), "7 @10 …0001");
         let b = json!({"lead": {"id": "7", "updatedTimestamp": "10", "phone": null}});
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn list_is_found_under_any_key_and_pages_beside_or_inside() {
+    fn lead_list_is_found_under_any_key_with_its_page_count() {
         let row = json!({"id": 7, "updatedTimestamp": 10, "phone": null});
         let inside = json!({"data": {"currentPage": 1, "totalPages": 3, "leads": [row]}});
         let beside = json!({"totalPages": 3, "data": [row], "errors": []});

@@ -75,7 +75,7 @@ fn directory_in_both_orders(history: &[LeadNews]) -> Remembered {
 }
 
 #[test]
-fn newest_phone_of_a_snapshot_is_kept() {
+fn lead_has_only_the_phone_of_its_newest_snapshot() {
     let changed = news(1, 20, ChangeKind::StageChanged, Some(2));
     let directory = directory_in_both_orders(&[created_news(1, 10, 1), changed]);
     assert_eq!(
@@ -85,7 +85,7 @@ fn newest_phone_of_a_snapshot_is_kept() {
 }
 
 #[test]
-fn every_phone_of_a_contact_is_a_key_until_it_is_taken_away() {
+fn lead_is_found_by_every_phone_of_a_contact_until_removed() {
     let grown = add_contact(
         news(1, 20, ChangeKind::PropertiesUpdated, Some(1)),
         7,
@@ -127,7 +127,7 @@ fn phone_of_two_leads_finds_both_until_one_is_deleted() {
 }
 
 #[test]
-fn deleted_lead_stays_dead_for_all_that_is_not_newer() {
+fn deleted_lead_is_restored_only_by_a_newer_change() {
     let mut history = vec![
         created_news(1, 10, 1),
         news(1, 20, ChangeKind::Deleted, Some(1)),
@@ -147,7 +147,7 @@ fn deleted_lead_stays_dead_for_all_that_is_not_newer() {
 }
 
 #[test]
-fn phones_of_merged_leads_are_the_survivors_in_any_order() {
+fn phones_of_merged_leads_find_the_survivor_in_any_order() {
     let chain = [
         created_news(1, 10, 1),
         created_news(2, 11, 2),
@@ -173,7 +173,7 @@ fn phones_of_merged_leads_are_the_survivors_in_any_order() {
 }
 
 #[test]
-fn merged_lead_that_is_deleted_as_well_is_merged() {
+fn merged_lead_deleted_later_still_finds_the_survivor() {
     let directory = directory_in_both_orders(&[
         created_news(1, 10, 1),
         merge_news(2, 20, None, &[1]),
@@ -188,7 +188,7 @@ fn merged_lead_that_is_deleted_as_well_is_merged() {
 }
 
 #[test]
-fn phone_given_up_after_a_merge_is_the_survivors_no_more() {
+fn phone_removed_after_a_merge_no_longer_finds_the_survivor() {
     let change = news(2, 30, ChangeKind::PropertiesUpdated, Some(2));
     let history = [
         created_news(1, 10, 1),
@@ -205,7 +205,7 @@ fn phone_given_up_after_a_merge_is_the_survivors_no_more() {
 }
 
 #[test]
-fn whole_row_takes_the_place_of_all_that_is_older() {
+fn complete_row_replaces_all_older_phones_of_the_lead() {
     let mut row = add_contact(news(2, 30, ChangeKind::Filter, Some(2)), 8, &[], &[2]);
     row.whole = true;
     let grown = add_contact(
@@ -326,7 +326,7 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
 
 proptest! {
     #[test]
-    fn any_order_with_repeats_gives_the_same_directory(
+    fn news_in_any_order_or_repeated_make_the_same_directory(
         (ordered, shuffled) in prop::collection::vec(any_news(), 1..14).prop_flat_map(|history| {
             let mut twice = history.clone();
             twice.extend(history.clone());
@@ -338,7 +338,7 @@ proptest! {
     }
 
     #[test]
-    fn number_changes_hands_only_when_it_is_named(
+    fn leads_of_a_phone_change_only_if_the_phone_is_reported(
         history in prop::collection::vec(any_news(), 1..14),
     ) {
         let directory = Remembered::default();

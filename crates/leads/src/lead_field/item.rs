@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_texts_lists_or_null_as_people_type_them() {
+    fn typed_values_are_read_as_text_list_null_or_json() {
         let typed = [
             "11=VIP",
             "11= two words ",
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn body_is_a_bare_list_or_has_the_key_that_was_given() {
+    fn body_is_a_list_or_an_object_with_the_given_key() {
         let items = [Item::text(FieldId(11), "x".to_owned())];
         assert_eq!(body(&items, None).to_string(), r#"[{"id":11,"value":"x"}]"#);
         assert_eq!(

@@ -61,7 +61,7 @@ fn token() -> TokenFingerprint {
 }
 
 #[test]
-fn older_call_keeps_newer_value_and_three_need_one_write() {
+fn newest_value_of_three_calls_is_written_once() {
     let mut shows = LeadFieldState::default();
     assert!(shows.learn(Name::LastCall, Some("2".into()), order_of(2)));
     assert!(shows.learn(Name::LastCall, Some("3".into()), order_of(3)));
@@ -153,7 +153,7 @@ fn lost_answer_is_retried_and_given_up_after_the_last_try() {
 }
 
 #[test]
-fn kill_between_request_and_answer_is_a_lost_answer() {
+fn request_unanswered_at_a_kill_is_written_again_later() {
     let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, Some("1".into()), order_of(1));
     send_field_11(&mut shows, time_at(0));
@@ -274,7 +274,7 @@ fn written_values(shows: &LeadFieldState, flag: &str) -> String {
 }
 
 #[test]
-fn value_is_written_as_the_kind_that_its_field_takes() {
+fn value_is_written_as_the_kind_configured_for_its_field() {
     let mut shows = LeadFieldState::default();
     let at = "2026-11-20T10:08:37+05:00";
     shows.learn(Name::LastCall, Some(at.into()), order_of(7));

@@ -175,7 +175,7 @@ fn lookup_answered_with_another_lead_reports_a_merge() {
 }
 
 #[test]
-fn write_is_accepted_given_up_tried_again_or_rests() {
+fn field_write_is_accepted_retried_given_up_or_paused() {
     insta::assert_snapshot!(table(&LeadRequest::FieldWrite(lead())), @r"
         accepted r1
         given up: an answer to another request ItemOrLead
@@ -205,7 +205,7 @@ fn write_is_accepted_given_up_tried_again_or_rests() {
 }
 
 #[test]
-fn poll_of_a_write_ends_it_or_asks_again() {
+fn poll_answer_ends_the_write_or_causes_another_try() {
     insta::assert_snapshot!(table(&poll()), @r"
         not yet
         written

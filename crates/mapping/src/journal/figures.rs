@@ -114,7 +114,7 @@ mod tests {
 
     /// Promise: The same call always has the same uuid.
     #[test]
-    fn uuids_are_those_of_the_recipe() {
+    fn uuid_is_the_uuid5_of_pbx_and_linkedid() {
         // Made with Python: uuid.uuid5(NAMESPACE, "pbx1\0" + "1795151317.146")
         for (pbx, linkedid, expected) in [
             (
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn arrival_is_proposed_for_a_wrong_start() {
+    fn wrong_start_is_replaced_by_arrival_minus_duration() {
         let mut call = call();
         call.started = EventTime::from_seconds(5);
         call.ended = EventTime::from_seconds(15);

@@ -35,7 +35,7 @@ fn message_call() -> FinishedCall {
 }
 
 #[test]
-fn lists_of_all_trunks_are_read_where_no_flag_names_a_trunk() {
+fn default_lists_are_used_if_no_trunk_flag_is_given() {
     let dir = tempfile::tempdir().expect("a folder");
     let leads = dir.path().join("leads.csv");
     std::fs::write(&leads, "phone,leadId\n+998901110001,4001\n").expect("written");
@@ -133,7 +133,7 @@ fn unknown_trunk_is_reported_only_if_pbx_has_trunks() {
 }
 
 #[test]
-fn without_a_trunk_the_flags_of_all_trunks_hold() {
+fn message_without_a_trunk_uses_the_default_flags() {
     let mut bare = message_call();
     bare.trunk = None;
     bare.number = Some(RawNumber {

@@ -211,7 +211,7 @@ fn call_with_unsendable_facts_is_dead_with_best_values() {
 }
 
 #[test]
-fn extension_without_an_employee_sends_none_or_waits() {
+fn call_of_unlisted_extension_is_sent_without_employee_or_waits() {
     let mut call = call();
     call.employee = Some(Extension::new("103"));
     let sent = judge_call(&call);
@@ -285,7 +285,7 @@ fn dead_call_retried_with_another_lead_keeps_its_uuid() {
 }
 
 #[test]
-fn waiting_call_leaves_when_a_list_learns_its_number() {
+fn waiting_call_is_released_when_a_list_has_its_number() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("leads.csv");
     std::fs::write(&file, "phone,leadId\n").expect("written");

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_row_is_named_and_all_good_rows_are_in_force() {
+    fn bad_rows_are_all_reported_and_good_rows_are_used() {
         let text = b"phone,leadId\n901110001,1\n\n101,2\n901110002,L-17\n901110003\n901110004,0\n\
             \xff\xfe,2\n901110005,5\n";
         let (list, about) = LeadList::read(text, Country::parse("UZ")).expect("a header");
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_numbers_in_a_cell_none_is_taken_without_a_word() {
+    fn cell_with_several_numbers_is_reported_as_a_bad_row() {
         for cell in [
             "\"+998901110001, +998901110002\"",
             "+998901110001;+998901110002",
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn employee_list_is_read_and_ambiguous_extension_has_none() {
+    fn ambiguous_extension_has_no_employee_and_is_reported() {
         let (list, about) = read_employees("extension,employeeId\n101,501\n102,502\n102,502\n");
         let id = EmployeeId::new(502);
         assert_eq!(list.get(&Extension::new("102")), id.as_ref());
@@ -438,7 +438,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn list_answers_as_a_plain_search_would(
+        fn list_finds_the_same_leads_as_a_linear_search(
             rows in prop::collection::vec((901_110_000_u64..901_110_020, 1_i64..4), 0..60),
             asked in 901_110_000_u64..901_110_020,
         ) {

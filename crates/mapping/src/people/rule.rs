@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn several_rules_are_kept_in_their_order() {
+    fn lead_rules_keep_their_order() {
         let text = r"userfield:lead=(\d+);?;csv:/etc/leads.csv;directory;var:LEAD_ID";
         let rules = shape(text).expect("good");
         assert_eq!(
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn employees_are_a_list_or_a_file() {
+    fn employees_key_accepts_a_list_or_a_file() {
         let list = employee_rule("101:501; 102:502;").expect("a list");
         assert_eq!(
             list,

@@ -180,7 +180,7 @@ fn assert_old_list(watched: &Watched, trunk: &Trunk) {
 }
 
 #[test]
-fn file_that_gives_no_row_at_all_leaves_the_old_list_in_force() {
+fn unusable_list_file_does_not_replace_the_old_list() {
     let file = File::new("phone,leadId\n901110001,1\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let mut watched = load(&trunks);
@@ -289,7 +289,7 @@ fn employee_of_101(watched: &Watched, trunk: &Trunk) -> Option<EmployeeId> {
 }
 
 #[test]
-fn employees_come_from_their_file_and_change_with_it() {
+fn employees_are_read_again_when_their_file_changes() {
     let file = File::new("extension,employeeId\n101,501\n");
     let trunks = trunks(&format!(
         "city=PJSIP/city,employees={}",

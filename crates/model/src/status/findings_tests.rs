@@ -310,7 +310,7 @@ fn is_incomplete(problem: &Problem) -> bool {
 }
 
 #[test]
-fn verdict_is_that_of_the_worst_that_is_found() {
+fn worst_problem_decides_the_verdict() {
     let both_down = {
         let mut status = sources_down(&[0, 1]);
         status.dead_letters.insert("failed".to_owned(), 1);
@@ -451,7 +451,7 @@ fn list_problem_reports_wrong_rows_and_rows_in_force() {
 }
 
 #[test]
-fn commands_can_be_run_as_shown() {
+fn problem_commands_can_be_pasted_into_a_shell() {
     let mut status = healthy_status();
     status.state = "/srv/it's here".to_owned();
     status.dead_letters.insert("failed".to_owned(), 2);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn field_not_shown_by_the_newest_call_is_reported() {
+    fn field_missing_or_different_in_newest_call_is_reported() {
         let status = Status {
             journal_fields: vec![
                 field(SentField::Talk, "talkTimeSec", Echo::Missing),

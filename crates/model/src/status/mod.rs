@@ -486,7 +486,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shape_is_the_promised_one() {
+    fn status_json_has_the_promised_fields() {
         let status = Status {
             sources: vec![SourceStatus::default()],
             gaps: vec![SourceGap::default()],

@@ -27,7 +27,7 @@ fn unbalanced_books_are_reported() {
 }
 
 #[test]
-fn people_read_a_pause_first() {
+fn pause_is_listed_first_in_status_text() {
     let pause = Pause {
         reason: "token_refused".into(),
         fix: "put a new one".into(),
@@ -54,7 +54,7 @@ fn people_read_a_pause_first() {
 }
 
 #[test]
-fn lists_and_employees_have_a_line_each() {
+fn lists_and_employees_get_one_line_each_in_status_text() {
     let status = Status {
         lists: vec![ListFile {
             file: "/etc/leads.csv".to_owned(),
@@ -144,7 +144,7 @@ fn healthy_status_starts_with_verdict_and_uses_zone_of_pbx() {
 }
 
 #[test]
-fn source_that_is_down_shows_reason_since_and_command() {
+fn down_source_shows_reason_start_time_and_command() {
     let mut status = daemon();
     status.sources[0].state = SourceState::Down;
     status.sources[0].reason = Some("connection refused\u{1b}[2J".to_owned());
@@ -165,7 +165,7 @@ fn source_that_is_down_shows_reason_since_and_command() {
 }
 
 #[test]
-fn of_many_gaps_the_last_are_listed() {
+fn status_text_lists_only_the_last_gaps() {
     let mut status = daemon();
     let gap = status.gaps[0].clone();
     status.gaps = vec![gap; 8];
@@ -175,7 +175,7 @@ fn of_many_gaps_the_last_are_listed() {
 }
 
 #[test]
-fn colors_are_for_terminals() {
+fn status_text_is_colored_if_requested() {
     let mut colored = style("UTC");
     colored.color = true;
     assert!(
@@ -220,7 +220,7 @@ fn text_of_replaced(status: &Status, text: &str) -> String {
 }
 
 #[test]
-fn text_from_outside_adds_no_lines_and_no_control_characters() {
+fn external_text_adds_no_lines_or_control_characters() {
     let other = serde_json::json!({"pid": null, "state": "s", "pbx": "p", "effect": "unknown"});
     let source = crate::status::SourceStatus {
         reason: Some("refused".to_owned()),

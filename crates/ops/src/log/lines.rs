@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn and_of_a_line_of_json() {
+    fn empty_fields_are_omitted_from_a_json_line() {
         let paper = Paper::default();
         let subscriber = tracing_subscriber::fmt()
             .with_writer(paper.clone())

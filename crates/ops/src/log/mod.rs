@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trace_level_is_own_code_only_and_broker_crates_are_off() {
+    fn trace_level_covers_only_own_code_and_no_broker_crates() {
         for level in [Level::ERROR, Level::INFO, Level::DEBUG, Level::TRACE] {
             let filter = filter(level);
             for silent in [

@@ -143,7 +143,7 @@ fn lost_lines_are_reported_when_writes_succeed_again() {
 }
 
 #[test]
-fn line_that_broke_off_does_not_run_into_the_next() {
+fn partial_line_does_not_run_into_the_next_line() {
     struct Half(mpsc::SyncSender<Vec<u8>>, u32);
     impl io::Write for Half {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn problem_over_a_restart_is_reported_once_with_its_end() {
+    fn problem_across_restart_is_reported_once_and_ends_once() {
         let found = [problem(FindingKind::DeadLetters, "2 letters")];
         let mut before = Problems::default();
         assert_eq!(Problems::default().to_json(), "{}");
@@ -256,7 +256,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn begins_and_ends_alternate_a_minute_apart(
+        fn problem_begin_and_end_reports_alternate_a_minute_apart(
             there in prop::collection::vec(any::<bool>(), 0..60),
         ) {
             // Each value lasts seven seconds. Then there is no problem for a long time.

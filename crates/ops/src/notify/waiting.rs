@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_the_longest_waiting_are_named() {
+    fn longest_waiting_customers_are_named_when_many_wait() {
         let many: Vec<MissedCustomer> = (0..51).map(|n| customer(&format!("+{n}"), n)).collect();
         let (_, message) =
             update(&mut WaitingCustomers::default(), &many, 9_000).expect("a message");

@@ -49,7 +49,7 @@ fn progress(page: &PageAnswer) -> &str {
 }
 
 #[tokio::test]
-async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
+async fn chosen_dead_letters_are_retried_with_the_typed_lead() {
     let (fake, served, mut anna) = serve_letters(60).await;
     let fields = [
         ("action", "retry"),
@@ -89,7 +89,7 @@ fn retry_fields(talk: &str) -> [(&str, &str); 5] {
 }
 
 #[tokio::test]
-async fn incomplete_dead_letter_shows_values_and_takes_corrections() {
+async fn incomplete_dead_letter_shows_values_and_can_be_corrected() {
     let (fake, served, mut anna) = serve_letters(2).await;
     let plain = anna.get("/letters/2").await.body;
     assert!(!plain.contains("name=\"talk\""), "its facts are known");
@@ -144,7 +144,7 @@ fn text_after<'a>(page: &'a str, mark: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn menu_tile_books_and_list_have_one_number_of_letters() {
+async fn dead_letter_count_is_equal_in_menu_tile_books_and_list() {
     let (fake, served, anna) = serve_letters(51).await;
     {
         // Only one of the 51 dead letters is of today.
@@ -241,7 +241,7 @@ async fn dry_run_shows_the_effect_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn discarding_asks_before_it_does() {
+async fn discard_asks_for_confirmation_first() {
     let (fake, served, mut anna) = serve_letters(5).await;
     let fields = [("action", "discard"), ("id", "2"), ("id", "4")];
     let asked = anna.act("/letters", "/letters/act", &fields).await;
@@ -322,7 +322,7 @@ async fn typed_values_are_kept_when_the_form_is_refused() {
 }
 
 #[tokio::test]
-async fn export_has_every_letter_on_a_line() {
+async fn export_has_one_line_per_dead_letter() {
     let (_, served, mut anna) = serve_letters(130).await;
     let all = anna.get("/letters/export?reason=failed").await;
     let kind = all.header("content-disposition").expect("a file");

@@ -33,7 +33,7 @@ async fn read_until(stream: &mut TcpStream, received: &mut String, until: &str) 
 }
 
 #[tokio::test]
-async fn change_is_streamed_and_the_stream_ends_with_the_page() {
+async fn change_is_streamed_and_stream_ends_when_page_stops() {
     let fake = Fake::new(morning("Savdo", 1_795_158_000));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;

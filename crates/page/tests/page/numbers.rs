@@ -54,7 +54,7 @@ async fn lead_form_assigns_unassigns_and_explains_refusals() {
 }
 
 #[tokio::test]
-async fn leads_are_typed_in_their_rows_and_go_together() {
+async fn leads_typed_in_several_rows_are_assigned_together() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;
@@ -160,7 +160,7 @@ async fn lead_file_with_conflict_or_bad_row_assigns_no_lead() {
 }
 
 #[tokio::test]
-async fn unreadable_number_in_a_file_is_the_error_of_its_row() {
+async fn unreadable_number_in_a_file_rejects_only_its_row() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;

@@ -29,7 +29,7 @@ fn token_field(token: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn forged_post_does_nothing_while_the_true_form_does() {
+async fn forged_post_is_refused_and_genuine_form_accepted() {
     let (fake, served) = serve_page(Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;
     let token = anna.get("/numbers").await.token();
@@ -94,7 +94,7 @@ async fn forged_post_does_nothing_while_the_true_form_does() {
 }
 
 #[tokio::test]
-async fn foreign_host_is_answered_by_nothing_of_ours() {
+async fn request_for_foreign_host_is_refused_on_every_path() {
     let manner = Manner {
         names: vec!["calls.example.uz".to_owned()],
         ..with_anna()
@@ -167,7 +167,7 @@ async fn request_of_another_site_is_refused_on_every_path() {
 }
 
 #[tokio::test]
-async fn button_opens_once_and_looking_at_it_burns_nothing() {
+async fn login_link_works_once_and_viewing_does_not_use_it() {
     let (_, served) = serve_page(Manner::default()).await;
     let mut browser = Browser::new(served.address);
     let path = served
@@ -273,7 +273,7 @@ async fn session_cookie_is_per_instance_and_invalid_after_logout() {
 }
 
 #[tokio::test]
-async fn behind_a_proxy_the_cookie_is_secure() {
+async fn session_cookie_is_secure_behind_a_proxy() {
     let manner = Manner {
         behind_proxy: true,
         ..with_anna()
@@ -410,7 +410,7 @@ async fn flood_of_wrong_logins_delays_the_right_one_by_seconds() {
 }
 
 #[tokio::test]
-async fn sessions_live_over_a_restart() {
+async fn sessions_survive_a_restart() {
     let (fake, served) = serve_page(Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;
     served.stop().await;
@@ -456,7 +456,7 @@ async fn view_role_has_no_forms_and_cannot_act() {
 }
 
 #[tokio::test]
-async fn answers_forbid_everything_the_page_does_not_use() {
+async fn answers_have_strict_security_headers() {
     let (_, served) = serve_page(Manner::default()).await;
     let anna = served.visitor(PageRole::Admin).await;
     let style = anna.get("/").await.body;
@@ -497,7 +497,7 @@ fn letters_post(browser: &Browser, content_type: &str, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn body_that_no_form_of_ours_sends_is_refused() {
+async fn body_that_is_no_form_or_too_long_is_refused() {
     let (_, served) = serve_page(Manner::default()).await;
     let anna = served.visitor(PageRole::Admin).await;
     let json = anna

@@ -46,7 +46,7 @@ async fn today_begins_with_the_overall_state() {
 }
 
 #[tokio::test]
-async fn all_is_not_well_while_a_customer_waits_for_a_call_back() {
+async fn waiting_customer_is_reported_on_today_and_in_the_menu() {
     let (fake, served, anna) = serve_quiet_morning().await;
     fake.known().missed = morning("Savdo", NOW).missed.split_off(3);
     let page = anna.get("/").await.body;

@@ -33,7 +33,7 @@ fn now() -> i64 {
 }
 
 #[tokio::test]
-async fn every_view_is_there_in_three_languages() {
+async fn views_are_available_in_three_languages() {
     let fake = Fake::new(morning("Savdo LLC", now()));
     let served = Served::new(fake, Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;
@@ -58,7 +58,7 @@ fn hostile() -> String {
 }
 
 #[tokio::test]
-async fn hostile_names_do_nothing_and_are_not_endless_in_any_view() {
+async fn hostile_names_are_escaped_and_cut_in_every_view() {
     let fake = Fake::new(morning(&hostile(), now()));
     let served = Served::new(fake, Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;
@@ -93,7 +93,7 @@ async fn hostile_names_do_nothing_and_are_not_endless_in_any_view() {
 }
 
 #[tokio::test]
-async fn numbers_are_whole_where_they_are_called_and_masked_elsewhere() {
+async fn viewer_sees_full_numbers_except_in_the_call_list() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(fake, Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;
@@ -158,7 +158,7 @@ async fn full_employee_match_is_shown_only_after_calls() {
 }
 
 #[tokio::test]
-async fn table_for_a_spreadsheet_calculates_nothing() {
+async fn csv_files_contain_no_formulas() {
     let fake = Fake::new(morning("=cmd|'/c calc'!A1", now()));
     let served = Served::new(fake, Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;
@@ -186,7 +186,7 @@ async fn table_for_a_spreadsheet_calculates_nothing() {
 }
 
 #[tokio::test]
-async fn calls_are_looked_for_as_they_are_typed_and_paged_by_key() {
+async fn call_search_passes_typed_values_and_pages_by_key() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;
@@ -228,7 +228,7 @@ async fn calls_are_looked_for_as_they_are_typed_and_paged_by_key() {
 }
 
 #[tokio::test]
-async fn switch_of_languages_is_kept_and_leads_back_here_alone() {
+async fn language_choice_is_kept_and_redirects_only_to_own_paths() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(fake, Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;

@@ -90,7 +90,7 @@ fn submit_status(core: &mut Sandbox, uuid: u64) -> u16 {
 }
 
 #[test]
-fn rules_strike_after_so_many_and_so_many_times() {
+fn fault_rule_obeys_its_after_and_times_limits() {
     let mut core = sandbox_with_faults("call-history after 1 times 2 status 500");
     for (uuid, status) in [(1, 200), (2, 500), (3, 500), (4, 200)] {
         assert_eq!(submit_status(&mut core, uuid), status, "{uuid}");
@@ -132,7 +132,7 @@ fn chance_of_a_rule_matches_its_observed_frequency() {
 }
 
 #[test]
-fn every_line_that_cannot_be_read_is_named() {
+fn invalid_fault_rules_are_all_reported() {
     let text = "any lost # fine\nany explode\ncalls lost; filter chance 7 lost\nany status 200";
     let wrong = parse(text).expect_err("four lines, one fine");
     let words: Vec<String> = wrong.iter().map(ToString::to_string).collect();
@@ -152,7 +152,7 @@ fn page_of_size(size: i64) -> Request {
 }
 
 #[test]
-fn shapes_left_open_can_be_chosen() {
+fn undocumented_answer_shapes_can_be_configured() {
     let text = "shape status bare; shape rows strings; shape rows-key items; shape page inside";
     let mut core = sandbox_with_faults(text);
     let id = submit_accepted(&mut core, NOW, &call());

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 #[test]
-fn state_file() {
+fn golden_state_file_is_read_and_written_unchanged() {
     keeps::<Sandbox>("sandbox-snapshot");
 }
 

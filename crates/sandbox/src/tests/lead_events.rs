@@ -197,7 +197,7 @@ fn admin_request(act: &str, body: &Value) -> Request {
 }
 
 #[test]
-fn restart_gives_the_same_leads_events_and_clock() {
+fn restart_keeps_leads_events_and_clock() {
     let mut core = sandbox_with_lead_events();
     let lead = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
     let vali = json!({ "name": "Vali" });

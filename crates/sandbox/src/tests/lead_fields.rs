@@ -57,7 +57,7 @@ fn fields(core: &Sandbox, lead: i64) -> Value {
 }
 
 #[test]
-fn only_the_listed_fields_change_and_a_null_clears_one() {
+fn field_write_changes_only_listed_fields_and_null_clears() {
     let mut core = sandbox_with_lead_grants();
     let first = json!([{ "id": 11, "value": "one" }, { "id": 12, "value": 2 }]);
     assert_eq!(
@@ -169,7 +169,7 @@ fn body_is_accepted_bare_or_wrapped() {
 }
 
 #[test]
-fn values_of_a_wrong_type_are_the_parsers_to_refuse() {
+fn field_values_of_a_wrong_type_are_refused_with_3705() {
     for item in [
         json!({ "id": "11", "value": "x" }),
         json!({ "id": 11, "value": {} }),
@@ -195,7 +195,7 @@ fn values_of_a_wrong_type_are_the_parsers_to_refuse() {
 }
 
 #[test]
-fn values_of_the_fields_types_are_kept_as_they_were_sent() {
+fn field_values_of_the_right_type_are_stored_unchanged() {
     let mut core = sandbox_with_lead_grants();
     let body = json!([
         { "id": 11, "value": "x" }, { "id": 12, "value": 2 }, { "id": 13, "value": true },

@@ -44,7 +44,7 @@ fn lead_snapshot_shows_first_phone_of_main_contact() {
 }
 
 #[test]
-fn lead_of_the_flags_exists_and_nothing_is_known_of_it() {
+fn lead_from_flags_exists_with_empty_values() {
     let mut core = sandbox_with_lead_grants();
     let answer = core.handle(NOW, &get("lead/4001")).value();
     let expected = json!({ "data": {
@@ -92,7 +92,7 @@ fn missing_deleted_merged_or_foreign_lead_gets_same_409() {
 }
 
 #[test]
-fn deleted_lead_is_unknown_to_calls_too() {
+fn deleted_lead_is_not_found_and_its_calls_fail() {
     let mut core = sandbox_with_lead_grants();
     admin(&mut core, "lead/delete", &json!({ "id": 4001 }));
     assert_eq!(core.handle(NOW, &get("lead/4001")).status, 409);
@@ -238,7 +238,7 @@ fn page_with(more: &Value) -> Value {
 }
 
 #[test]
-fn leads_come_in_the_order_asked_for_and_within_the_range() {
+fn lead_pages_follow_the_requested_order_and_range() {
     let now = NOW.floor_seconds().get();
     for (body, expected) in [
         (page_with(&json!({})), vec![5001, 5002]),
@@ -310,7 +310,7 @@ fn order_follows_shape_and_invalid_order_is_refused() {
 }
 
 #[test]
-fn leads_without_a_known_moment_lie_in_no_range_and_come_last() {
+fn leads_without_a_timestamp_match_no_range_and_come_last() {
     let mut core = sandbox_with_three_leads();
     core.company(now_plus(10), |company| company.leads.add(4001));
     let body = json!({ "page": 1, "size": 9, "orders": { "updatedTimestamp": "ASC" } });

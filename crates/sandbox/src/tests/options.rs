@@ -75,7 +75,7 @@ fn flags_become_settings() {
 }
 
 #[test]
-fn missing_token_file_is_made_once_and_for_its_owner_alone() {
+fn missing_token_file_is_created_once_with_mode_0600() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("token");
     let flag = format!("--token-file={}", path.display());
@@ -127,7 +127,7 @@ async fn command_ends_on_shutdown_and_refuses_taken_address() {
 }
 
 #[test]
-fn leads_of_a_file_have_their_phones_and_a_bad_line_is_named() {
+fn leads_file_is_loaded_and_a_bad_line_is_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("leads.csv");
     let flag = format!("--leads={}", path.display());

@@ -68,7 +68,7 @@ fn answered_bytes() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn same_requests_give_the_same_bytes() {
+fn answers_to_same_requests_are_byte_identical() {
     let (first, second) = (answered_bytes(), answered_bytes());
     assert!(first == second);
     assert!(first.iter().filter(|bytes| bytes.is_empty()).count() < first.len() / 2);
@@ -79,7 +79,7 @@ fn page(name: &str) -> Request {
 }
 
 #[test]
-fn restart_gives_the_same_journal_breaches_and_windows() {
+fn restart_keeps_journal_violations_and_windows() {
     let (mut core, mut last) = (faulty_sandbox(), NOW);
     for (now, request) in requests(11) {
         core.handle(now, &request);
@@ -110,7 +110,7 @@ fn restart_gives_the_same_journal_breaches_and_windows() {
 }
 
 #[test]
-fn state_without_its_token_takes_no_other_for_it() {
+fn replaced_token_is_not_accepted_again_after_start() {
     let mut core = sandbox();
     assert!(core.token_works(NOW, TOKEN));
     core.issue_pat(NOW, "svc_pat_second", None);

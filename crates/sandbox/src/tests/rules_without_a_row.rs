@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 #[test]
-fn no_answer_echoes_the_token() {
+fn answers_never_contain_the_token() {
     let mut core = sandbox_with_lead_grants();
     for request in [
         get("token/info"),
@@ -29,7 +29,7 @@ fn no_answer_echoes_the_token() {
 }
 
 #[test]
-fn grant_is_one_of_the_permissions_with_one_of_the_scopes() {
+fn grant_needs_a_known_permission_and_scope() {
     for permission in [
         "LEAD",
         "LEAD_NOTE",
@@ -56,7 +56,7 @@ fn grant_is_one_of_the_permissions_with_one_of_the_scopes() {
 }
 
 #[test]
-fn call_neither_finds_nor_makes_a_lead_by_its_phone() {
+fn call_phone_neither_finds_nor_creates_a_lead() {
     let mut core = sandbox_with_lead_grants();
     let lead = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
     admin(&mut core, "lead", &lead);
@@ -98,7 +98,7 @@ fn derived_call_fields_follow_from_the_submission() {
 }
 
 #[test]
-fn tokens_have_the_prefix_of_their_kind() {
+fn issued_pat_has_its_prefix_and_works() {
     let mut core = sandbox();
     let issued = admin(&mut core, "token", &json!({}));
     let token = issued["token"].as_str().expect("shown once");

@@ -396,7 +396,8 @@ impl Core {
             // Our rules never make such a call ready. If there is one, it must not stop the queue.
             confirm::dead_step(
                 Reason::NoLead,
-                "the call has no lead, no uuid, or no known direction, so it cannot be sent".to_owned(),
+                "the call has no lead, no uuid, or no known direction, so it cannot be sent"
+                    .to_owned(),
             )
         };
         ops.push(Op::step(id, step, now.wall));

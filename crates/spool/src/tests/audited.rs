@@ -195,7 +195,7 @@ fn journaled_calls(store: &Store, asked: &[AuditedCall]) -> Vec<Option<Journaled
 }
 
 #[test]
-fn audit_expects_journaled_calls_and_purged_without_values() {
+fn audit_returns_journaled_calls_without_values_once_purged() {
     let mut store = store();
     let call = journal(1);
     store_call(&mut store, &call);
@@ -290,7 +290,7 @@ fn stored_values(store: &Store, call: &Finished) -> Option<AuditedValues> {
 }
 
 #[test]
-fn stored_values_are_the_pbx_values_and_none_once_discarded() {
+fn stored_values_are_those_of_the_pbx_until_discarded() {
     let mut store = store();
     let mut call = finished_call(1, Outcome::DeadLetter, Some(Reason::NoLead));
     call.judged.record.by_hand = Some(callbridge_model::ByHand {

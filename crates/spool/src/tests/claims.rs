@@ -102,7 +102,7 @@ fn ambiguous_leads_are_looked_up_daily_and_missing_dropped() {
 }
 
 #[test]
-fn lead_that_is_another_now_claims_for_that_one() {
+fn claim_of_a_merged_lead_moves_to_the_surviving_lead() {
     let (mut store, phone) = store_with_ambiguous_number();
     purge(&mut store, 60);
     report_outcome(&mut store, LeadOutcome::MergedInto(lead(1), lead(2)), 62);

@@ -6,7 +6,7 @@ use crate::{Done, Op, Settings};
 
 /// A change that names a token that is not stored is refused, by the leader and by any process.
 #[tokio::test(flavor = "multi_thread")]
-async fn change_needs_the_stored_refresh_token() {
+async fn connection_change_requires_the_stored_refresh_token() {
     let place = super::place();
     let (handle, guard) = place.open(Settings::default());
     let store = place.connections();

@@ -41,7 +41,7 @@ fn unretried_incomplete_dead_letter_is_corrected_once() {
 }
 
 #[test]
-fn letter_that_a_person_has_sent_is_left_alone() {
+fn manually_retried_dead_letter_is_not_corrected() {
     let mut store = super::store(Settings::default());
     finish(&mut store, &incomplete_call(1));
     let record = incomplete_call(1).judged.record;

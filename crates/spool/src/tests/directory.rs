@@ -110,7 +110,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(super::cases(40)))]
 
     #[test]
-    fn tables_answer_as_the_rules_do(history in prop::collection::vec(any_news(), 1..20)) {
+    fn directory_tables_match_the_rules_in_memory(
+        history in prop::collection::vec(any_news(), 1..20)
+    ) {
         let (remembered, mut store) = (Remembered::default(), store());
         for news in history {
             let known = remembered.clone();
@@ -171,7 +173,7 @@ fn assignment_news(id: i64, at: i64, to: i64) -> LeadNews {
 }
 
 #[test]
-fn employees_are_responsible_for_leads_that_are_left() {
+fn responsible_employees_exclude_deleted_and_merged_leads() {
     let mut store = store();
     for (id, to) in [(1, 15), (2, 16), (3, 15), (4, 17), (5, 18), (6, 0)] {
         write(&mut store, assignment_news(id, 10, to));
@@ -255,7 +257,7 @@ fn leads_of_first_phone(handle: &Handle) -> Vec<LeadId> {
 }
 
 #[test]
-fn directory_is_there_again_after_a_restart() {
+fn directory_survives_a_restart() {
     let place = super::place();
     let (handle, guard) = place.open(Settings::default());
     let op = learn(news(

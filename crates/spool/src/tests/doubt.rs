@@ -27,7 +27,7 @@ fn settings() -> Settings {
 }
 
 #[test]
-fn unreadable_stored_memory_is_reset_and_stops_nothing() {
+fn unreadable_stored_memory_is_reset_at_the_next_start() {
     for text in TEXTS {
         let place = super::place();
         let (handle, guard) = place.open(settings());

@@ -80,7 +80,7 @@ fn newer_foreign_or_damaged_spool_is_refused_unchanged() {
 }
 
 #[test]
-fn state_that_is_not_there_is_not_made_for_a_question() {
+fn missing_state_is_not_created_if_create_is_off() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let settings = Settings {
         create: false,
@@ -92,7 +92,7 @@ fn state_that_is_not_there_is_not_made_for_a_question() {
 }
 
 #[test]
-fn folder_that_cannot_be_made_is_named() {
+fn uncreatable_state_folder_error_names_the_state_flag() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let file = dir.path().join("file");
     std::fs::write(&file, "").expect("written");
@@ -125,7 +125,7 @@ fn wait_for_check(dir: &Path) -> Integrity {
 }
 
 #[test]
-fn after_an_unclean_stop_the_file_is_checked_beside_the_work() {
+fn spool_file_is_checked_in_background_after_unclean_stop() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     drop(database_after_kill(dir.path()));
     assert_eq!(wait_for_check(dir.path()), Integrity::Sound);
@@ -153,7 +153,7 @@ fn first_leaf(file: &[u8], root: u64) -> u64 {
 }
 
 #[test]
-fn check_finds_a_torn_page_and_leaves_the_file_to_people() {
+fn integrity_check_reports_a_torn_page_and_keeps_the_file() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let db = database_after_kill(dir.path());
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'calls'";
@@ -188,7 +188,7 @@ fn count_files(folder: &Path) -> Option<usize> {
 type Removal = fn(&Path);
 
 #[test]
-fn state_that_disappears_in_use_is_not_made_again() {
+fn state_deleted_or_replaced_in_use_is_not_created_again() {
     let removals: [(Removal, &str); 6] = [
         (
             |state| std::fs::remove_dir_all(state).expect("deleted"),

@@ -7,7 +7,7 @@ use super::acts_listed::LISTED;
 use crate::tables;
 
 #[test]
-fn every_act_works_and_books_balance() {
+fn every_operation_keeps_the_books_balanced() {
     let (mut store, rows) = filled_store(8);
     for (_, act) in ACTS.iter().chain(LEAD_ACTS).chain(LISTED).chain(HUB) {
         act(&mut store, &rows);

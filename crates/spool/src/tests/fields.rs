@@ -135,7 +135,7 @@ fn is_idle(store: &Store, seconds: i64) -> bool {
 }
 
 #[test]
-fn calls_out_of_order_make_one_field_write_of_newest() {
+fn field_write_uses_the_newest_of_calls_out_of_order() {
     let mut store = store();
     store_journaled(&mut store, 2, 200, 300);
     store_journaled(&mut store, 3, 290, 301);
@@ -311,7 +311,7 @@ fn refuse_values(store: &mut Store, seconds: i64) {
 }
 
 #[test]
-fn repeated_field_refusals_give_up_values_and_rest_an_hour() {
+fn field_writes_pause_an_hour_after_repeated_refusals() {
     let mut store = store();
     store_journaled(&mut store, 1, 1, 20);
     for given_up in [None, Some(&1), Some(&2)] {
@@ -372,7 +372,7 @@ fn refused_field_is_reported_and_other_fields_are_written() {
 }
 
 #[test]
-fn write_without_a_grant_waits_for_an_hour_with_its_words() {
+fn field_write_without_a_grant_waits_an_hour() {
     let mut store = store();
     store_journaled(&mut store, 1, 10, 20);
     let lead_request = LeadRequest::FieldWrite(lead());

@@ -21,7 +21,7 @@ fn finish(store: &mut Store, call: &Finished) -> Done {
 }
 
 #[test]
-fn call_for_the_journal_is_ready_and_reads_back_as_it_came() {
+fn journal_call_is_stored_as_ready_with_all_its_values() {
     let mut store = store();
     let call = journal(1);
     let done = finish(&mut store, &call);
@@ -43,7 +43,7 @@ fn call_for_the_journal_is_ready_and_reads_back_as_it_came() {
 
 /// Promise: A call that arrives twice changes nothing.
 #[test]
-fn same_call_again_changes_nothing_but_a_counter() {
+fn repeated_call_changes_only_the_repeats_counter() {
     let mut store = store();
     let first = finish(&mut store, &journal(1));
     let before = store.books();
@@ -126,7 +126,7 @@ fn internal_and_skipped_calls_are_counted_once_and_remembered() {
 }
 
 #[test]
-fn call_without_a_lead_is_waiting_and_others_are_dead() {
+fn call_without_lead_is_waiting_and_ambiguous_lead_is_dead() {
     let mut store = store();
     finish(
         &mut store,

@@ -105,7 +105,7 @@ const ARRIVALS: &[Arrival] = &[
 ];
 
 #[test]
-fn call_of_a_number_with_many_calls_takes_bounded_steps() {
+fn call_of_a_busy_number_needs_bounded_database_steps() {
     for (name, arrival) in ARRIVALS {
         let mut store = store();
         store.remember_statements();
@@ -123,7 +123,7 @@ fn call_of_a_number_with_many_calls_takes_bounded_steps() {
 }
 
 #[test]
-fn late_talks_leave_only_the_tries_after_them() {
+fn late_talk_clears_only_the_missed_calls_before_it() {
     let mut store = store();
     for n in 1..=100_u32 {
         let one = if n.is_multiple_of(3) {
@@ -144,7 +144,7 @@ fn late_talks_leave_only_the_tries_after_them() {
 }
 
 #[test]
-fn correction_of_an_incomplete_talk_gives_back_the_tries() {
+fn corrected_talk_restores_the_missed_calls_it_had_cleared() {
     let mut store = store();
     for n in 1..=5 {
         finish(&mut store, call(n, missed_call(start(n))));
@@ -158,7 +158,7 @@ fn correction_of_an_incomplete_talk_gives_back_the_tries() {
 }
 
 #[test]
-fn talk_with_an_impossible_start_ends_no_wait() {
+fn talk_with_an_invalid_start_clears_no_missed_call() {
     let mut store = store();
     let mut future = call(1, talk(90_000));
     future.judged.outcome = Outcome::DeadLetter;
@@ -176,7 +176,7 @@ fn cpu_time() -> Duration {
 }
 
 #[test]
-fn cost_of_a_missed_call_does_not_grow_with_a_flood() {
+fn missed_call_cpu_time_does_not_grow_with_call_count() {
     let mut store = store();
     let mut quarters = Vec::new();
     for quarter in 0..4 {

@@ -16,7 +16,7 @@ fn lead_by_hand(digits: i64, lead: i64, who: &str) -> LeadByHand {
 }
 
 #[test]
-fn given_lead_outlives_a_restart_is_replaced_and_taken_away() {
+fn assigned_lead_survives_restart_and_is_replaced_or_removed() {
     let place = super::place();
     let (first, second) = (lead_by_hand(1, 4_001, "ana"), lead_by_hand(2, 4_002, "bek"));
     let replacement = lead_by_hand(1, 4_003, "bek");
@@ -49,7 +49,7 @@ fn given_lead_outlives_a_restart_is_replaced_and_taken_away() {
 }
 
 #[test]
-fn actions_of_dead_letter_keep_first_and_last() {
+fn dead_letter_actions_keep_the_first_and_the_newest() {
     let place = super::place();
     let (handle, _guard) = place.open(Settings::default());
     let letter = finished_call(1, Outcome::DeadLetter, Some(Reason::NoLead));

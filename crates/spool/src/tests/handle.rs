@@ -101,7 +101,7 @@ async fn commit_wakes_watchers_and_refused_write_does_not() {
 }
 
 #[tokio::test]
-async fn read_sees_every_write_asked_for_before_it() {
+async fn read_sees_every_write_queued_before_it() {
     let place = super::place();
     let (handle, guard) = place.open(Settings::default());
     let write = handle.write(vec![call(1)]);
@@ -149,7 +149,7 @@ fn writes_queued_at_close_are_still_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_see_every_commit_before_their_question() {
+async fn readers_see_every_earlier_commit() {
     let place = super::place();
     let (handle, guard) = place.open(Settings::default());
     let (leads, mut finished_calls) = (place.leads(), place.finished_calls());

@@ -95,7 +95,7 @@ fn hub_store_numbers_each_commit_and_other_stores_have_none() {
 }
 
 #[test]
-fn restored_state_is_noticed_by_the_branch_that_saw_more() {
+fn restored_hub_state_is_detected_by_a_later_branch_position() {
     let mut store = hub(&["a", "b"]);
     send_request(&mut store, "b", None, "x");
     // The branch saw commits that this state no longer has.
@@ -126,7 +126,7 @@ fn restored_state_is_noticed_by_the_branch_that_saw_more() {
 }
 
 #[test]
-fn new_state_is_noticed_by_an_incarnation_that_it_never_had() {
+fn new_hub_state_is_detected_by_an_unknown_incarnation() {
     let mut store = hub(&["a"]);
     let other = HubPosition {
         incarnation: "of the deleted state".to_owned(),
@@ -256,7 +256,7 @@ fn forwarded_calls_are_kept_31_days_and_counted_after_that() {
 }
 
 #[test]
-fn branches_with_several_pbxs_take_one_turn_each() {
+fn branch_gets_one_turn_however_many_pbxs_it_has() {
     let mut store = store();
     let mut ops = Vec::new();
     for (n, branch, pbx) in [

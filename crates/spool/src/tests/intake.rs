@@ -214,7 +214,7 @@ fn compare(
 }
 
 #[test]
-fn group_ends_as_its_calls_do_one_by_one() {
+fn group_write_matches_the_same_calls_written_one_by_one() {
     let config = ProptestConfig {
         failure_persistence: None,
         ..ProptestConfig::with_cases(120)
@@ -228,7 +228,7 @@ fn group_ends_as_its_calls_do_one_by_one() {
 }
 
 #[test]
-fn request_of_500_calls_takes_a_few_round_trips() {
+fn request_of_500_calls_needs_at_most_four_round_trips() {
     let mut store = hub(true);
     let mut trips = Vec::new();
     for round in 0..4 {
@@ -251,7 +251,7 @@ fn request_of_500_calls_takes_a_few_round_trips() {
 }
 
 #[test]
-fn request_that_fails_leaves_the_others_of_its_group() {
+fn failed_request_does_not_affect_the_rest_of_its_group() {
     let mut store = hub(false);
     let calls = [1, 2, 3].map(|n| Op::Finish(Box::new(finished_call(n, Outcome::Journal, None))));
     let [first, second, third] = calls;

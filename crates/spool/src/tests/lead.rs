@@ -136,7 +136,7 @@ async fn standby_names_leader_and_takes_over_when_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn doubt_of_takeover_outlives_a_restart_until_a_request() {
+async fn takeover_doubt_survives_restarts_until_the_first_request() {
     let (_place, schema) = schema();
     let (first, guard) = open_instance(url(&schema), instance("hub1")).await;
     assert!(!is_takeover(&first).await, "a new state");
@@ -189,7 +189,7 @@ async fn backend(handle: &Handle) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leader_that_is_cut_off_writes_nothing_more() {
+async fn disconnected_leader_is_replaced_and_writes_nothing() {
     let (_place, schema) = schema();
     let proxy = Proxy::start(Postgres::shared().port()).await;
     let through = Postgres::shared().url_at(proxy.port(), &schema);
@@ -224,7 +224,7 @@ async fn leader_that_is_cut_off_writes_nothing_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn host_that_never_answers_does_not_hide_the_next_one() {
+async fn silent_host_does_not_block_the_next_host() {
     let (_place, schema) = schema();
     let silent = Proxy::start(Postgres::shared().port()).await;
     silent.cut();
@@ -289,7 +289,7 @@ async fn commit_whose_answer_is_dropped_is_stored_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_that_starts_again_makes_slots_doubtful() {
+async fn server_restart_counts_as_a_takeover() {
     let server = Postgres::start(Durability::Synced, "");
     let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
     let (handle, guard) = open_instance(url.clone(), instance("hub1")).await;
@@ -355,7 +355,7 @@ async fn frozen_server_loses_session_and_leader_resumes_after_thaw() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn newer_schema_keeps_process_a_standby_and_is_not_touched() {
+async fn newer_schema_keeps_process_on_standby_until_it_matches() {
     let (place, schema) = schema();
     let (handle, guard) = open_instance(url(&schema), instance("hub1")).await;
     handle.write(finish(1)).await.expect("stored");

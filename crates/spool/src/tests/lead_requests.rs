@@ -261,7 +261,7 @@ fn is_lookup_paused(store: &Store) -> bool {
 }
 
 #[test]
-fn failing_lookup_is_given_up_and_forbidden_lookup_rests() {
+fn lookup_pauses_an_hour_if_forbidden_and_ends_after_4_tries() {
     let mut store = store(false);
     let letter = submit_call(&mut store, 1, 4_001);
     fail_call(&mut store, letter, 110);
@@ -296,7 +296,7 @@ fn failing_lookup_is_given_up_and_forbidden_lookup_rests() {
 }
 
 #[test]
-fn granted_right_ends_rest_of_forbidden_lookups() {
+fn granted_right_ends_the_pause_of_forbidden_lookups() {
     let mut store = store(false);
     let letter = submit_call(&mut store, 1, 4_001);
     fail_call(&mut store, letter, 110);
@@ -320,7 +320,7 @@ fn lookups_after_purge(store: &mut Store, days: i64) -> u64 {
 }
 
 #[test]
-fn look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
+fn lookup_is_kept_until_its_dead_letter_is_discarded() {
     let mut store = store(false);
     let letter = submit_call(&mut store, 1, 4_001);
     fail_call(&mut store, letter, 110);
@@ -338,7 +338,7 @@ fn look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
 }
 
 #[test]
-fn without_a_sender_nothing_is_looked_up() {
+fn lookups_are_not_queued_without_a_sender() {
     let mut store = super::store(Settings::default());
     let row = submit_call(&mut store, 1, 4_001);
     fail_call(&mut store, row, 110);

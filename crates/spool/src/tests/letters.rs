@@ -91,7 +91,7 @@ fn rejected_letter() -> crate::Letter {
 }
 
 #[test]
-fn line_of_dead_list_has_the_promised_shape() {
+fn dead_letter_json_has_the_documented_shape() {
     let mut line = rejected_letter().to_json();
     let fix = fix(Reason::Rejected).replace(" ID", " 1");
     let fix = format!("{fix} It was sent with lead 4001.");
@@ -222,7 +222,7 @@ fn in_state(state: State) -> LetterFilter {
 }
 
 #[test]
-fn filter_chooses_by_id_reason_and_page() {
+fn dead_letter_filter_selects_by_id_reason_state_and_page() {
     let mut store = store();
     for n in 0..6 {
         let reason = if n % 2 == 0 {
@@ -269,7 +269,7 @@ fn filter_chooses_by_id_reason_and_page() {
 }
 
 #[test]
-fn unreadable_messages_are_kept_to_limits_and_all_counted() {
+fn unreadable_messages_are_limited_but_all_are_counted() {
     let mut store = store();
     let big = vec![0xff; UNREADABLE_BYTES_MAX + 10];
     let done = store.write(vec![unreadable(big)]).expect("stored");
@@ -321,7 +321,7 @@ fn count_kept(store: &mut Store, number: u64, bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn full_room_keeps_no_more_unreadable_messages() {
+fn unreadable_messages_over_the_count_limit_are_not_kept() {
     let mut store = store();
     let most = UNREADABLE_LETTERS_MAX;
     assert_eq!(count_kept(&mut store, most + 300, b"?"), most);
@@ -332,7 +332,7 @@ fn full_room_keeps_no_more_unreadable_messages() {
 }
 
 #[test]
-fn full_bytes_keep_no_more_unreadable_messages() {
+fn unreadable_messages_over_the_byte_limit_are_not_kept() {
     let mut store = store();
     let long = vec![0xff; UNREADABLE_BYTES_MAX];
     assert_eq!(count_kept(&mut store, 1, &long), 1);
@@ -420,7 +420,7 @@ fn notice_lines(store: &Store) -> Vec<String> {
 }
 
 #[test]
-fn waiting_calls_are_published_only_if_that_is_asked_for() {
+fn waiting_call_notices_are_queued_only_if_enabled() {
     let mut store = store();
     store.settings.waiting_notices = false;
     let released = finish(&mut store, dead_letter(1, Reason::NoLead));
@@ -449,7 +449,7 @@ fn waiting_calls_are_published_only_if_that_is_asked_for() {
 }
 
 #[test]
-fn dead_letter_that_is_closed_raises_its_own_notice() {
+fn closed_dead_letter_queues_a_notice_with_its_outcome() {
     let mut store = store();
     let retried = finish(&mut store, dead_letter(1, Reason::Failed));
     let released = finish(&mut store, dead_letter(2, Reason::NoLead));
@@ -557,7 +557,7 @@ fn unconfirmed_call_sent_once_is_listed_without_notice() {
 }
 
 #[test]
-fn without_a_queue_no_notices_pile_up() {
+fn notices_are_not_stored_without_a_queue() {
     let mut store = super::store(Settings::default());
     finish(&mut store, dead_letter(1, Reason::Failed));
     assert_eq!(tables::outbox::notices(&store, 10).expect("notices"), []);

@@ -82,7 +82,7 @@ fn calls_that_began_in_one_second_are_all_listed() {
 }
 
 #[test]
-fn list_knows_state_trunk_and_reason() {
+fn call_list_filters_by_state_and_trunk_and_shows_reasons() {
     let mut store = store();
     finish(&mut store, journal(1));
     finish(
@@ -174,7 +174,7 @@ fn starts_from_newest(store: &Store, filter: &CallFilter) -> Vec<i64> {
 }
 
 #[test]
-fn newest_calls_come_first_over_any_number_of_pages() {
+fn calls_are_listed_newest_first_across_pages() {
     let mut store = store();
     for n in 0..1_201 {
         finish(&mut store, journal(n));

@@ -149,7 +149,7 @@ fn missed_calls_add_up_until_either_side_answers() {
 }
 
 #[test]
-fn answered_call_between_extensions_is_no_talk() {
+fn answered_internal_call_clears_no_missed_call() {
     let mut store = store();
     let mut internal = call(1, talk(100));
     internal.judged.record.direction = Direction::Internal;
@@ -178,7 +178,7 @@ fn left_out_call_counts_as_missed_but_not_as_finished() {
 }
 
 #[test]
-fn complete_account_of_a_call_overrides_the_incomplete_one() {
+fn complete_call_replaces_the_incomplete_one_and_is_not_missed() {
     let mut store = store();
     let mut cut = call(1, missed_call(100));
     (cut.judged.outcome, cut.judged.reason) = (Outcome::DeadLetter, Some(Reason::Incomplete));
@@ -330,7 +330,7 @@ async fn work_between(
 }
 
 #[tokio::test]
-async fn employee_work_is_read_by_hour_with_the_day_before() {
+async fn employee_callback_time_includes_missed_calls_before_period() {
     let place = super::place();
     let (handle, _guard) = place.open(Settings::default());
     let kept_out = CustomerCall {

@@ -233,7 +233,7 @@ proptest! {
 
     /// Promise: The books of calls balance after each step.
     #[test]
-    fn store_and_the_pure_function_agree_over_any_steps(groups in groups()) {
+    fn store_matches_the_pure_function_for_any_steps(groups in groups()) {
         run(&groups);
     }
 }

@@ -121,7 +121,7 @@ fn check_plans(store: &Store, state: &str) {
 }
 
 #[test]
-fn every_statement_finds_its_index_in_tables_of_any_size() {
+fn statements_use_their_indexes_at_any_table_size() {
     let (store, _) = small_store();
     check_plans(&store, "few rows, never analyzed");
     grow(&store);

@@ -55,7 +55,7 @@ async fn reader_sees_each_commit_and_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn read_has_the_books_of_its_rows_while_the_leader_writes() {
+async fn reader_books_match_its_rows_while_the_leader_writes() {
     let (_place, schema) = schema();
     let (leader, guard) = open_instance(url(&schema), instance("hub1")).await;
     leader.write(finish(1)).await.expect("stored");

@@ -53,7 +53,7 @@ fn unreadable_letters(store: &Store) -> Vec<(i64, String, u64)> {
 }
 
 #[test]
-fn file_has_one_unreadable_letter_until_it_is_read() {
+fn unreadable_file_has_one_dead_letter_until_it_is_read() {
     let mut store = store();
     let torn = unreadable_file(b"{\"a\":", None);
     store.write(vec![torn.clone()]).expect("stored");

@@ -50,7 +50,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn folder_put_back_from_its_backup_is_a_copy() {
+fn folder_restored_from_a_backup_is_detected_as_a_copy() {
     let root = tempfile::tempdir().expect("a folder");
     let (state, backup) = used_folder(root.path());
     copy(&state, &backup);
@@ -62,7 +62,7 @@ fn folder_put_back_from_its_backup_is_a_copy() {
 }
 
 #[test]
-fn folder_that_is_written_over_in_place_is_a_copy() {
+fn folder_overwritten_in_place_is_detected_as_a_copy() {
     let root = tempfile::tempdir().expect("a folder");
     let (state, backup) = used_folder(root.path());
     copy(&state, &backup);
@@ -72,7 +72,7 @@ fn folder_that_is_written_over_in_place_is_a_copy() {
 }
 
 #[test]
-fn backup_of_a_running_daemon_whose_times_were_kept_is_a_copy() {
+fn backup_of_a_running_daemon_with_old_times_is_a_copy() {
     let root = tempfile::tempdir().expect("a folder");
     let (state, backup) = used_folder(root.path());
     let (_handle, guard) = open(&state, Settings::default()).expect("opens");
@@ -90,7 +90,7 @@ fn backup_of_a_running_daemon_whose_times_were_kept_is_a_copy() {
 }
 
 #[test]
-fn folder_that_was_moved_or_killed_in_is_none() {
+fn folder_moved_or_left_by_a_kill_is_no_copy() {
     let root = tempfile::tempdir().expect("a folder");
     let (state, elsewhere) = used_folder(root.path());
     std::fs::rename(&state, &elsewhere).expect("moved");
@@ -106,7 +106,7 @@ fn folder_that_was_moved_or_killed_in_is_none() {
 }
 
 #[test]
-fn doubt_stays_until_somebody_made_a_request() {
+fn restore_doubt_remains_until_a_request_is_made() {
     let root = tempfile::tempdir().expect("a folder");
     let (state, backup) = used_folder(root.path());
     copy(&state, &backup);

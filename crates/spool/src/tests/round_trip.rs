@@ -100,7 +100,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(super::cases(256)))]
 
     #[test]
-    fn calls_come_back(call in call()) {
+    fn stored_calls_read_back_unchanged(call in call()) {
         let mut store = store();
         let done = store.write(vec![Op::Finish(Box::new(call.clone()))]).expect("stored");
         let [Done::New(id)] = done[..] else { panic!("{done:?}") };
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn open_calls_come_back(
+    fn open_calls_read_back_unchanged(
         key in any::<u64>(), pbx in "\\PC*", bytes in any::<Vec<u8>>(), other in any::<Vec<u8>>(),
     ) {
         let mut store = store();
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn slots_come_back(
+    fn slots_read_back_unchanged(
         slot in any::<u32>(), sent in 0..i64::MAX as u64, answered in any::<Option<u32>>(),
         boot_id in "\\PC*", wall_sent in moment(),
     ) {
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn settings_positions_and_counters_come_back(
+    fn settings_positions_and_counters_read_back_unchanged(
         key in "\\PC+", value in "\\PC*", number in any::<i64>(), by in 0..u64::MAX / 4,
     ) {
         let mut store = store();
@@ -174,7 +174,7 @@ proptest! {
 }
 
 #[test]
-fn spool_that_is_empty_knows_nothing() {
+fn empty_spool_has_no_positions_calls_or_counts() {
     let store = store();
     assert_eq!(tables::resume::position(&store, "file:///x"), Ok(None));
     assert_eq!(tables::calls::row(&store, crate::RowId(1)), Ok(None));

@@ -73,7 +73,7 @@ fn call_is_found_by_ids_of_its_pbx_that_are_uuids() {
 }
 
 #[test]
-fn letter_is_found_by_its_linkedid_when_its_ids_are_forgotten() {
+fn stored_call_is_found_by_linkedid_after_seen_ids_are_purged() {
     let (mut store, calls) = store(&[0xabcd_ef01, 0x1234_5678]);
     let years = 100 * 365 * 86_400;
     store
@@ -86,7 +86,7 @@ fn letter_is_found_by_its_linkedid_when_its_ids_are_forgotten() {
 }
 
 #[test]
-fn several_uuids_of_one_beginning_are_all_named() {
+fn ambiguous_uuid_prefix_returns_all_matching_uuids() {
     let (store, calls) = store(&[0xabcd_0001, 0xabcd_0002, 0x1234_5678]);
     let Search::Several(uuids) = tables::calls::search_call(&store, "ABCD-00").expect("readable")
     else {

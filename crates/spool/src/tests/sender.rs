@@ -44,7 +44,7 @@ fn submit(store: &mut Store, row: i64, seconds: i64) {
 }
 
 #[test]
-fn newest_live_and_newest_other_call_are_at_the_head() {
+fn queue_head_has_the_newest_live_and_newest_backlog_call() {
     let mut store = store_with([backlog(1), backlog(2), journal(3), journal(4)]);
     let head = tables::work_queue::head(&store, &ask(time_at(10))).expect("a head");
     assert_eq!(head.backlog.map(|due| due.row), Some(RowId(2)));
@@ -111,7 +111,7 @@ fn returned_call_waits_and_yields_to_untried_calls() {
 }
 
 #[test]
-fn submitted_calls_fall_due_for_their_polls_in_order() {
+fn submitted_calls_are_due_for_polls_in_order() {
     let mut store = store_with((1..=12).map(journal));
     for row in 1..=12 {
         submit(&mut store, row, 100 + row);
@@ -164,7 +164,7 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
 }
 
 #[test]
-fn resubmission_forgets_the_poll_and_counts_itself() {
+fn resubmission_clears_the_poll_and_is_counted() {
     let mut store = store_with([journal(1)]);
     submit(&mut store, 1, 100);
     step(&mut store, 1, Step::Resubmit { why: "404".into() }, 200);
@@ -183,7 +183,7 @@ fn resubmission_forgets_the_poll_and_counts_itself() {
 }
 
 #[test]
-fn retried_call_has_all_its_resubmissions_again() {
+fn manual_retry_resets_the_resubmission_count() {
     let mut store = store_with([journal(1)]);
     for n in 1..=3 {
         submit(&mut store, 1, n * 100);
@@ -207,7 +207,7 @@ fn retried_call_has_all_its_resubmissions_again() {
 }
 
 #[test]
-fn of_very_many_attempts_the_first_and_the_last_are_kept() {
+fn attempts_keep_the_first_and_the_newest_at_the_limit() {
     let mut store = store_with([journal(1)]);
     for n in 0..70 {
         step(&mut store, 1, Step::Send, n);
@@ -298,7 +298,7 @@ fn purge(store: &mut Store, seconds: i64) -> (u64, u64) {
 }
 
 #[test]
-fn old_finished_calls_are_purged_and_stay_in_the_books() {
+fn purged_calls_are_still_counted_in_the_books() {
     let mut store = store_with([
         journal(1),
         journal(2),
@@ -383,7 +383,7 @@ fn count_to_reconcile(store: &Store, token: &str) -> usize {
 }
 
 #[test]
-fn orphan_is_sought_however_often_it_was_missed() {
+fn orphaned_call_is_reconciled_despite_earlier_misses() {
     let mut store = store_with([journal(1), journal(2)]);
     submit(&mut store, 1, 100);
     submit(&mut store, 2, 100);
@@ -429,7 +429,7 @@ fn retried_row(store: &Store) -> Option<RowId> {
 }
 
 #[test]
-fn call_that_a_person_retries_is_found_until_it_is_accepted() {
+fn manually_retried_call_is_returned_until_accepted() {
     let mut store = store_with([journal(1), journal(2)]);
     let record = journal(1).judged.record;
     let refused = Step::Died {
@@ -458,7 +458,7 @@ fn call_that_a_person_retries_is_found_until_it_is_accepted() {
 }
 
 #[test]
-fn refused_call_is_ready_again_when_it_is_reopened() {
+fn reopened_rejected_call_is_ready_again() {
     let mut store = store_with([journal(1)]);
     step(&mut store, 1, Step::Send, 10);
     let died = Step::Died {

@@ -92,7 +92,7 @@ async fn leader(url: &str) -> (Handle, Guard) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commit_without_an_answer_is_stored_once_if_at_all() {
+async fn unanswered_commit_is_stored_at_most_once() {
     let server = Postgres::start(Durability::Synced, "");
     let proxy = CommitProxy::start(server.port()).await;
     let (handle, guard) = leader(&server.url_at(proxy.port(), "hub")).await;

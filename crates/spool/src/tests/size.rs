@@ -57,7 +57,7 @@ fn write_ahead_log_is_truncated_after_a_long_reader_ends() {
 }
 
 #[test]
-fn room_that_is_free_is_given_back_while_the_purge_works() {
+fn purge_returns_free_space_while_it_runs() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     for key in 0..40 {
@@ -84,7 +84,7 @@ fn room_that_is_free_is_given_back_while_the_purge_works() {
 
 /// A day of many calls a month ago, and one old call that was given up.
 #[test]
-fn backlog_of_the_purge_is_worked_off_in_bounded_rounds() {
+fn purge_backlog_is_removed_in_bounded_rounds() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
     let calls = 1_200;
@@ -163,7 +163,7 @@ fn purged_call_row_takes_at_most_200_bytes() {
 }
 
 #[test]
-fn many_calls_leave_a_small_log_behind() {
+fn write_ahead_log_is_bounded_after_many_calls() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     for first in 0..60 {

@@ -83,7 +83,7 @@ pub fn steps() -> [Step; 22] {
 }
 
 #[test]
-fn steps_move_each_state_as_the_table_lists() {
+fn state_transitions_match_the_table() {
     use State::{Dead, Discarded, Forwarded, Journaled, Ready, Sending, Submitted, Waiting};
     let no = None;
     // Send, Accepted, Returned, Journaled (confirmation), Journaled (webhook), NotYet, NotYet
@@ -133,7 +133,7 @@ fn final_state_refuses_all_steps_except_send_again() {
 }
 
 #[test]
-fn every_state_is_known_by_its_word() {
+fn state_words_read_back_as_the_same_state() {
     for &state in State::ALL {
         assert_eq!(State::from_word(state.word()), Some(state));
         let json = serde_json::to_value(state).expect("a word");
@@ -147,7 +147,7 @@ fn every_state_is_known_by_its_word() {
 }
 
 #[test]
-fn token_is_known_by_a_print_that_does_not_hold_it() {
+fn token_fingerprint_identifies_but_does_not_contain_the_token() {
     let print = TokenFingerprint::of("secret-token");
     assert_eq!(print, TokenFingerprint::of("secret-token"));
     assert_ne!(print, TokenFingerprint::of("secret-tokem"));

@@ -100,7 +100,7 @@ fn connect(connections: &ConnectionStore, refresh_token: &str) {
 
 /// Promise: A state that is moved to a database and back has the same rows.
 #[test]
-fn state_moved_there_and_back_is_the_same() {
+fn state_moved_away_and_back_has_the_same_rows() {
     for (first, second) in [
         (Engine::Sqlite, Engine::Postgres),
         (Engine::Postgres, Engine::Sqlite),
@@ -159,7 +159,7 @@ fn new_place(place: &Place) -> String {
 }
 
 #[test]
-fn place_with_another_state_is_refused_and_not_changed() {
+fn move_target_with_another_state_is_refused_and_unchanged() {
     for engine in ENGINES {
         let origin = filled_place(Engine::Sqlite, 4);
         let other = filled_place(engine, 4);
@@ -179,7 +179,7 @@ fn place_with_another_state_is_refused_and_not_changed() {
 }
 
 #[test]
-fn place_in_use_or_missing_is_refused() {
+fn move_of_a_missing_or_used_state_is_refused() {
     for engine in ENGINES {
         let origin = filled_place(engine, 4);
         let target = Place::new(engine);
@@ -205,7 +205,7 @@ fn place_in_use_or_missing_is_refused() {
 
 /// Settings of a state that was never used do not count as a state.
 #[test]
-fn new_state_without_calls_is_replaced() {
+fn move_target_without_calls_is_replaced() {
     for engine in ENGINES {
         let (origin, target) = (filled_place(Engine::Sqlite, 4), Place::new(engine));
         let before = dump(&origin);
@@ -296,7 +296,7 @@ fn move_interrupted_at_any_statement_leaves_one_state() {
 }
 
 #[test]
-fn pair_of_tokens_stored_during_a_move_is_moved() {
+fn tokens_stored_during_a_move_are_moved() {
     for (first, second) in [
         (Engine::Sqlite, Engine::Postgres),
         (Engine::Postgres, Engine::Sqlite),
@@ -323,7 +323,7 @@ fn pair_of_tokens_stored_during_a_move_is_moved() {
 }
 
 #[test]
-fn leader_of_a_database_is_doubted_after_a_move_to_a_folder() {
+fn predecessor_after_a_move_to_a_folder_is_the_database_leader() {
     let origin = Place::new(Engine::Postgres);
     let (handle, guard) = origin.open(Settings::default());
     drop(handle);
@@ -346,7 +346,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn progress_counts_the_rows_of_each_table() {
+fn move_progress_counts_the_rows_of_a_table() {
     let (origin, target) = (
         filled_place(Engine::Sqlite, 60),
         Place::new(Engine::Postgres),
@@ -365,7 +365,7 @@ fn progress_counts_the_rows_of_each_table() {
 }
 
 #[test]
-fn state_with_a_part_of_another_is_not_opened() {
+fn partially_copied_state_is_not_opened_or_moved() {
     for engine in ENGINES {
         let place = Place::new(engine);
         let mut store = place.store(Settings::default());
@@ -486,7 +486,7 @@ fn state_that_was_moved_away_is_not_exported() {
 }
 
 #[test]
-fn database_is_filled_only_by_the_holder_of_its_lock() {
+fn move_into_a_database_in_use_is_refused() {
     let origin = filled_place(Engine::Sqlite, 2);
     let target = Place::new(Engine::Postgres);
     let (handle, guard) = target.open(Settings::default());

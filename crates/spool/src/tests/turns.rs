@@ -42,7 +42,7 @@ fn next_calls(store: &mut Store, many: usize) -> Vec<u32> {
 }
 
 #[test]
-fn branch_that_calls_without_end_keeps_no_other_waiting() {
+fn busy_pbx_does_not_delay_the_calls_of_other_pbxs() {
     let mut store = super::store(Settings::default());
     let looping = (0..50).map(|n| finish_op(n, true));
     let others = [100, 101, 200].map(|n| finish_op(n, true));

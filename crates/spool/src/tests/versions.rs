@@ -19,7 +19,7 @@ fn state_with_a_call(dir: &Path) {
 }
 
 #[test]
-fn newer_schema_is_refused_by_name_and_not_touched() {
+fn newer_schema_error_names_the_version_and_keeps_the_file() {
     let dir = tempfile::tempdir().expect("a folder");
     state_with_a_call(dir.path());
     let file = dir.path().join(FILE);

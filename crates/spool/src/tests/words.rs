@@ -103,7 +103,7 @@ fn errors_name_the_problem_the_place_and_the_fix() {
 }
 
 #[test]
-fn word_that_no_state_has_is_damage_and_not_guessed() {
+fn unknown_state_word_is_reported_as_damage() {
     let place = super::place();
     let (handle, guard) = place.open(Settings::default());
     handle

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hours_and_days_begin_where_the_pbx_has_them() {
+    fn hours_and_days_begin_in_the_time_zone_of_the_pbx() {
         let zone = jiff::tz::TimeZone::get("Europe/Berlin").expect("a zone");
         // In Berlin, the clocks went back two days before, so one of the seven days has 25 hours.
         let now: jiff::Timestamp = "2026-10-27T14:33:20Z".parse().expect("a time");

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_is_well_in_doubt_or_failed() {
+    fn finding_result_is_ok_doubt_or_failed() {
         assert_eq!(result_of(true, ""), "ok");
         assert_eq!(result_of(true, "look"), "doubt");
         assert_eq!(result_of(false, "mend"), "failed");

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn short_call_has_a_straight_axis() {
+    fn short_call_has_a_linear_axis() {
         let scale = scale(&[0.0, 0.1, 1.0, 2.0]);
         assert!((scale.x(time_at(1.0)) - 600.0).abs() < 0.01);
         assert_eq!(scale.shortened_stretches().count(), 0);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn twelve_hours_leave_room_for_the_seconds_at_both_ends() {
+    fn twelve_hour_gap_is_shortened_so_both_ends_are_readable() {
         let scale = scale(&[0.0, 2.0, 5.0, 43_190.0, 43_195.0, 43_200.0]);
         let widths = [(0.0, 5.0), (43_190.0, 43_200.0)]
             .map(|(a, b)| scale.x(time_at(b)) - scale.x(time_at(a)));

@@ -17,7 +17,7 @@ fn info_with_query(query: &str) -> Request {
 }
 
 #[test]
-fn token_or_secret_out_of_its_place_is_counted() {
+fn misplaced_token_or_secret_is_a_violation() {
     let mut core = sandbox_with_application();
     let (access, token) = connect(&mut core, NOW);
     let mut body = call();
@@ -101,7 +101,7 @@ fn oauth_endpoints_report_header_query_and_pat_as_violations() {
 }
 
 #[test]
-fn client_credentials_of_a_header_or_a_query_do_not_count() {
+fn client_credentials_in_header_or_query_are_ignored() {
     let mut core = sandbox_with_application();
     let code = approve(&mut core, NOW);
     let mut request = exchange_with(&code, &[("client_secret", "")]);
@@ -114,7 +114,7 @@ fn client_credentials_of_a_header_or_a_query_do_not_count() {
 }
 
 #[test]
-fn another_method_is_405_and_counted() {
+fn wrong_method_gets_405_and_is_a_violation() {
     let mut core = sandbox_with_application();
     let answer = core.handle(NOW, &Request::get(TOKEN_PATH));
     assert_eq!(
@@ -143,7 +143,7 @@ fn repeated_refused_body_or_credentials_are_violations() {
 }
 
 #[test]
-fn rotated_client_secret_is_over_at_once() {
+fn old_client_secret_is_invalid_right_after_rotation() {
     let mut core = sandbox_with_application();
     let (_, token) = connect(&mut core, NOW);
     let fresh = "svc_sec_fresh";
@@ -188,7 +188,7 @@ fn endpoint_on_wrong_host_gets_404_and_violation() {
 }
 
 #[test]
-fn company_that_disconnected_makes_the_client_stop() {
+fn refresh_repeated_after_disconnect_is_a_violation() {
     let mut core = sandbox_with_application();
     let (access, token) = connect(&mut core, NOW);
     connection::disconnect(&mut core, super::ID, 1);

@@ -11,7 +11,7 @@ use crate::{Action, Endpoint, Request, Rule, Sandbox, ViolationKind};
 use serde_json::{Value, json};
 
 #[test]
-fn code_gives_a_pair_without_an_envelope() {
+fn code_exchange_returns_a_pair_without_an_envelope() {
     let mut core = sandbox_with_application();
     let code = approve(&mut core, NOW);
     let answer = core.handle(NOW, &exchange(&code));
@@ -137,7 +137,7 @@ fn refused_exchange_does_not_use_the_code_up() {
 }
 
 #[test]
-fn code_is_for_its_application_alone() {
+fn code_works_only_for_its_application() {
     let mut core = sandbox_with_application();
     let mut other = application();
     other.id = 3;
@@ -191,7 +191,7 @@ fn token_refusal_has_status_and_shows_code_only_in_log() {
 }
 
 #[test]
-fn only_a_form_is_read_and_each_field_once() {
+fn token_request_must_be_a_form_without_repeated_fields() {
     let mut core = sandbox_with_application();
     let code = approve(&mut core, NOW);
     let good = String::from_utf8(exchange(&code).body).expect("a form");

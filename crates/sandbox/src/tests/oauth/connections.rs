@@ -47,7 +47,7 @@ fn token_info_distinguishes_access_token_and_pat() {
 }
 
 #[test]
-fn access_token_warns_of_its_end_in_every_success() {
+fn token_info_warns_when_access_token_expires_today() {
     let mut core = sandbox_with_application();
     let (access, _) = connect(&mut core, NOW);
     let reply = info(&mut core, 1, &access);
@@ -56,7 +56,7 @@ fn access_token_warns_of_its_end_in_every_success() {
 }
 
 #[test]
-fn company_narrows_the_grants_of_tokens_that_exist() {
+fn narrowed_grants_apply_to_existing_tokens() {
     let mut core = sandbox_with_application();
     let (access, token) = connect(&mut core, NOW);
     assert_eq!(submit(&mut core, 1, &access).status, 200);
@@ -184,7 +184,7 @@ fn poll_status(core: &mut Sandbox, id: &str, token: &str) -> u16 {
 }
 
 #[test]
-fn request_is_read_by_the_token_value_that_made_it_alone() {
+fn request_status_is_readable_only_by_its_own_token() {
     let mut core = sandbox_with_application();
     let (access, token) = connect(&mut core, NOW);
     let reply = submit(&mut core, 1, &access).value();

@@ -41,7 +41,7 @@ fn assert_refused(core: &mut Sandbox, request: &Request, code: u16) {
 }
 
 #[test]
-fn page_asks_a_person_for_each_grant_and_the_company() {
+fn consent_page_shows_each_grant_and_the_company() {
     let mut core = sandbox_with_application();
     let answer = core.handle(NOW, &page(&consent_parameters()));
     let page = text(&answer);
@@ -211,7 +211,7 @@ fn unticked_grants_narrow_the_scope() {
 }
 
 #[test]
-fn grant_that_was_taken_from_the_application_is_not_given() {
+fn grant_withdrawn_from_the_application_is_not_issued() {
     let mut core = sandbox_with_application();
     let code = approve(&mut core, NOW);
     let mut less = super::application();
@@ -221,7 +221,7 @@ fn grant_that_was_taken_from_the_application_is_not_given() {
 }
 
 #[test]
-fn another_company_consents_for_itself_and_a_blocked_one_cannot() {
+fn other_company_can_consent_but_blocked_company_cannot() {
     let mut core = sandbox_with_application();
     core.ensure_company(2);
     let form = [("decision", "approve"), ("company", "2")];
@@ -251,7 +251,7 @@ fn internal_consent_address_is_an_unknown_path() {
 }
 
 #[test]
-fn secret_at_the_page_is_counted() {
+fn secret_sent_to_consent_page_is_a_violation() {
     let mut core = sandbox_with_application();
     let mut parameters = consent_parameters();
     parameters.push(("client_secret", super::SECRET));
@@ -261,7 +261,7 @@ fn secret_at_the_page_is_counted() {
 
 proptest! {
     #[test]
-    fn text_from_outside_cannot_end_an_element_of_the_page(
+    fn external_text_adds_no_element_to_the_consent_page(
         texts in prop::collection::vec("[<>\"'&a-z/=]{0,40}", 6),
         bytes in prop::collection::vec(any::<u8>(), 0..80),
     ) {

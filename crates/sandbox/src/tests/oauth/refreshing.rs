@@ -18,7 +18,7 @@ fn refresh_pair(core: &mut Sandbox, second: u64, token: &str) -> (String, String
 }
 
 #[test]
-fn refresh_gives_a_new_pair_without_the_signing_keys() {
+fn refresh_returns_a_new_pair_without_signing_keys() {
     let mut core = sandbox_with_application();
     let (_, token) = connect(&mut core, NOW);
     let answer = core.handle(now_plus(1), &refresh(&token));
@@ -39,7 +39,7 @@ fn refresh_gives_a_new_pair_without_the_signing_keys() {
 }
 
 #[test]
-fn used_refresh_token_ends_and_old_access_token_stays_valid() {
+fn used_refresh_token_is_refused_and_access_token_still_valid() {
     let mut core = sandbox_with_application();
     let (access, first) = connect(&mut core, NOW);
     let (newer, second) = refresh_pair(&mut core, 10, &first);
@@ -83,7 +83,7 @@ fn refresh_token_lives_thirty_days() {
 }
 
 #[test]
-fn refresh_token_is_for_its_application_alone() {
+fn refresh_token_works_only_for_its_application() {
     let mut core = sandbox_with_application();
     let mut other = application();
     other.id = 3;
@@ -132,7 +132,7 @@ fn lost_refresh_uses_token_and_first_retry_is_no_violation() {
 }
 
 #[test]
-fn refusal_before_the_rotation_leaves_the_refresh_token_whole() {
+fn server_error_before_rotation_keeps_refresh_token_valid() {
     let mut core = sandbox_with_application();
     let (_, token) = connect(&mut core, NOW);
     let fault = Rule::next(Endpoint::OauthToken, 2, Action::Status(500));
@@ -175,7 +175,7 @@ fn revoking_a_used_refresh_token_ends_its_whole_chain() {
 }
 
 #[test]
-fn revoking_an_access_token_ends_that_one_alone() {
+fn access_token_revocation_ends_only_that_token() {
     let mut core = sandbox_with_application();
     let (first, one) = connect(&mut core, NOW);
     let (second, two) = refresh_pair(&mut core, 1, &one);
@@ -267,7 +267,7 @@ fn suspended_application_cannot_refresh_or_exchange_code() {
 }
 
 #[test]
-fn faults_strike_both_endpoints_by_their_words() {
+fn fault_rules_apply_to_token_and_revoke_endpoints() {
     let text =
         "oauth-revoke times 1 status 500; oauth-revoke times 1 lost; oauth-token times 1 lost";
     let rules = parse(text).expect("three rules").0;

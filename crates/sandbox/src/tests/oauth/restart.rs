@@ -17,7 +17,7 @@ fn post(core: &mut Sandbox, act: &str, body: &Value) -> (u16, Value) {
 }
 
 #[test]
-fn restart_keeps_codes_tokens_grants_and_ends() {
+fn restart_keeps_codes_tokens_grants_and_disconnects() {
     let mut core = sandbox();
     connection::register(&mut core, application());
     let (first, one) = connect(&mut core, NOW);
@@ -108,7 +108,7 @@ fn registered_application_can_change_and_shows_secret_once() {
 }
 
 #[test]
-fn person_approves_narrows_revokes_and_disconnects() {
+fn admin_paths_approve_narrow_revoke_and_disconnect() {
     let mut core = sandbox_with_application();
     let save = Some(vec![super::grant(SAVE)]);
     let issued = connection::issue_pair(&mut core, NOW, ID, 2, save);
