@@ -5,9 +5,11 @@ use callbridge_testbed::cel_rows;
 use callbridge_testbed::expected::Expected;
 use callbridge_testbed::wait::pass;
 use jiff::tz::{Offset, TimeZone};
+use regex::bytes::{Captures, Regex};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// Trunks that read the lead from a variable of the call, or else from the CDR's user field. Frames
 /// that were cut in the caller's name have no variables.
@@ -512,25 +514,13 @@ fn cdr_seconds(pairs: &Map<String, Value>, key: &str) -> i64 {
 
 /// Moves every time and unique id (ten digits, a point, and a digit) by `by` seconds.
 fn shift(text: &[u8], by: i64) -> Vec<u8> {
-    let mut moved = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit());
-        let digits = digits.count();
-        let run = &text[at..at + digits];
-        match text.get(at + digits..at + digits + 2) {
-            Some([b'.', after]) if digits == 10 && after.is_ascii_digit() => {
-                let seconds = std::str::from_utf8(run).expect("digits");
-                let seconds: i64 = seconds.parse().expect("an epoch");
-                moved.extend((seconds + by).to_string().bytes());
-            }
-            _ => moved.extend(run),
-        }
-        at += digits;
-        if let Some(&byte) = text.get(at) {
-            moved.push(byte);
-            at += 1;
-        }
-    }
-    moved
+    static TIME: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(?-u)(^|[^0-9])([0-9]{10})(\.[0-9])").expect("a pattern"));
+    let moved = TIME.replace_all(text, |found: &Captures<'_>| {
+        let seconds = std::str::from_utf8(&found[2]).expect("digits");
+        let seconds: i64 = seconds.parse().expect("an epoch");
+        let moved = (seconds + by).to_string();
+        [&found[1], moved.as_bytes(), &found[3]].concat()
+    });
+    moved.into_owned()
 }
