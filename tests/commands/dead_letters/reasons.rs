@@ -75,6 +75,12 @@ async fn run_again(place: &Place, crm: &Server) {
         .await;
 }
 
+/// Returns how many submissions of calls the CRM accepted.
+fn count_accepted_calls(crm: &Server) -> u64 {
+    let key = (Endpoint::CallHistory, 200);
+    crm.admin(|core, _| core.counts().get(&key).copied().unwrap_or_default())
+}
+
 fn message(letter: &Value) -> &str {
     letter["message"].as_str().unwrap_or_default()
 }
@@ -134,13 +140,19 @@ async fn ambiguous_lead_call_is_sent_only_with_chosen_lead() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rejected_call_keeps_crm_message_and_accepts_another_lead() {
-    let strict = Rule::next(Endpoint::CallHistory, 1, Action::Status(400));
-    let crm = start_crm(|config| config.rules = vec![strict]).await;
-    let place = Place::new();
-    run_calls(&place, &crm, &[Call::new(1, 4001)], &[]).await;
+async fn rejected_call_keeps_crm_errors_and_accepts_another_lead() {
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
+    // The CRM refuses the extension 101, because it is not a phone number.
+    let wrong_field = ["--field=extension=clientPhone".to_owned()];
+    run_calls(&place, &crm, &[Call::new(1, 4001)], &wrong_field).await;
     let letter = only_dead_letter(&place, Reason::Rejected).await;
-    assert!(message(&letter).starts_with("400: "), "{letter}");
+    assert_eq!(
+        message(&letter),
+        "400: Maydonlar noto‘g‘ri to‘ldirilgan",
+        "{letter}"
+    );
+    let errors = json!([{"field": "clientPhone", "reason": "VALID_PHONE"}]);
+    assert_eq!(letter["errors"], errors, "{letter}");
     assert_eq!(
         letter["attempts"].as_array().map(Vec::len),
         Some(1),
@@ -257,8 +269,10 @@ async fn unconfirmed_call_is_sent_again_with_its_uuid() {
         .run_on_state("dead retry --all --lead 4001")
         .await
         .expect_success();
+    assert_eq!(count_accepted_calls(&crm), 1);
     run_again(&place, &crm).await;
     assert_eq!(place.number("/books/journaled").await, Some(1));
+    assert_eq!(count_accepted_calls(&crm), 2, "the call was sent again");
     assert_eq!(
         crm.journal().len(),
         1,

@@ -79,7 +79,10 @@ async fn million_calls_of_one_branch_delay_no_other() {
     let (token, stored) = (flooding.clone(), Arc::new(AtomicU32::new(0)));
     let count = Arc::clone(&stored);
     let flood = tokio::spawn(async move { send_flood(address, &token, &count).await });
-    let (mut longest, mut passed, mut calls) = (Duration::ZERO, 0, 0);
+    let mut longest = Duration::ZERO;
+    let mut passed = 0;
+    let mut calls = 0;
+    let mut answered_in_flood = 0;
     while !flood.is_finished() && calls < 50 {
         let body = messages("quiet", calls..calls + 1);
         let (begin, stored_before) = (Instant::now(), stored.load(Ordering::Relaxed));
@@ -88,9 +91,13 @@ async fn million_calls_of_one_branch_delay_no_other() {
         passed = passed.max(stored.load(Ordering::Relaxed) - stored_before);
         assert_eq!(status, Some(200));
         calls += 1;
+        answered_in_flood += u32::from(!flood.is_finished());
         pass(Duration::from_millis(200)).await;
     }
     soon("the end of the flood", flood).await.expect("no panic");
+    let flood_stored = stored.load(Ordering::Relaxed);
+    assert!(flood_stored > 0, "the hub stored no request of the flood");
+    assert!(answered_in_flood > 0, "the flood ended before an answer");
     let memory = peak(&hub.program);
     println!(
         "{calls} calls of a quiet branch in a flood: at most {longest:?}, and {passed} of the \
