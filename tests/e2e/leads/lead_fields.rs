@@ -8,7 +8,7 @@ use callbridge_model::webhook_signature::Key;
 use callbridge_model::{Secret, Status};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::token::{Grant, IdSet};
-use callbridge_sandbox::{Server, ViolationKind, lead};
+use callbridge_sandbox::{Endpoint, Server, ViolationKind, lead};
 use callbridge_testbed::wait::{soon, until};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -333,13 +333,23 @@ async fn unknown_employee_is_dropped_and_the_call_journaled() {
 }
 
 #[tokio::test]
-async fn missing_lead_grants_turn_off_lead_fields() {
+async fn missing_lead_grants_turn_off_lookups_and_lead_fields() {
     let (place, crm) = (Place::new(), crm_with("4001", "502-599", &[]).await);
-    place.append("recorded", &recordings::one("inbound_answered").ami);
+    place.append("recorded", &call_after(0).ami);
     let mut program = start(&place, &crm, &["--lead-field=last_call=11"]).await;
     program
         .until("a dead letter", |status| status.books.dead == 1)
         .await;
+    // With the grant, the lead is looked up before a second call can fail.
+    place.append("recorded", &call_after(100).ami);
+    program
+        .until("two dead letters", |status| status.books.dead == 2)
+        .await;
+    let has_lookup = crm.admin(|core, _| {
+        let mut answers = core.counts().keys();
+        answers.any(|(endpoint, _)| *endpoint == Endpoint::Lead)
+    });
+    assert!(!has_lookup, "a lead was looked up without the grant");
     let status = program
         .until("fields are off", |status| {
             let fields = status.lead_fields.as_ref();
