@@ -292,5 +292,7 @@ async fn responsible_employees_without_extension_are_listed_by_trunk() {
         city.contains("answered ") && city.contains(missing),
         "{city}"
     );
+    let gsm = lookup_finding(&place, &flags, "gsm").await["message"].to_string();
+    assert!(gsm.contains("answered "), "{gsm}");
     daemon.stop().await;
 }

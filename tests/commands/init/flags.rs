@@ -78,8 +78,9 @@ async fn existing_flags_are_overwritten_only_with_yes_after_a_diff() {
     grant_leads(&stage.crm);
     stage.init(&[]).await.expect_success();
     let flags_before = stage.read("office.flags");
-    // A second run changes nothing and asks no server.
+    // The same answers change nothing, so `--yes` is not needed.
     stage.init(&[]).await.expect_success();
+    assert_eq!(stage.read("office.flags"), flags_before);
     let output = stage.init(&["--lead=directory", "--lead-directory"]).await;
     assert_eq!(output.code, 73, "{output:?}");
     assert!(
