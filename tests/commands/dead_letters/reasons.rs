@@ -141,7 +141,8 @@ async fn ambiguous_lead_call_is_sent_only_with_chosen_lead() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_call_keeps_crm_errors_and_accepts_another_lead() {
-    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
+    let place = Place::new();
+    let crm = start_crm(|_| ()).await;
     // The CRM refuses the extension 101, because it is not a phone number.
     let wrong_field = ["--field=extension=clientPhone".to_owned()];
     run_calls(&place, &crm, &[Call::new(1, 4001)], &wrong_field).await;

@@ -1,5 +1,5 @@
-//! Tests that a branch that floods a hub does not slow down the hub's requests to the CRM, although
-//! the hub's database is 5 ms away.
+//! Tests that a branch that floods a hub does not stop the hub's requests to the CRM, although the
+//! hub's database is 5 ms away. The full run also tests that the flood does not slow them down.
 
 use super::pair::{FULL_RATE, PATIENCE, Pair, source_address, submissions};
 use super::points::{is_full_run, report};
@@ -72,10 +72,10 @@ impl Flood {
     }
 }
 
-/// By default, the CRM's window is 10 s and the counts are only printed, because they depend on the
-/// machine. `tests/run hub --points` has the CRM's own rate.
+/// By default, the CRM's window is 10 s, and each window must have a request. The full windows
+/// depend on the machine, so only `tests/run hub --points` tests them, with the CRM's own rate.
 #[tokio::test(flavor = "multi_thread")]
-async fn flood_does_not_slow_hub_with_distant_database() {
+async fn flood_does_not_stop_hub_with_distant_database() {
     let rate = if is_full_run() {
         FULL_RATE
     } else {
@@ -110,9 +110,11 @@ async fn flood_does_not_slow_hub_with_distant_database() {
         not_sent < QUIET_CALLS as usize,
         "the hub sent only calls of the flood"
     );
-    if is_full_run() {
-        let expected = rate.requests as usize - LATE_MAX;
-        assert!(counts.iter().all(|count| *count >= expected), "{counts:?}");
-    }
+    let expected = if is_full_run() {
+        rate.requests as usize - LATE_MAX
+    } else {
+        1
+    };
+    assert!(counts.iter().all(|count| *count >= expected), "{counts:?}");
     pair.terminate().await;
 }
