@@ -11,6 +11,9 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixDatagram};
 
+/// A message of another process to systemd.
+const FILLER: &[u8] = b"x";
+
 /// Metrics that dashboards and alert rules use.
 const METRICS: [&str; 14] = [
     "callbridge_calls{book=\"journaled\"} 1",
@@ -356,11 +359,10 @@ async fn state_of_later_release_exits_78_and_is_kept() {
     assert_eq!(calls.expect("a count"), 1);
 }
 
-/// Starts the program with a socket that stands for systemd. `watchdog` is the interval of the
-/// watchdog in microseconds. Returns the socket and the program.
-fn start_under_systemd(place: &Place, crm: &str, watchdog: &str) -> (UnixDatagram, Program) {
+/// Starts the program, which sends its messages for systemd to the socket `notify` of the place.
+/// `watchdog` is the interval of the watchdog in microseconds.
+fn start_under_systemd(place: &Place, crm: &str, watchdog: &str) -> Program {
     let path = place.path("notify");
-    let socket = UnixDatagram::bind(&path).expect("a socket");
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let arguments = [
         "run".to_owned(),
@@ -375,7 +377,23 @@ fn start_under_systemd(place: &Place, crm: &str, watchdog: &str) -> (UnixDatagra
         ("NOTIFY_SOCKET", path.as_str()),
         ("WATCHDOG_USEC", watchdog),
     ];
-    (socket, place.start(&arguments, &variables))
+    place.start(&arguments, &variables)
+}
+
+/// Sends the message [`FILLER`] to the socket at this path until it accepts no more messages. One
+/// sender can reach its own limit first, so the socket is full when a new sender cannot send.
+fn fill_socket(path: &str) {
+    loop {
+        let sender = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+        sender.set_nonblocking(true).expect("an open socket");
+        let mut sent = 0;
+        while sender.send_to(FILLER, path).is_ok() {
+            sent += 1;
+        }
+        if sent == 0 {
+            return;
+        }
+    }
 }
 
 /// Returns the next message to systemd that has a line with the prefix `wanted`.
@@ -396,7 +414,8 @@ async fn receive_message(socket: &UnixDatagram, wanted: &str) -> String {
 #[tokio::test]
 async fn systemd_receives_ready_watchdog_and_stopping_messages() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let (socket, program) = start_under_systemd(&place, &crm.url(), "200000");
+    let socket = UnixDatagram::bind(place.path("notify")).expect("a socket");
+    let program = start_under_systemd(&place, &crm.url(), "200000");
     receive_message(&socket, "READY=1").await;
     let books = "STATUS=1 finished: 1 journaled, 0 waiting, 0 dead letters";
     let alive = receive_message(&socket, books).await;
@@ -407,9 +426,21 @@ async fn systemd_receives_ready_watchdog_and_stopping_messages() {
 #[tokio::test]
 async fn unread_systemd_socket_blocks_nothing() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let (_socket, mut program) = start_under_systemd(&place, &crm.url(), "20000");
+    let path = place.path("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    socket.set_nonblocking(true).expect("an open socket");
+    fill_socket(&path);
+    let mut program = start_under_systemd(&place, &crm.url(), "20000");
     program
         .until("a journaled call", |status| status.books.journaled == 1)
         .await;
     program.terminate().await;
+    // The socket was full the whole time, so it holds no message of the program.
+    let mut buffer = [0; 4096];
+    let mut messages = 0;
+    while let Ok(length) = socket.recv(&mut buffer) {
+        assert_eq!(&buffer[..length], FILLER);
+        messages += 1;
+    }
+    assert!(messages > 0, "the socket was not filled");
 }
