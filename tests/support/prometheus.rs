@@ -25,9 +25,8 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts to scrape this address with these rules. Returns `None`, with a message, if
-    /// Prometheus is not installed.
-    pub async fn start(target: SocketAddr, rules: &str) -> Option<Self> {
+    /// Starts to scrape this address with these rules.
+    pub async fn start(target: SocketAddr, rules: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (addr, config) = (free_addr(), folder.path().join("prometheus.yml"));
         let text = format!(
@@ -48,10 +47,7 @@ impl Prometheus {
             .stderr(log)
             .kill_on_drop(true)
             .spawn();
-        let Ok(child) = child else {
-            eprintln!("\nnot run: the dashboard (apt-get install prometheus)");
-            return None;
-        };
+        let child = child.expect("cannot start prometheus; tests/setup installs it");
         // An error means that another test has already installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build();
@@ -62,7 +58,7 @@ impl Prometheus {
             base: format!("http://{addr}"),
         };
         until("Prometheus", async || prometheus.is_ready().await).await;
-        Some(prometheus)
+        prometheus
     }
 
     async fn is_ready(&self) -> bool {

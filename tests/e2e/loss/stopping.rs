@@ -12,6 +12,7 @@ use callbridge_testbed::pbx::{self, FakePbx};
 use callbridge_testbed::proxy::Proxy;
 use callbridge_testbed::wait::{soon, until};
 use rustix::process::Signal;
+use std::io::ErrorKind;
 use std::process::Command;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -155,19 +156,24 @@ async fn daemon_stops_in_time_despite_flood_and_hanging_broker() {
     assert!(status.books.balance(), "{:?}", status.books);
 }
 
-/// Opens a socket on port 53 that never answers. Returns `None` if the machine does not allow this
-/// or `unshare`. Then the test reports `not run`.
+/// Opens a socket on port 53 that never answers. Returns `None` if this user cannot open that port
+/// or a mount namespace.
 async fn silent_name_server() -> Option<UdpSocket> {
-    let socket = UdpSocket::bind("127.0.0.77:53").await.ok()?;
-    let unshare = Command::new("unshare").args(["-m", "true"]).status();
-    unshare.ok()?.success().then_some(socket)
+    let socket = match UdpSocket::bind("127.0.0.77:53").await {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
+        bound => bound.expect("a free port"),
+    };
+    let unshare = Command::new("unshare").args(["-m", "true"]).output();
+    let namespace = unshare.expect("cannot start unshare; install util-linux");
+    namespace.status.success().then_some(socket)
 }
 
 #[tokio::test]
 async fn sigterm_during_unanswered_dns_lookup_stops_in_time() {
     let Some(dns) = silent_name_server().await else {
         // Written to stderr directly, because the test harness hides the output of passing tests.
-        let line = "\nnot run: a DNS that does not answer (needs root and unshare)\n";
+        let test = "sigterm_during_unanswered_dns_lookup_stops_in_time";
+        let line = format!("\nnot run: {test} (needs root and mount namespaces)\n");
         let mut out = std::io::stderr();
         return std::io::Write::write_all(&mut out, line.as_bytes()).expect("stderr");
     };
