@@ -213,16 +213,36 @@ async fn gateway_404_is_not_shown_as_missing_lead_in_dead_letter() {
     program.terminate().await;
 }
 
-/// Checks that a call is journaled although a proxy answers the first request to each endpoint with
+/// The reasons of problems of the token or its grants.
+const TOKEN_REASONS: [&str; 3] = ["token_refused", "no_grant", "token_shared"];
+
+/// Returns how many requests to this endpoint were answered with this HTTP status.
+fn answers(crm: &Server, endpoint: Endpoint, status: u16) -> Option<u64> {
+    crm.admin(|core, _| core.counts().get(&(endpoint, status)).copied())
+}
+
+/// Checks that the status shows no problem of the token or its grants.
+fn check_token(status: &Status, message: &str) {
+    let reason = status.pause.as_ref().map(|pause| pause.reason.as_str());
+    let about_token = reason.is_some_and(|reason| TOKEN_REASONS.contains(&reason));
+    assert!(!about_token, "{message}: {reason:?}");
+    let state = status.token.state.as_str();
+    assert!(
+        !["refused", "no_grant"].contains(&state),
+        "{message}: {state}"
+    );
+}
+
+/// Checks that calls are journaled although a proxy answers the first request to each endpoint with
 /// an error page of this HTTP status.
 async fn check_proxy_errors(status: u16) {
     let (place, crm) = (Place::new(), crm::start().await);
     let page = Action::Gateway(status);
+    // A single call is confirmed by a poll.
     let endpoints = [
         Endpoint::TokenInfo,
         Endpoint::CallHistory,
         Endpoint::Request,
-        Endpoint::Filter,
     ];
     let rules = endpoints.map(|endpoint| Rule::next(endpoint, 1, page));
     crm.admin(|core, _| core.set_faults(rules.into()));
@@ -230,10 +250,26 @@ async fn check_proxy_errors(status: u16) {
     let mut program = start(&place, &crm, &[]);
     let settled = program.settled(1).await;
     assert_eq!(settled.books.journaled, 1, "{status}");
+    check_token(&settled, &format!("first call, {status}"));
+    for endpoint in endpoints {
+        let count = answers(&crm, endpoint, status);
+        assert_eq!(count, Some(1), "{endpoint:?} {status}");
+    }
     let log = program.log();
-    for word in ["token_refused", "no_grant", "token_shared"] {
+    for word in TOKEN_REASONS {
         assert!(!log.contains(word), "{status}: {log}");
     }
+    // The CRM refuses polls, so the next call is confirmed by a page of the journal.
+    let rules = vec![
+        Rule::always(Endpoint::Request, Action::Status(403)),
+        Rule::next(Endpoint::Filter, 1, page),
+    ];
+    crm.admin(|core, _| core.set_faults(rules));
+    place.append("recorded", &recordings::one("outbound_answered").ami);
+    let settled = program.settled(2).await;
+    assert_eq!(settled.books.journaled, 2, "{status}");
+    check_token(&settled, &format!("second call, {status}"));
+    assert_eq!(answers(&crm, Endpoint::Filter, status), Some(1), "{status}");
     program.terminate().await;
 }
 

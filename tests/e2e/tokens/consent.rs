@@ -280,8 +280,14 @@ async fn forged_redirect_is_refused_and_true_one_still_accepted() {
     stage.judge();
 }
 
+/// Returns the number of places at which both texts have the same digit.
+fn equal_digits(one: &str, other: &str) -> usize {
+    let digits = one.bytes().zip(other.bytes());
+    digits.filter(|(one, other)| one == other).count()
+}
+
 #[tokio::test]
-async fn connect_state_parameter_is_unique_and_unguessable() {
+async fn connect_state_parameter_is_long_and_differs_each_time() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let mut states = std::collections::BTreeSet::new();
     for _ in 0..3 {
@@ -292,11 +298,14 @@ async fn connect_state_parameter_is_unique_and_unguessable() {
         let [state] = &values[..] else {
             panic!("expected one state: {}", connecting.open);
         };
-        let letters: std::collections::BTreeSet<char> = state.chars().collect();
-        assert!(
-            state.len() >= 22 && letters.len() >= 8,
-            "{state}: 128 bits at least"
-        );
+        // 32 hexadecimal digits have 128 bits.
+        let is_hex = state.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(state.len() >= 32 && is_hex, "{state}");
+        // A counter or a time would share most of its digits with an earlier value.
+        for previous in &states {
+            let shared = equal_digits(state, previous);
+            assert!(2 * shared < state.len(), "{state} {previous}");
+        }
         // `connect` refuses a redirect with the state of an earlier attempt.
         let earlier = states.iter().next().cloned();
         if let Some(other) = earlier {
