@@ -1,4 +1,4 @@
-//! Runs the changed recordings through `callbridge explain`, and compares them with
+//! Runs some changed recordings through `callbridge explain`, and compares them with
 //! `expected.json`.
 
 use super::change::Chance;
@@ -12,8 +12,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-/// Recordings that were made by both AMI and amiws, of different calls.
-const RECORDED_TWICE: [&str; 16] = [
+/// Recordings that are changed and explained, each in both formats: AMI and amiws.
+const CHANGED_RECORDINGS: [&str; 16] = [
     "blind_transfer",
     "click_to_call",
     "conference",
@@ -103,13 +103,14 @@ fn is_as_expected(reported: &Value, expected: &Value) -> bool {
 }
 
 #[test]
-fn explain_yields_expected_calls_for_every_changed_recording() {
+fn explain_yields_expected_calls_for_changed_recordings() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
     let leads = format!("csv:{}", root.join("cel-custom/leads.csv").display());
     let mut wrong = Vec::new();
+    let mut checked = 0;
     for recording in recording::all()
         .iter()
-        .filter(|recording| RECORDED_TWICE.contains(&recording.folder.as_str()))
+        .filter(|recording| CHANGED_RECORDINGS.contains(&recording.folder.as_str()))
     {
         let file = root.join(&recording.folder).join("expected.json");
         let text = fs::read_to_string(file).expect("what is expected");
@@ -124,6 +125,7 @@ fn explain_yields_expected_calls_for_every_changed_recording() {
                 "var:LEAD_ID"
             };
             let reported = explained_calls(recording, &messages, lead);
+            checked += 1;
             let right = reported.len() == expected.len()
                 && expected
                     .iter()
@@ -135,4 +137,6 @@ fn explain_yields_expected_calls_for_every_changed_recording() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Each recording is in two formats.
+    assert_eq!(checked, 2 * CHANGED_RECORDINGS.len() * CHANGES.len());
 }
