@@ -289,7 +289,7 @@ fn order_independent_calls(folder: &Path, form: Way, order: Order) -> Vec<Finish
 #[test]
 fn cdrs_in_reverse_or_twice_yield_the_same_calls() {
     for folder in recordings() {
-        for form in [Way::Linked, Way::Rows, Way::Bare] {
+        for form in [Way::Linked, Way::Unlinked, Way::Rows, Way::Bare] {
             let wanted = order_independent_calls(&folder, form, Order::AsRecorded);
             for order in [Order::Backwards, Order::Twice] {
                 let calls = order_independent_calls(&folder, form, order);

@@ -60,14 +60,7 @@ async fn unacknowledged_messages_are_redelivered_after_a_crash() {
     stage.crash().await;
     wait_for_depth(broker, "crash", 5).await;
     let mut again = Stage::consume(broker, "crash", settings());
-    loop {
-        // The broker can take a moment to notice that the first consumer has ended.
-        match again.next().await {
-            Item::Up => break,
-            Item::Down(Outage { why, .. }) => assert!(why.contains("another consumer"), "{why}"),
-            other => panic!("{other:?}"),
-        }
-    }
+    again.expect_up_after_consumer().await;
     assert_eq!(again.expect_texts(5).await, bodies(0..5));
 }
 
@@ -109,7 +102,7 @@ async fn missing_queue_is_named_with_command_and_used_once_declared() {
 }
 
 #[tokio::test]
-async fn declare_yes_creates_a_queue_bound_to_the_exchange() {
+async fn declare_yes_creates_a_durable_queue_bound_to_the_exchange() {
     let broker = Broker::shared();
     let base = broker.url(ADMINISTRATOR);
     let url =
@@ -128,8 +121,14 @@ async fn declare_yes_creates_a_queue_bound_to_the_exchange() {
     }
     broker.publish("declared", &["last"]).await;
     assert_eq!(stage.expect_texts(2).await, ["CEL", "last"]);
+    // RabbitMQ refuses to declare a queue again as durable if it is not durable.
+    broker.declare("declared").await;
     // The same URL also works if the queue already exists.
     stage.crash().await;
+    wait_for_depth(broker, "declared", 2).await;
+    let mut again = Stage::start(&url, settings());
+    again.expect_up_after_consumer().await;
+    assert_eq!(again.expect_texts(2).await, ["CEL", "last"]);
     let missing = format!("{base}?queue=declared2&format=wazo&exchange=none&declare=yes");
     let why = Stage::start(&missing, settings()).expect_down().await;
     assert!(

@@ -100,6 +100,20 @@ impl Stage {
         assert_eq!(self.next().await, Item::Up);
     }
 
+    /// Waits until the source consumes after a crash of another consumer. The broker can take a
+    /// moment to notice that the other consumer has ended.
+    pub async fn expect_up_after_consumer(&mut self) {
+        loop {
+            match self.next().await {
+                Item::Up => break,
+                Item::Down(Outage { why, .. }) => {
+                    assert!(why.contains("another consumer"), "{why}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
     pub async fn expect_frame(&mut self) -> Frame {
         match self.next().await {
             Item::Frame(frame) => frame,
