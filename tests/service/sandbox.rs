@@ -195,25 +195,42 @@ async fn stop_does_not_wait_for_a_delayed_answer() {
         .expect_err("the connection was closed");
 }
 
+/// The members of the CRM's answer after authentication (§2.1).
+const ENVELOPE: [&str; 6] = ["accept", "data", "error", "errors", "message", "requestId"];
+/// The members of an answer of the authentication layer (§7.1).
+const AUTH_ENVELOPE: [&str; 4] = ["accept", "data", "errors", "message"];
+
+/// Checks the HTTP status of a refusal, and that its body has these members.
+async fn check_error(answer: reqwest::Response, status: u16, members: &[&str]) {
+    assert_eq!(answer.status().as_u16(), status);
+    assert_eq!(answer.headers()["content-type"], "application/json");
+    let body: Value = answer.json().await.expect("JSON");
+    let object = body.as_object().expect("an object");
+    let mut found: Vec<&str> = object.keys().map(String::as_str).collect();
+    found.sort_unstable();
+    assert_eq!(found, members, "{status}: {body}");
+    assert_eq!(body["accept"], json!(false), "{status}: {body}");
+    assert_eq!(body["data"], Value::Null, "{status}: {body}");
+}
+
 #[tokio::test]
-async fn invalid_http_requests_get_their_error_status() {
+async fn invalid_http_requests_get_their_status_and_envelope() {
     let server = server(|_| ()).await;
     let url = format!("{}/v1/open-api/call-history", server.url());
     let client = client();
     let plain = send_with_token(client.post(&url).body("{}")).await;
-    assert_eq!(plain.status().as_u16(), 415);
+    check_error(plain, 415, &ENVELOPE).await;
     let large = send_with_token(client.post(&url).json(&"n".repeat(100_000))).await;
-    assert_eq!(large.status().as_u16(), 413);
+    check_error(large, 413, &ENVELOPE).await;
     let deleted = send_with_token(client.delete(&url)).await;
-    assert_eq!(deleted.status().as_u16(), 405);
+    check_error(deleted, 405, &ENVELOPE).await;
     let bearer = client
         .get(&url)
         .bearer_auth(TOKEN)
         .send()
         .await
         .expect("an answer");
-    assert_eq!(bearer.status().as_u16(), 401);
-    assert_eq!(bearer.headers()["content-type"], "application/json");
+    check_error(bearer, 401, &AUTH_ENVELOPE).await;
     let (_, counts) = get(&server, "/sandbox/requests").await;
     assert_eq!(
         counts["fullest"]["inAWindow"],
