@@ -5,7 +5,6 @@ use crate::simulation::trouble::{ALLOWED, MINUTE, faults, finish_calls, world};
 use crate::simulation::way::Network;
 use crate::simulation::world::World;
 use callbridge_model::status::Books;
-use callbridge_sandbox::faults::{Action, parse};
 use callbridge_sandbox::token::TokenKind;
 use std::time::Duration;
 
@@ -16,7 +15,13 @@ const FINDING_OUT: usize = 6;
 const OUTAGE: (usize, usize) = (18, 6);
 
 /// Runs without problems, then with a problem for five minutes, then without problems again.
-fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason: &str, fix: &str) {
+/// Returns when each submission left during the problem, in seconds since its beginning.
+fn trouble(
+    begin: impl FnOnce(&mut World),
+    end: impl FnOnce(&mut World),
+    reason: &str,
+    fix: &str,
+) -> Vec<u64> {
     let mut world = world();
     finish_calls(&mut world, 0, MINUTE);
     begin(&mut world);
@@ -55,6 +60,11 @@ fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason:
         count_in_minutes(&times, 1, 5) >= 3,
         "it no longer looks whether it is over: {sent:?}"
     );
+    let submissions: Vec<u64> = sent
+        .iter()
+        .filter(|(_, endpoint)| *endpoint == "submit")
+        .map(|(at, _)| at.since(began).as_secs())
+        .collect();
 
     end(&mut world);
     world.run_for(10 * MINUTE);
@@ -72,6 +82,7 @@ fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason:
     assert_eq!(world.status().pause, None);
     assert_eq!(world.sandbox.records().len(), 36);
     world.assert_never_wrong(&ALLOWED);
+    submissions
 }
 
 /// Counts the times, in seconds, that are within the minutes `from..to`.
@@ -140,12 +151,18 @@ fn status_403_names_the_missing_grant_and_checks_it_again() {
 
 #[test]
 fn unexplained_403_is_retried_once_a_minute() {
-    trouble(
+    let submissions = trouble(
         |world| faults(world, "call-history status 403"),
         |world| faults(world, ""),
         "no_grant",
         "PERMISSION_OPEN_API_CALL:SAVE",
     );
+    let retries: Vec<u64> = submissions.into_iter().filter(|at| *at >= 60).collect();
+    assert!(retries.len() >= 3, "{retries:?}");
+    for pair in retries.windows(2) {
+        let seconds = pair[1] - pair[0];
+        assert!((60..=62).contains(&seconds), "{retries:?}");
+    }
 }
 
 #[test]
@@ -281,12 +298,4 @@ fn other_company_token_is_checked_once_and_not_used() {
     world.run_for(5 * MINUTE);
     assert_eq!(world.disk.store.books().journaled, 36);
     world.assert_never_wrong(&ALLOWED);
-}
-
-#[test]
-fn fault_rules_parse_with_their_actions() {
-    // Checks the texts above, because a misspelled rule would have no effect.
-    let (rules, _) = parse("call-history times 1 status 500; any gateway 502").expect("good");
-    assert_eq!(rules.len(), 2);
-    assert_eq!(rules[0].action, Action::Status(500));
 }

@@ -4,7 +4,7 @@
 use crate::simulation::trouble::{ALLOWED, MINUTE, faults, world};
 use crate::simulation::world::World;
 use crate::support::simulated_calls::call;
-use callbridge_call::EpochSeconds;
+use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{LeadId, Reason};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::ViolationKind;
@@ -149,18 +149,28 @@ fn status_400_makes_dead_letter_with_crm_errors_and_no_retry() {
 }
 
 #[test]
-fn status_429_despite_free_budget_is_retried_with_backoff() {
+fn status_429_despite_free_budget_waits_1_2_4_8_s() {
     let mut world = world();
     world.run_for(Duration::from_secs(1));
-    faults(&mut world, "call-history times 3 status 429");
+    faults(&mut world, "call-history times 4 status 429");
     world.finish(call(0, world.now.wall, 4001, true));
     world.run_for(MINUTE);
-    let submits = submissions(&world);
-    assert_eq!(submits.len(), 4, "{submits:?}");
-    assert!(
-        submits[3] >= 1 + 1 + 2 + 4 && submits[3] <= 11,
-        "{submits:?}"
-    );
+    let submits = world
+        .sent
+        .iter()
+        .filter(|(_, endpoint)| *endpoint == "submit");
+    let times: Vec<EventTime> = submits.map(|(at, _)| *at).collect();
+    assert_eq!(times.len(), 5, "{times:?}");
+    for (pair, seconds) in times.windows(2).zip([1, 2, 4, 8]) {
+        let wait = pair[1].since(pair[0]);
+        let least = Duration::from_secs(seconds);
+        // The jitter is at most half a second, and the answer needs some time.
+        let most = least + Duration::from_secs(1);
+        assert!(
+            (least..=most).contains(&wait),
+            "{wait:?} instead of {least:?}"
+        );
+    }
     assert!(!world.status().token_shared, "one window");
     assert_eq!(world.disk.store.books().journaled, 1);
     let exceeded = world
