@@ -25,6 +25,9 @@ const SEEDS: u64 = 8;
 /// The first seed.
 const FIRST: u64 = 304;
 
+/// The variable with the seed of a process that prints only the hash of that seed.
+const CHILD: &str = "CALLBRIDGE_SIM_CHILD";
+
 /// Time between two displays of the progress on a terminal.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
@@ -212,18 +215,14 @@ fn report(met: &Met, seeds: u64) {
     assert!(missed.is_empty(), "no seed met {missed:#?}");
 }
 
-/// Prints the hash of a seed. `same_seed_is_the_same_run_in_another_process` runs this test in
-/// separate processes and compares the hashes.
-#[test]
-fn child_prints_the_hash_of_its_seed() {
-    if let Some(seed) = number("CALLBRIDGE_SIM_CHILD") {
-        let ended = run(seed, Length::default());
-        println!("hash {:016x} {}", ended.hash, ended.events);
-    }
-}
-
+/// The test runs itself in other processes, which each run one seed and print its hash.
 #[test]
 fn same_seed_is_the_same_run_in_another_process() {
+    if let Some(seed) = number(CHILD) {
+        let ended = run(seed, Length::default());
+        println!("hash {:016x} {}", ended.hash, ended.events);
+        return;
+    }
     let once = run_child(FIRST);
     assert_eq!(once, run_child(FIRST));
     assert_ne!(once, run_child(FIRST + 1));
@@ -235,10 +234,10 @@ fn run_child(seed: u64) -> String {
     let output = Command::new(me)
         .args([
             "--exact",
-            "simulation::campaign::child_prints_the_hash_of_its_seed",
+            "simulation::campaign::same_seed_is_the_same_run_in_another_process",
         ])
         .arg("--nocapture")
-        .env("CALLBRIDGE_SIM_CHILD", seed.to_string())
+        .env(CHILD, seed.to_string())
         .env_remove("CALLBRIDGE_SIM_SEED")
         .output()
         .expect("a child");

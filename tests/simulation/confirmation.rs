@@ -79,35 +79,34 @@ fn calls_without_the_filter_grant_are_polled_one_by_one() {
 
 #[test]
 fn call_on_idle_day_is_confirmed_within_five_seconds() {
-    for (hold, most) in [("", 5)] {
-        let mut world = World::new(3, Settings::default(), sandbox::Settings::default());
-        faults(&mut world, hold);
-        for n in 0..20 {
-            world.finish(call(n, world.now.wall, 4001, true));
-            world.run_for(20 * MINUTE);
-        }
-        for record in world.sandbox.records() {
-            let uuid = record
-                .uuid
-                .trim_start_matches("oapi-")
-                .parse()
-                .expect("a uuid");
-            let row = tables::calls::row_of(&world.disk.store, callbridge_model::CallUuid(uuid));
-            let row = row.expect("readable").expect("ours");
-            let row = tables::calls::row(&world.disk.store, row)
-                .expect("readable")
-                .expect("a row");
-            assert_eq!(row.state, State::Journaled);
-            let late = row.since.since(record.registered_at);
-            assert!(
-                late <= Duration::from_secs(most),
-                "{hold}: {late:?} after it was written"
-            );
-        }
-        assert_eq!(world.disk.store.books().journaled, 20);
-        println!("idle day, {hold}: {} requests", world.sent.len());
-        world.assert_never_wrong(&[] as &[ViolationKind]);
+    let mut world = World::new(3, Settings::default(), sandbox::Settings::default());
+    for n in 0..20 {
+        world.finish(call(n, world.now.wall, 4001, true));
+        world.run_for(20 * MINUTE);
     }
+    let records = world.sandbox.records();
+    assert_eq!(records.len(), 20);
+    for record in records {
+        let uuid = record
+            .uuid
+            .trim_start_matches("oapi-")
+            .parse()
+            .expect("a uuid");
+        let row = tables::calls::row_of(&world.disk.store, callbridge_model::CallUuid(uuid));
+        let row = row.expect("readable").expect("ours");
+        let row = tables::calls::row(&world.disk.store, row)
+            .expect("readable")
+            .expect("a row");
+        assert_eq!(row.state, State::Journaled);
+        let late = row.since.since(record.registered_at);
+        assert!(
+            late <= Duration::from_secs(5),
+            "{late:?} after it was written"
+        );
+    }
+    assert_eq!(world.disk.store.books().journaled, 20);
+    println!("idle day: {} requests", world.sent.len());
+    world.assert_never_wrong(&[] as &[ViolationKind]);
 }
 
 #[test]
@@ -144,9 +143,9 @@ fn failed_call_among_many_is_found_by_an_individual_poll() {
     assert!(world.sent.len() <= 320, "{}", world.sent.len());
 }
 
-/// For information only. Of every 100 requests and answers, 14 fail.
+/// Of every 100 requests and answers, 14 fail.
 #[test]
-fn confirmed_calls_per_request_are_shown_under_errors() {
+fn backlog_under_errors_needs_at_most_2_requests_per_call() {
     let (mut confirmed, mut all) = (0, 0);
     for seed in 1..=8 {
         let settings = sandbox::Settings {
@@ -163,4 +162,5 @@ fn confirmed_calls_per_request_are_shown_under_errors() {
     }
     let share = confirmed as f64 / all as f64;
     println!("{confirmed} calls by {all} requests: {share:.3} calls per request");
+    assert!(share >= 0.5, "{confirmed} calls by {all} requests");
 }
