@@ -54,8 +54,22 @@ fn read(name: &str) -> String {
 
 #[test]
 fn package_script_checks_the_advisories() {
-    let package = read("tests/package/run");
-    let prepare = package.split("cargo deb").next().unwrap_or_default();
-    assert!(prepare.contains("deploy/advisories") && prepare.contains("deploy/build"));
-    assert!(read("deny.toml").contains("[advisories]"));
+    let script = read("tests/package/run");
+    assert!(script.contains("\nset -euo pipefail\n"), "an error ends it");
+    let (_, rest) = script.split_once("\nprepare() {\n").expect("prepare()");
+    let (prepare, _) = rest.split_once("\n}\n").expect("the end of prepare()");
+    let check = concat!(
+        r#"if [ "${CALLBRIDGE_BUILT:-}" = yes ]; then deploy/advisories; "#,
+        "else deploy/build --quiet; fi"
+    );
+    assert!(
+        prepare.lines().any(|line| line.trim() == check),
+        "{prepare}"
+    );
+    // Only `package` runs cargo deb, and `prepare` is called before both calls of it.
+    assert_eq!(script.matches("cargo deb ").count(), 1);
+    assert!(script.contains("  only-build) prepare; "));
+    let (_, whole_run) = script.split_once("\nprepare\n").expect("a call");
+    assert!(whole_run.contains("\npackage 0."));
+    assert!(read("deny.toml").lines().any(|line| line == "[advisories]"));
 }

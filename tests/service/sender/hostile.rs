@@ -45,10 +45,14 @@ fn mask_port(words: &str, addr: SocketAddr) -> String {
 
 /// Starts a server that answers one request with `head` and then repeats `piece`, until the client
 /// is gone or `most` bytes are sent. Its task returns the number of bytes.
-async fn flood(head: &str, piece: Vec<u8>, most: usize) -> (SocketAddr, JoinHandle<usize>) {
+async fn flood(
+    head: impl AsRef<[u8]>,
+    piece: Vec<u8>,
+    most: usize,
+) -> (SocketAddr, JoinHandle<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("its address");
-    let head = head.as_bytes().to_vec();
+    let head = head.as_ref().to_vec();
     let flooding = tokio::spawn(async move {
         let (mut socket, _) = listener.accept().await.expect("a client");
         read_request(&mut socket).await;
@@ -274,6 +278,32 @@ async fn compression_bomb_is_refused_at_the_body_limit() {
         let answer = encoded_answer("409 Conflict", encoding, &bomb);
         assert_eq!(submit_and_judge(answer).await.0, "failure", "{encoding}");
     }
+}
+
+/// Returns the beginning of an endless gzip body, and the piece that continues it each time: a
+/// mebibyte of spaces. After a flush, the next piece refers only to spaces before it.
+fn endless_gzip() -> (Vec<u8>, Vec<u8>) {
+    let spaces = vec![b' '; 1 << 20];
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(&spaces).expect("compressed");
+    encoder.flush().expect("compressed");
+    let begin = encoder.get_ref().clone();
+    encoder.write_all(&spaces).expect("compressed");
+    encoder.flush().expect("compressed");
+    let piece = encoder.get_ref()[begin.len()..].to_vec();
+    (begin, piece)
+}
+
+/// A client that decompresses the whole body before it checks the limit would not answer.
+#[tokio::test]
+async fn endless_compressed_body_is_refused_at_the_body_limit() {
+    let (begin, piece) = endless_gzip();
+    let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n".as_slice();
+    let (addr, flooding) = flood([head, begin.as_slice()].concat(), piece, usize::MAX).await;
+    let words = "status 200, the body is larger than 262144 bytes".to_owned();
+    assert_eq!(verdict(send(&plain_client(addr)).await), ("failure", words));
+    let written = flooding.await.expect("a server");
+    assert!(written < UNREAD_MAX, "{written} bytes were taken");
 }
 
 #[tokio::test]
