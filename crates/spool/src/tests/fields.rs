@@ -386,6 +386,9 @@ fn field_write_without_a_grant_waits_an_hour() {
     let due =
         tables::lead_requests::lead_requests(&store, &ask(time_at(23))).expect("lead requests");
     assert_eq!((due.due, due.next), (vec![], Some(time_at(22 + 3_600))));
+    let fields = tables::shows::lead_fields(&store, time_at(23)).expect("readable");
+    let pause = fields.expect("fields").rests.expect("a pause");
+    assert_eq!(pause.reason, "403");
     assert!(!is_idle(&store, 22 + 3_600));
 }
 

@@ -180,14 +180,15 @@ fn left_out_call_counts_as_missed_but_not_as_finished() {
 #[test]
 fn complete_call_replaces_the_incomplete_one_and_is_not_missed() {
     let mut store = store();
+    finish(&mut store, call(9, missed_call(50)));
     let mut cut = call(1, missed_call(100));
     (cut.judged.outcome, cut.judged.reason) = (Outcome::DeadLetter, Some(Reason::Incomplete));
     cut.judged.record.incomplete = true;
     finish(&mut store, cut);
     assert_eq!(
         waiting_times(&store),
-        None,
-        "nobody knows whether it was answered"
+        Some((50, 50, 1)),
+        "it is unknown whether the incomplete call was answered"
     );
     let whole = CustomerCall {
         answered: true,
@@ -195,7 +196,7 @@ fn complete_call_replaces_the_incomplete_one_and_is_not_missed() {
         ..missed_call(100)
     };
     let done = finish(&mut store, call(1, whole));
-    assert_eq!(done, Done::Corrected(RowId(1)));
+    assert_eq!(done, Done::Corrected(RowId(2)));
     assert_eq!(waiting_times(&store), None, "it was answered");
 }
 
