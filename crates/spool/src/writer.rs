@@ -221,7 +221,7 @@ impl Handle {
 #[derive(Debug)]
 pub struct Guard {
     requests: mpsc::Sender<Numbered>,
-    stop: Arc<AtomicBool>,
+    pub(super) stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     pub(super) check: Option<Check>,
 }
