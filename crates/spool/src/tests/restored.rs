@@ -98,11 +98,16 @@ fn folder_moved_or_left_by_a_kill_is_no_copy() {
     // After a kill, the lock has no stamp, and the file has no clean end.
     let (handle, guard) = open(&elsewhere, Settings::default()).expect("opens");
     handle.write(vec![slot()]).wait().expect("stored");
-    std::mem::forget(guard);
-    let left = handle.read(|store| Ok(store.restored())).wait();
-    assert_eq!(left, Ok(false));
-    let lock_text = std::fs::read_to_string(elsewhere.join(LOCK)).expect("a lock");
+    let lock = elsewhere.join(LOCK);
+    let lock_text = std::fs::read_to_string(&lock).expect("a lock");
     assert_eq!(lock_text.lines().count(), 1, "{lock_text}");
+    guard.close();
+    std::fs::write(&lock, lock_text).expect("written");
+    let db = rusqlite::Connection::open(elsewhere.join(FILE)).expect("opens");
+    let gone = db.execute("DELETE FROM meta WHERE key = 'spool.clean'", []);
+    assert_eq!(gone.expect("a table"), 1);
+    db.close().expect("closed");
+    assert!(!is_restored(&elsewhere, true));
 }
 
 #[test]

@@ -79,15 +79,15 @@ fn live_call_is_backlog_after_five_minutes() {
 #[test]
 fn returned_call_waits_and_yields_to_untried_calls() {
     let mut store = store_with([journal(1), journal(2)]);
-    step(&mut store, 1, Step::Send, 10);
+    step(&mut store, 2, Step::Send, 10);
     let returned = Step::Returned {
         not_before: time_at(30),
         why: "503 Service Unavailable".into(),
         failures: 1,
     };
-    step(&mut store, 1, returned, 11);
+    step(&mut store, 2, returned, 11);
     let head = tables::work_queue::head(&store, &ask(time_at(29))).expect("a head");
-    assert_eq!(head.live.map(|due| due.row), Some(RowId(2)));
+    assert_eq!(head.live.map(|due| due.row), Some(RowId(1)));
     assert_eq!(head.next_not_before, Some(time_at(30)));
     let head = tables::work_queue::head(&store, &ask(time_at(30))).expect("a head");
     assert_eq!(
@@ -101,8 +101,12 @@ fn returned_call_waits_and_yields_to_untried_calls() {
         ..ask(time_at(30))
     };
     let head = tables::work_queue::head(&store, &untried).expect("a head");
-    assert_eq!(head.live.map(|due| due.row), Some(RowId(2)));
-    let row = tables::calls::row(&store, RowId(1))
+    assert_eq!(
+        head.live.map(|due| due.row),
+        Some(RowId(1)),
+        "the untried one"
+    );
+    let row = tables::calls::row(&store, RowId(2))
         .expect("readable")
         .expect("a row");
     assert_eq!(row.attempts.len(), 1);
