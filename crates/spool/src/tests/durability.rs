@@ -98,7 +98,12 @@ fn uncreatable_state_folder_error_names_the_state_flag() {
     std::fs::write(&file, "").expect("written");
     let error = open(&file.join("state"), Settings::default()).expect_err("below a file");
     assert_eq!(error.exit_code().number(), 73);
-    assert!(error.to_string().contains("--state"), "{error}");
+    let message = error.to_string();
+    let folder = file.join("state").display().to_string();
+    assert!(
+        message.contains(&folder) && message.contains("--state"),
+        "{message}"
+    );
 }
 
 /// Makes a state of many calls, as a kill would leave it.
@@ -171,9 +176,13 @@ fn integrity_check_reports_a_torn_page_and_keeps_the_file() {
         .expect("opens");
     std::os::unix::fs::FileExt::write_all_at(&torn, &[0xff; 2048], (page - 1) * 4096)
         .expect("torn");
+    let before = std::fs::read(&file).expect("readable");
     let found = wait_for_check(dir.path());
     assert!(matches!(found, Integrity::Damaged(_)), "{found:?}");
-    assert!(file.exists());
+    // The start writes its own page of settings. The torn page stays as it was found.
+    let after = std::fs::read(&file).expect("readable");
+    let start = usize::try_from((page - 1) * 4096).expect("in memory");
+    assert!(after[start..start + 4096] == before[start..start + 4096]);
 }
 
 fn store_call(handle: &Handle, n: u32) -> Result<Vec<Done>, Error> {

@@ -374,6 +374,10 @@ async fn newer_schema_keeps_process_on_standby_until_it_matches() {
         "{standby:?}"
     );
     older.write(finish(2)).await.expect_err("a standby");
+    let untouched = format!(
+        "SELECT version, (SELECT count(*) FROM {schema}.calls) FROM {schema}.callbridge_schema"
+    );
+    assert_eq!(Postgres::shared().sql(&untouched).trim(), "99|1");
     place.sql("UPDATE callbridge_schema SET version = 1");
     wait_for_leadership(&mut older.leadership(), Leadership::is_leading).await;
     close_guard(guard).await;
