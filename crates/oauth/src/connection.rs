@@ -252,9 +252,10 @@ pub(super) mod tests {
         let whole = connection().to_json();
         let torn = Connection::from_json(&whole[..whole.len() / 2]).expect_err("torn");
         assert!(torn.starts_with("it is not complete JSON"), "{torn}");
-        let odd = r#"{"crmUrl": 7, "accessToken": "svc_at_hidden"}"#;
-        let odd = Connection::from_json(odd).expect_err("odd");
+        let odd = whole.replace("1000", "\"hidden\"");
+        let odd = Connection::from_json(&odd).expect_err("odd");
         assert!(odd.starts_with("a field is missing"), "{odd}");
+        assert!(!torn.contains("hidden") && !odd.contains("hidden"));
         let empty = whole.replace("svcrt_hidden", "");
         let empty = Connection::from_json(&empty).expect_err("empty");
         assert_eq!(empty, "refreshToken contains no token");

@@ -190,6 +190,17 @@ async fn expiring_token_is_refreshed_and_stored_before_published() {
     stage.end().await;
 }
 
+/// Replaces the stored connection by one with the access token `name`, and waits until the keeper
+/// uses it. The keeper handles the reports about tokens before it reads the connection again.
+async fn reconnect(stage: &mut Stage, name: &'static str) {
+    let new = Connection {
+        access_token: Secret::from(name),
+        ..connection_of_age(0, 3_600)
+    };
+    store_connection(stage.folder.path(), &new);
+    stage.wait_for_update(name, has_token(name)).await;
+}
+
 #[tokio::test]
 async fn token_that_the_crm_refuses_is_refreshed_once() {
     let host = Scripted::start(vec![pair("second", 3_600)]).await;
@@ -198,20 +209,22 @@ async fn token_that_the_crm_refuses_is_refreshed_once() {
         .wait_for_update("the first token", has_token("svc_at_first"))
         .await;
     stage.report_token("svc_at_another", false);
-    stage.report_token("svc_at_first", false);
+    reconnect(&mut stage, "svc_at_new").await;
+    assert!(host.requests().is_empty(), "another token was refused");
+    stage.report_token("svc_at_new", false);
     let updates = stage
         .wait_for_update("the second token", has_token("svc_at_second"))
         .await;
     let tokens = updates.tokens.expect("tokens");
-    assert!(tokens.previous.is_none(), "the first one is refused");
+    assert!(tokens.previous.is_none(), "the new one is refused");
     assert!(
         stage.stored_connection().refused_at.is_some(),
         "so that a restart knows"
     );
     stage.report_token("svc_at_second", false);
-    let folder = stage.end().await;
+    reconnect(&mut stage, "svc_at_third").await;
     assert_eq!(host.requests().len(), 1, "the next one is a minute away");
-    drop(folder);
+    stage.end().await;
 }
 
 fn needs_reconnect(updates: &TokenUpdate) -> bool {
