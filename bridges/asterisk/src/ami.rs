@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_lines_are_read_or_stepped_over() {
+    fn lines_without_colon_are_skipped_and_odd_pairs_are_read() {
         let message = "Asterisk Call Manager/11.0.0\r\nEmpty: \r\nBare:\nA: b: c\nSpaced:  x \n\
                        no colon here\nChanVariable(SIP/10.0.0.1:5060-1): a=b\nLast: cut";
         let all = [
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn key_is_found_without_case() {
+    fn key_lookup_ignores_case() {
         assert_eq!(
             Pairs::new(b"UniqueID: 1.2\n").get("Uniqueid"),
             Some(&b"1.2"[..])

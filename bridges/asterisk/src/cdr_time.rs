@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn epoch_in_the_unique_id_gives_the_distance_from_utc() {
+    fn unique_id_epoch_determines_the_utc_offset() {
         let mut clock = CdrClock::default();
         // Created at 2018-09-07 04:05:01 UTC.
         let id = "1536293101.12458";

@@ -180,7 +180,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
         #[test]
-        fn record_has_the_fields_that_csv_core_reads(
+        fn plain_split_yields_the_same_fields_as_csv_core(
             bytes in record(),
             reader in 0..DELIMITERS.len(),
         ) {

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_is_known_in_every_spelling() {
+    fn keys_are_recognized_in_any_case_and_with_a_channel() {
         assert_eq!(parse(b"Uniqueid"), Key::Uniqueid);
         assert_eq!(parse(b"UniqueID"), Key::Uniqueid);
         assert_eq!(parse(b"LINKEDID"), Key::Linkedid);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_an_administrator_is_read() {
+    fn common_date_and_time_formats_are_read() {
         for text in [
             "1524597350.146",
             "2018-04-24T19:15:50.146Z",

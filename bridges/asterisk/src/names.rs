@@ -118,7 +118,7 @@ mod tests {
     };
 
     #[test]
-    fn cut_event_gets_the_ids_its_channel_was_born_with() {
+    fn cut_event_gets_the_ids_of_its_channel() {
         let mut names = Names::default();
         names.note(Some("pbx1"), &mut event(BORN, "5.1"), false);
         let mut cut = event(Kind::Seen, "");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_a_limit() {
+    fn remembered_channels_are_limited_and_the_oldest_forgotten() {
         let mut names = Names::default();
         for number in 0..CHANNELS_MAX + 10 {
             let mut born = event(BORN, "5.1");

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_bytes_and_escapes_are_set_right() {
+    fn invalid_bytes_and_escapes_are_repaired() {
         assert_eq!(repair_text(b"{\"a\":\"x\\vy\"}"), r#"{"a":"x\u000by"}"#);
         assert_eq!(
             repair_text(b"{\"a\":\"\xc0\xe7\"}"),

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn c_escapes_are_undone_and_other_backslashes_kept() {
+    fn c_escapes_are_decoded_and_other_backslashes_kept() {
         assert_eq!(
             unescape(Cow::Borrowed(r"O\'Neil \\ a\nb\v\?")),
             "O'Neil \\ a\nb\x0B?"

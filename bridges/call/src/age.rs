@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn order_is_one_of_all_items(
+        fn age_order_is_sorted_and_contains_every_item_once(
             items in vec((option::of((0..4_u64, 0..4_u64)), 0..6_i64), 0..12),
         ) {
             let order = by_age(&items);

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_difference_shows_no_set_clock_and_is_known() {
+    fn constant_clock_difference_is_known_and_shows_no_set_clock() {
         for ahead in [-3600.0, -10.0, 10.0, 3600.0] {
             let mut clock = ConnectionClock::default();
             for second in 0..30 {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn reader_that_keeps_up_needs_room_for_one_piece() {
+    fn read_buffer_does_not_grow_if_every_piece_is_taken() {
         let mut buffer = ReadBuffer::default();
         for _ in 0..1000 {
             buffer.space(64)[..10].fill(b'x');

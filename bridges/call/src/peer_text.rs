@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ordinary_text_stays_as_it_is() {
+    fn ordinary_text_is_kept_without_its_line_end() {
         assert_eq!(
             peer_text(b"Authentication failed\r\n"),
             "Authentication failed"
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn secret_at_the_cut_leaves_no_part_of_it() {
+    fn secret_across_the_length_limit_is_fully_redacted() {
         let text = format!("{}verysecret", "x".repeat(295));
         let shown = redacted_peer_text(text.as_bytes(), &Redactor::new(["verysecret"]));
         assert_eq!(shown, format!("{}[reda…", "x".repeat(295)));

@@ -22,7 +22,7 @@ fn secret_in_each_encoding_is_replaced() {
 }
 
 #[test]
-fn secret_inside_base64_is_replaced_with_all_around_it() {
+fn base64_text_with_a_secret_is_replaced_as_a_whole() {
     let redactor = Redactor::new([SECRET]);
     for user in ["", "a:", "ab:", "svc_app_1:"] {
         let credentials = format!("{user}{SECRET}");

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_words_stay_and_others_are_quoted() {
+    fn shell_text_is_quoted_unless_it_is_a_plain_word() {
         for (text, word) in [
             ("name=dead_letters", "name=dead_letters"),
             ("", "''"),

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoint_takes_the_names_it_is_or_that_go_on_from_it() {
+    fn endpoint_matches_its_name_and_names_with_a_channel_suffix() {
         assert!(is_match("PJSIP/city", "PJSIP/city"));
         assert!(is_match("PJSIP/city", "PJSIP/city-0000004f"));
         assert!(is_match("PJSIP/city", "PJSIP/city-0000004f<ZOMBIE>"));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn star_is_any_text() {
+    fn star_matches_any_text() {
         assert!(is_match("PJSIP/trunk*", "PJSIP/trunk_1-0000004f"));
         assert!(is_match("PJSIP/*-out", "PJSIP/city-out-0000004f"));
         assert!(!is_match("PJSIP/*-out", "PJSIP/city-in-0000004f"));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn telephones_and_inside_numbers_are_none() {
+    fn telephones_and_inside_numbers_are_not_unmatched() {
         for (channel, number) in [
             ("PJSIP/101-00000050", "998901110001"),
             ("PJSIP/101-WS-00000050", "998901110001"),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn call_names_few_and_each_once() {
+    fn unmatched_channels_of_a_call_are_limited() {
         let mut unmatched = Unmatched::default();
         for n in (0..20).chain(0..20) {
             unmatched.note(

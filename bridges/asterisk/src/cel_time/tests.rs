@@ -5,7 +5,7 @@ fn seconds(at: Option<EventTime>) -> Option<i64> {
 }
 
 #[test]
-fn absolute_forms_are_taken_as_they_are() {
+fn absolute_times_are_read_without_a_zone() {
     let mut clock = CelClock::default();
     for (text, micros) in [
         ("1524597350.146287", Some(1_524_597_350_146_287)),
@@ -19,7 +19,7 @@ fn absolute_forms_are_taken_as_they_are() {
 }
 
 #[test]
-fn offset_is_learned_from_a_channel_that_starts() {
+fn utc_offset_is_learned_from_a_new_channel() {
     let mut clock = CelClock::default();
     let born = clock.read_time("2026-11-20 10:08:38", "pbx1-1795151317.146", true);
     assert_eq!(seconds(born), Some(1_795_151_318));
@@ -58,7 +58,7 @@ fn two_pbxs_on_one_stream_keep_separate_zones() {
 }
 
 #[test]
-fn row_from_mid_call_takes_its_zone_from_its_unique_id() {
+fn row_from_mid_call_gets_its_zone_from_its_unique_id() {
     let mut clock = CelClock::default();
     let middle = clock.read_time("2026-11-20 10:18:37", "1795151317.146", false);
     assert_eq!(seconds(middle), Some(1_795_151_917));
@@ -66,7 +66,7 @@ fn row_from_mid_call_takes_its_zone_from_its_unique_id() {
 }
 
 #[test]
-fn ids_that_hold_no_epoch_teach_nothing() {
+fn ids_without_a_plausible_epoch_set_no_utc_offset() {
     let mut clock = CelClock::new(None, false);
     assert_eq!(
         clock.read_time("2026-11-20 10:18:37", "1375994780.1", true),
@@ -81,7 +81,7 @@ fn ids_that_hold_no_epoch_teach_nothing() {
 }
 
 #[test]
-fn day_and_month_of_either_order_are_settled_by_the_unique_id() {
+fn unique_id_resolves_the_order_of_day_and_month() {
     let mut clock = CelClock::default();
     for text in ["12/11/2026 10:08:37", "11/12/2026 10:08:37"] {
         // 2026-11-12 05:08:37 UTC

@@ -25,7 +25,7 @@ fn sent_text(action: Action) -> String {
 }
 
 #[test]
-fn secret_does_not_cross_the_line_where_the_pbx_does_md5() {
+fn secret_is_not_sent_if_the_pbx_supports_md5() {
     let mut login = login(true, true);
     insta::assert_snapshot!(sent_text(login.on_frame(BANNER)).replace('\r', ""), @r"
     Action: Challenge
@@ -51,7 +51,7 @@ fn secret_does_not_cross_the_line_where_the_pbx_does_md5() {
 }
 
 #[test]
-fn echoed_secret_and_key_are_not_in_the_refusal() {
+fn secret_and_key_echoed_by_the_pbx_are_redacted() {
     let challenge = b"Response: Success\r\nActionID: callbridge-1\r\nChallenge: 123456789\r\n";
     let no_challenge = b"Response: Error\r\nMessage: Invalid/unknown command\r\n";
     for (answer, echoed) in [
@@ -151,7 +151,7 @@ fn denied_filters_are_skipped_and_partial_filters_fail_login() {
 }
 
 #[test]
-fn plain_secret_is_sent_only_where_that_is_allowed() {
+fn plain_secret_is_sent_only_if_allowed() {
     let unknown = b"Response: Error\r\nMessage: Invalid/unknown command\r\n";
     let mut open = login(true, false);
     open.on_frame(BANNER);
@@ -178,7 +178,7 @@ fn refused_login_keeps_the_message_of_the_pbx() {
 }
 
 #[test]
-fn only_a_call_manager_is_logged_in_to() {
+fn login_requires_a_call_manager_banner() {
     for banner in ["Yeastar Call Manager/2.10.6", "Asterisk Call Manager/1.3"] {
         assert!(matches!(
             login(false, false).on_frame(banner.as_bytes()),

@@ -149,7 +149,7 @@ fn channel_new_in_second_list_proves_unheard_calls() {
 }
 
 #[test]
-fn event_of_a_channel_proves_that_calls_are_heard() {
+fn channel_event_proves_that_calls_are_heard() {
     let (mut survey, _, _) = survey_with_commands("CoreShowChannels: List.\n");
     list(&mut survey, "callbridge-2", &["17.1"]);
     survey.on_frame(&frame(
@@ -181,7 +181,7 @@ fn peer_status(time: &str) -> Vec<u8> {
 }
 
 #[test]
-fn release_and_before_12_the_queues_are_asked_for() {
+fn survey_requests_release_and_before_12_also_queues() {
     let may = "CoreSettings: Show PBX core settings.  (Priv: system,reporting,all)\n\
         QueueSummary: Show queue summary.  (Priv: <none>)\n";
     assert_eq!(survey_with_commands(may).2, ["CoreSettings"], "Asterisk 22");
@@ -281,7 +281,7 @@ fn contact_yields_an_extension_only_for_a_phone() {
 }
 
 #[test]
-fn host_of_an_address_is_found_however_it_is_written() {
+fn host_is_found_in_every_form_of_an_address() {
     for (uri, host) in [
         ("sip:sip.provider.uz", "sip.provider.uz"),
         ("sips:user@Host:5061;transport=tls", "host"),

@@ -25,7 +25,7 @@ fn channel_ref<'a>(name: &'a str, id: &'a str, number: &'a str) -> ChannelRef<'a
 }
 
 #[test]
-fn dial_names_both_channels_in_the_words_of_every_release() {
+fn dial_event_of_every_release_names_both_channels() {
     let since_1_6 = "Event: Dial\nPrivilege: call,all\nSubEvent: Begin\nChannel: SIP/101-0000001a\n\
         Destination: SIP/city-0000001b\nCallerIDNum: 101\nCallerIDName: Anna\n\
         ConnectedLineNum: <unknown>\nUniqueID: 17.1\nDestUniqueID: 17.2\n\
@@ -53,7 +53,7 @@ fn dial_names_both_channels_in_the_words_of_every_release() {
 }
 
 #[test]
-fn link_begins_and_ends_in_the_words_of_every_release() {
+fn link_and_unlink_events_of_every_release_are_decoded() {
     let pair = "Channel1: SIP/city-0000001a\nChannel2: Local/101@in-00000001;1\n\
         Uniqueid1: 17.1\nUniqueid2: 17.2\nCallerID1: 998901110001\nCallerID2: <unknown>\n";
     let with = Box::new(channel_ref("Local/101@in-00000001;1", "17.2", ""));
@@ -84,7 +84,7 @@ fn link_begins_and_ends_in_the_words_of_every_release() {
 }
 
 #[test]
-fn masquerade_gives_the_new_name_of_a_unique_id() {
+fn masquerade_and_rename_events_change_the_channel_name() {
     for (message, id) in [
         (
             "Event: Rename\nChannel: SIP/101-2\nNewname: SIP/city-1\nUniqueid: 17.2\n",
@@ -109,7 +109,7 @@ fn masquerade_gives_the_new_name_of_a_unique_id() {
 }
 
 #[test]
-fn states_and_numbers_are_read_in_the_words_of_1_4() {
+fn states_and_numbers_of_asterisk_1_4_are_read() {
     let born = "Event: Newchannel\nChannel: Zap/25-1\nState: Ring\nCallerIDNum: 998901110001\n\
         CallerIDName: <unknown>\nUniqueid: 17.1\n";
     check_channel_event(born, |event| {

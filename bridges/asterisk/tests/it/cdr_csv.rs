@@ -101,7 +101,7 @@ fn cdr_row_of_16_to_22_columns_yields_ids_and_userfield() {
 }
 
 #[test]
-fn torn_row_is_unreadable_alone() {
+fn torn_row_is_unreadable_and_other_rows_are_read() {
     for cut in [10, 60, 150, 200, SIXTEEN.len() - 40] {
         let torn = &SIXTEEN[cut..];
         let rows = rows(&format!(
@@ -114,7 +114,7 @@ fn torn_row_is_unreadable_alone() {
 }
 
 #[test]
-fn line_ends_in_a_quoted_field_belong_to_it() {
+fn line_ends_in_a_quoted_field_are_part_of_the_field() {
     let text = SIXTEEN.replace("Ann, ", "Ann\r\nof the\n");
     let cdr = single_row(&format!("{text},\"1.2\",\"two\nlines\"\n"));
     assert_eq!(cdr.userfield, "two\nlines");
@@ -223,7 +223,7 @@ fn header_decides_the_delimiter_of_the_file() {
 }
 
 #[test]
-fn row_with_other_fields_than_the_header_is_unreadable() {
+fn row_with_more_or_fewer_fields_than_header_is_unreadable() {
     let header = HEADER.join(",");
     let quoted = queue_row(",").replace("400,t,,,,,,,,", "\"400,t,,,,,,,,\"");
     let torn = &quoted[..quoted.len() - 20];
@@ -237,7 +237,7 @@ fn row_with_other_fields_than_the_header_is_unreadable() {
 }
 
 #[test]
-fn header_without_a_needed_column_is_named() {
+fn missing_header_column_is_named_in_the_error() {
     for (missing, place) in [("channel", 4), ("dstchannel", 5), ("disposition", 10)] {
         let mut names = HEADER.to_vec();
         names.remove(place);
@@ -305,7 +305,7 @@ fn columns_flag_names_the_columns_of_a_table_without_a_header() {
 }
 
 #[test]
-fn missing_values_of_a_database_are_empty() {
+fn null_values_of_a_database_are_read_as_empty() {
     for missing in ["NULL", "\\N", "null", "(null)", "None", ""] {
         let header = HEADER.join(";");
         let row = queue_row(";")
@@ -317,7 +317,7 @@ fn missing_values_of_a_database_are_empty() {
 }
 
 #[test]
-fn high_resolution_counts_and_epochs_are_read() {
+fn high_resolution_durations_and_epochs_are_read() {
     let row = concat!(
         r#""""Ann"" <101>","101","998901110001","internal","PJSIP/101-0000000b","#,
         r#""PJSIP/city-0000000a","Dial","PJSIP/998901110001@city","#,

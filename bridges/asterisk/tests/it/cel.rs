@@ -128,7 +128,7 @@ fn amqp_body_decodes_to_all_values_of_a_row() {
 }
 
 #[test]
-fn extra_is_read_as_an_object_and_as_a_text() {
+fn extra_field_is_read_as_object_and_as_string() {
     for extra in [
         r#"{"bridge_id":"b-1","bridge_technology":"holding_bridge"}"#,
         r#""{\"bridge_id\":\"b-1\",\"bridge_technology\":\"holding_bridge\"}""#,
@@ -159,7 +159,7 @@ fn extra_is_read_as_an_object_and_as_a_text() {
 }
 
 #[test]
-fn joins_name_the_other_channels() {
+fn join_events_list_the_other_channels() {
     for (name, extra, with) in [
         (
             "PICKUP",
@@ -270,7 +270,7 @@ fn columns_come_from_a_header_or_from_the_settings() {
 }
 
 #[test]
-fn torn_row_is_unreadable_alone() {
+fn torn_row_is_unreadable_and_other_rows_are_read() {
     let bytes = std::fs::read(recordings().join("cel-custom/epoch.csv")).expect("a file");
     let lines: Vec<&[u8]> = bytes
         .split_inclusive(|&byte| byte == b'\n')

@@ -23,7 +23,7 @@ fn check_channel_event(message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
 }
 
 #[test]
-fn channel_is_read_with_its_variables_and_without_unknowns() {
+fn channel_event_keeps_variables_and_drops_unknown_values() {
     let message = "Event: Newchannel\nPrivilege: call,all\nTimestamp: 1795151317.833600\n\
         SystemName: pbx1\nChannel: PJSIP/city-0000004f\nChannelState: 4\n\
         ChannelStateDesc: Ring\nCallerIDNum: <unknown>\nCallerIDName: O\\'Neil\n\
@@ -57,7 +57,7 @@ fn channel_is_read_with_its_variables_and_without_unknowns() {
 }
 
 #[test]
-fn states_are_known_by_word_and_by_number() {
+fn channel_states_are_read_from_text_and_from_number() {
     for (line, state) in [
         ("ChannelStateDesc: Down", ChannelState::Down),
         ("ChannelStateDesc: Rsrvd", ChannelState::Down),
@@ -82,7 +82,7 @@ fn states_are_known_by_word_and_by_number() {
 }
 
 #[test]
-fn dial_events_are_the_dialed_channels() {
+fn dial_events_belong_to_the_dialed_channel() {
     let begin = "Event: DialBegin\nChannel: PJSIP/101-1\nUniqueid: 5.1\nLinkedid: 5.1\n\
         ChanVariable: LEAD_ID=4001\nDestChannel: PJSIP/city-2\nDestUniqueid: 5.2\n\
         DestLinkedid: 5.1\nDestCallerIDNum: 998901110001\nDestChanVariable: LEAD_ID=4002\n\
@@ -206,7 +206,7 @@ fn listed_channel_has_its_ids_and_its_bridge() {
 }
 
 #[test]
-fn beginning_and_the_end_of_the_stream_are_marked() {
+fn boot_list_end_shutdown_and_login_become_marks() {
     for (message, mark) in [
         (
             "Event: FullyBooted\nStatus: Fully Booted\n",
@@ -304,7 +304,7 @@ fn check_cdr(format: Format, message: &str, check: impl FnOnce(&Cdr<'_>)) {
 }
 
 #[test]
-fn cdr_is_read_with_mapped_fields_in_any_case_and_unescaped() {
+fn cdr_fields_are_mapped_in_any_case_and_not_unescaped() {
     let message = "Event: Cdr\nTimestamp: 1795151322.1\nSource: 101\nDestination: 102\n\
         DestinationContext: internal\nCallerID: \"O'Neil\" <101>\nChannel: PJSIP/101-1\n\
         DestinationChannel: PJSIP/102-2\nLastApplication: Dial\nLastData: PJSIP/102,15\\n\n\
@@ -336,7 +336,7 @@ fn cdr_is_read_with_mapped_fields_in_any_case_and_unescaped() {
 }
 
 #[test]
-fn cdr_of_amqp_was_not_answered_in_1970() {
+fn amqp_cdr_answer_time_of_1970_is_read_as_empty() {
     let body = r#"{"clid":"\"A\" <101>","src":"101","dst":"102","dcontext":"internal",
         "channel":"PJSIP/101-1","dstchannel":"","lastapp":"Dial","lastdata":"PJSIP/102",
         "start":"2026-11-20T05:08:37.000+0000","answer":"1970-01-01T00:00:00.000+0000",

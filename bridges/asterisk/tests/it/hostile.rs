@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn pairs_are_those_of_a_plain_split_into_lines(bytes in torn_bytes()) {
+    fn pairs_match_a_plain_split_into_lines(bytes in torn_bytes()) {
         let lines = bytes.split_inclusive(|&byte| byte == b'\n');
         let plain = lines.filter_map(|line| {
             let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -205,7 +205,7 @@ proptest! {
 
 /// An earlier search for `\n\r\n` missed a `\n\n` that began one byte before.
 #[test]
-fn empty_lines_of_both_kinds_end_a_message_at_the_first() {
+fn message_ends_at_the_first_empty_line_of_either_kind() {
     let bytes = b"A: b\n\n\r\nC: d\r\n\r\n\nE: f";
     let messages = ["A: b", "C: d", "E: f"].map(|m| OwnedFrame::Message(m.as_bytes().to_vec()));
     assert_eq!(frames_of_whole(Format::Ami, bytes), messages);
@@ -213,7 +213,7 @@ fn empty_lines_of_both_kinds_end_a_message_at_the_first() {
 }
 
 #[test]
-fn endless_line_is_counted_and_the_next_message_read() {
+fn overlong_line_is_reported_and_the_next_message_is_read() {
     for (format, closing, next) in [
         (Format::Ami, "\r\n\r\n", "Event: Shutdown\r\n\r\n"),
         (Format::Ami, "\n\n", "Event: Shutdown\n\n"),
@@ -345,7 +345,7 @@ fn kept_variables(message: &str, names: Option<&[&str]>) -> Vec<String> {
 }
 
 #[test]
-fn name_in_windows_1251_loses_nothing_but_itself() {
+fn windows_1251_name_damages_no_other_field() {
     let message = b"Event: Newchannel\r\nChannel: PJSIP/city-1\r\nCallerIDNum: 998901110001\r\n\
         CallerIDName: \xc0\xe7\xe8\xe7\xe0: \"\xd0\r\nUniqueid: 5.1\r\nChanVariable: N=\xc0\r\n";
     let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());

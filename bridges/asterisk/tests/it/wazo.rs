@@ -24,7 +24,7 @@ const HANGUP: &str = r#"{"name": "Hangup", "origin_uuid": "7a6f", "timestamp":
     "Timestamp": "1795151322.500000"}}"#;
 
 #[test]
-fn event_is_read_with_its_variables_and_whose_it_is() {
+fn wazo_event_has_its_variables_time_and_server() {
     for format in [Format::Wazo, Format::AmiJson] {
         check_decoded(format, HANGUP, |server, event| {
             assert_eq!(server, Some("7a6f"));

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn counter_that_begins_again_proves_a_restart() {
+    fn id_counter_that_starts_again_proves_a_pbx_restart() {
         assert_eq!(
             ids_that_show_restart(&["1000.7", "1060.8", "1100.0", "1105.1"]),
             ["1100.0"]
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn order_of_arrival_proves_no_restart() {
+    fn reordered_or_repeated_ids_prove_no_pbx_restart() {
         let reversed = [
             "1100.9", "1060.8", "1000.7", "1200.12", "1150.11", "1101.10",
         ];

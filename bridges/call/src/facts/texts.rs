@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_a_set_in_order(
+        fn texts_behave_like_a_sorted_set(
             added in vec("[a-e]{1,2}", 0..12),
             gone in vec("[a-e]{1,2}", 0..6),
             more in vec("[a-e]{1,2}", 0..6),

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dial_strings_of_all_channel_drivers_give_the_number() {
+    fn number_is_read_from_dial_strings_of_all_channel_drivers() {
         for string in [
             "998901110001@city",
             "city/998901110001",

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn trunk_may_have_the_name_of_a_telephone() {
+    fn gateway_trunk_does_not_match_a_phone_of_the_same_name() {
         let trunks = endpoints(&[("city", "gateway/101")]);
         let phone = LineTraits {
             extension: "101".into(),

@@ -20,7 +20,7 @@ fn source_file(fault: &Fault) -> PathBuf {
 }
 
 #[test]
-fn fault_to_plant_matches_one_place_in_its_source() {
+fn planted_fault_text_occurs_once_in_its_source() {
     for fault in &FAULTS {
         let text = fs::read_to_string(source_file(fault)).expect("a file of the crate");
         let places = text.matches(fault.old).count();

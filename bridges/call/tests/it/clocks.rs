@@ -97,7 +97,7 @@ fn stalled_line_changes_no_value_of_a_call() {
 }
 
 #[test]
-fn drained_stall_separates_calls_as_usual() {
+fn channel_created_after_call_end_is_separate_despite_stall() {
     // A channel gets the linkedid long after its call was over. It is not part of that call.
     let mut story = talk_of_four_seconds();
     let late = channel("PJSIP/102-00000009", 9).join_call(&customer(1));
@@ -191,7 +191,7 @@ fn clock_set_shown_by_a_ping_makes_open_calls_incomplete() {
 }
 
 #[test]
-fn new_connection_compares_with_no_earlier_time() {
+fn new_connection_ignores_times_of_the_previous_one() {
     let story = talk_of_four_seconds();
     let mut assembler = assembler();
     let (before, after) = story.events.split_at(3);
@@ -208,7 +208,7 @@ fn new_connection_compares_with_no_earlier_time() {
 }
 
 #[test]
-fn stalled_line_changes_nothing_where_events_are_numbered() {
+fn stalled_line_changes_no_call_with_numbered_events() {
     let mut story = talk_of_four_seconds();
     let events = story.events.len();
     for (number, (at, event)) in (1..).zip(&mut story.events) {
@@ -230,7 +230,7 @@ fn stalled_line_changes_nothing_where_events_are_numbered() {
 }
 
 #[test]
-fn in_a_backlog_event_times_alone_count() {
+fn backlog_uses_event_times_only() {
     let story = talk_of_four_seconds();
     let mut assembler = assembler();
     assembler.timing(Timing {
@@ -247,7 +247,7 @@ fn in_a_backlog_event_times_alone_count() {
 }
 
 #[test]
-fn clock_set_back_by_a_day_tears_no_call() {
+fn clock_set_back_by_a_day_leaves_the_call_complete() {
     let story = talk_of_four_seconds();
     let mut assembler = assembler();
     let arrived = moment(90_000.0);
@@ -294,7 +294,7 @@ fn remove_event_times(mut story: Story) -> Story {
 }
 
 #[test]
-fn events_without_times_use_their_arrival() {
+fn events_without_times_use_their_arrival_time() {
     let story = remove_event_times(talk_of_four_seconds());
     let call = call_from_live_events(&story, |_, at| shift_time(at, 1000.0));
     assert_eq!((seconds(&call), call.live), ((4.0, 5.0), true));

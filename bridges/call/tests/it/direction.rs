@@ -21,7 +21,7 @@ fn chan_sip_trunk_born_down_gets_direction_from_first_state() {
 }
 
 #[test]
-fn dahdi_channel_in_pre_ring_came_in() {
+fn dahdi_channel_in_pre_ring_is_inbound() {
     let trunk = channel("DAHDI/i1/998901110001-1", 1).caller("998901110001");
     let mut story = Story::new();
     story

@@ -48,7 +48,7 @@ fn finish(assembler: &mut Assembler) -> Vec<FinishedCall> {
 }
 
 #[test]
-fn restart_after_any_event_changes_nothing() {
+fn restart_after_any_event_changes_no_call() {
     assert_eq!(check_restarts(&conference()), 3);
 }
 
@@ -87,7 +87,7 @@ pub fn check_restarts(story: &Story) -> usize {
 }
 
 #[test]
-fn restart_keeps_that_cel_reports_bridges() {
+fn restart_preserves_knowledge_that_cel_reports_bridges() {
     let (city, phone) = (customer(1), channel("PJSIP/101-00000002", 2));
     let phone = phone.join_call(&city);
     let mut story = Story::new();
@@ -108,7 +108,7 @@ fn restart_keeps_that_cel_reports_bridges() {
 }
 
 #[test]
-fn assembler_knows_the_ids_of_its_open_calls_alone() {
+fn assembler_knows_only_the_ids_of_its_open_calls() {
     let (mut story, city, phone) = answered_by_101();
     let mut assembler = assembler();
     for (at, event) in &story.events {
@@ -143,7 +143,7 @@ fn call_without_new_facts_is_not_written_again() {
 }
 
 #[test]
-fn call_that_came_and_went_between_two_takes_is_never_written() {
+fn call_finished_before_its_first_snapshot_is_never_stored() {
     let city = customer(1);
     let mut story = Story::new();
     story.at(0.0).create(&city, Ring).at(1.0).hangup(&city);

@@ -49,7 +49,7 @@ fn single_call(record: Cdr<'_>) -> FinishedCall {
 }
 
 #[test]
-fn linkedid_of_no_pbx_ties_no_strangers() {
+fn linkedid_not_made_by_a_pbx_joins_no_unrelated_records() {
     for linkedid in ["0", "N/A", "unknown", "deal-77"] {
         let mut records = [answered_cdr(0, 1, "PJSIP"), answered_cdr(3, 3, "PJSIP")];
         for record in &mut records {
@@ -63,7 +63,7 @@ fn linkedid_of_no_pbx_ties_no_strangers() {
 }
 
 #[test]
-fn linkedid_of_no_pbx_ties_records_near_its_channel() {
+fn linkedid_not_made_by_a_pbx_joins_records_near_its_channel() {
     for (start, calls) in [(32, 1), (36, 2)] {
         let mut first = answered_cdr(0, 1, "PJSIP");
         first.uniqueid = "deal-77".into();
@@ -81,7 +81,7 @@ fn linkedid_of_no_pbx_ties_records_near_its_channel() {
 }
 
 #[test]
-fn stranger_with_a_folded_calls_linkedid_is_not_late() {
+fn unrelated_record_with_a_finished_calls_linkedid_is_not_late() {
     let mut folder = Folder::new(settings());
     for (start, number) in [(0, 1), (20, 3)] {
         let mut record = answered_cdr(start, number, "PJSIP");
@@ -93,7 +93,7 @@ fn stranger_with_a_folded_calls_linkedid_is_not_late() {
 }
 
 #[test]
-fn record_of_extension_h_adds_nothing() {
+fn record_of_extension_h_does_not_extend_the_call() {
     let call = answered_cdr(0, 1, "PJSIP");
     let mut handler = answered_cdr(30, 1, "PJSIP");
     handler.uniqueid = call.uniqueid.clone();

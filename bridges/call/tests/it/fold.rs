@@ -159,7 +159,7 @@ fn unanswered_record_with_billed_seconds_has_no_talk() {
 }
 
 #[test]
-fn call_whose_first_record_is_missing_began_with_its_channel() {
+fn call_without_its_first_record_starts_with_its_channel() {
     let call = single_call(&[Row(CITY, BORIS, "Dial", 19, 60, Some(30), (0, 1))]);
     assert_eq!(call.started, moment(0));
     let reused = single_call(&[Row(CITY, BORIS, "Dial", 1_900, 1_960, Some(30), (0, 1))]);
@@ -278,7 +278,7 @@ fn consultation_is_not_talk_of_the_held_customer() {
 }
 
 #[test]
-fn live_call_is_folded_when_no_record_came_for_the_wait() {
+fn live_call_is_folded_after_the_wait_without_a_record() {
     let mut folder = folder();
     folder.on_cdr(
         &cdr(&Row(CITY, ANNA, "Dial", 0, 20, Some(15), (0, 1))),
@@ -336,7 +336,7 @@ fn records_of_batching_pbx_wait_for_next_batch() {
 }
 
 #[test]
-fn backlog_is_folded_when_no_record_came_for_the_wait() {
+fn backlog_call_is_folded_after_the_wait_without_a_record() {
     let mut folder = folder();
     folder.on_cdr(
         &cdr(&Row(CITY, ANNA, "Dial", 0, 20, Some(15), (0, 1))),
@@ -431,7 +431,7 @@ fn waiting_records_survive_a_restart() {
 }
 
 #[test]
-fn too_many_open_calls_make_room_by_the_one_that_ended_first() {
+fn open_calls_over_the_limit_are_folded_early() {
     let mut folder = Folder::new(Settings {
         max_open_calls: 3,
         ..settings()

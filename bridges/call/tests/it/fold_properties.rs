@@ -95,7 +95,7 @@ fn sort_calls(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
 
 proptest! {
     #[test]
-    fn figures_hold_and_nothing_stays_open(records in prop::collection::vec(record(), 1..30)) {
+    fn folded_calls_have_consistent_figures_and_none_stays_open(records in prop::collection::vec(record(), 1..30)) {
         let mut folder = folder();
         let mut calls = Vec::new();
         for (n, record) in (0_i64..).zip(&records) {
@@ -120,13 +120,13 @@ proptest! {
     }
 
     #[test]
-    fn doubling_changes_nothing(records in prop::collection::vec(record(), 1..20)) {
+    fn duplicate_records_change_no_call(records in prop::collection::vec(record(), 1..20)) {
         let twice: Vec<Cdr<'static>> = records.iter().chain(&records).cloned().collect();
         prop_assert_eq!(fold_records(&twice), fold_records(&records));
     }
 
     #[test]
-    fn restart_in_between_changes_nothing(
+    fn restart_between_records_changes_no_call(
         records in prop::collection::vec(record(), 2..20),
         cut in 1..19_usize,
     ) {

@@ -52,7 +52,7 @@ fn pbx_shutdown_ends_call_with_unseen_first_channel() {
 }
 
 #[test]
-fn pbx_that_has_booted_since_has_none_of_its_calls_any_more() {
+fn pbx_boot_during_a_gap_ends_its_calls_incomplete() {
     let (story, _, _) = answered_by_101();
     let mut assembler = assembler();
     send_events(&mut assembler, &story);
@@ -131,7 +131,7 @@ fn talk_of_a_cut_call_ends_where_the_gap_began() {
 }
 
 #[test]
-fn cut_call_ends_by_the_clock_of_the_events() {
+fn cut_call_end_uses_the_clock_of_its_events() {
     let (story, ..) = answered_by_101();
     for off in [-3600.0, 3600.0] {
         let mut assembler = assembler();
@@ -303,7 +303,7 @@ fn timing_of_connection(connection: u64) -> Timing {
 /// A call begins in the gap. The list of channels shows who talks, and the unique ids show when
 /// each channel was created.
 #[test]
-fn call_begun_in_a_gap_takes_its_values_from_the_list() {
+fn call_begun_in_a_gap_gets_its_values_from_the_channel_list() {
     for ahead in [0, 3600] {
         let (city, phone) = (
             customer(1),

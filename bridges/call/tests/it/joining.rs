@@ -101,7 +101,7 @@ fn two_customers_in_one_conference_are_two_calls() {
 }
 
 #[test]
-fn strangers_in_one_holding_bridge_are_not_joined() {
+fn customers_in_one_holding_bridge_are_not_joined() {
     let (first, second) = (customer(1), customer(2));
     let mut story = Story::new();
     story
@@ -247,7 +247,7 @@ fn early_colleague_in_room_does_not_start_customer_call() {
 }
 
 #[test]
-fn events_without_linkedids_are_tied_by_dialing_and_bridges() {
+fn events_without_linkedids_are_joined_by_dials_and_bridges() {
     let mut phone = channel("SIP/314-00000733", 1).exten("89172812810");
     phone.0.linkedid = Default::default();
     let mut trunk = channel("SIP/carrier-00000734", 2);

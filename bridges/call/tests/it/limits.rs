@@ -23,7 +23,7 @@ fn largest_snapshot_size(assembler: &mut Assembler) -> usize {
 }
 
 #[test]
-fn of_a_hundred_thousand_open_calls_only_so_many_are_kept() {
+fn open_calls_never_exceed_max_open_calls() {
     let mut assembler = Assembler::new(Settings {
         max_open_calls: 500,
         ..settings()
@@ -114,7 +114,7 @@ fn linkedid_shared_by_100000_channels_stays_bounded() {
 }
 
 #[test]
-fn variables_without_end_are_cut_off() {
+fn variables_of_a_call_are_bounded_in_its_snapshot() {
     let mut assembler = assembler();
     for number in 0..2_000_u32 {
         let text = "x".repeat(2_000);
@@ -239,7 +239,7 @@ fn play_visits(
 }
 
 #[test]
-fn customers_of_a_room_that_is_never_empty_are_given_out_whole() {
+fn customer_calls_of_a_never_empty_room_finish_complete() {
     let room = channel("PJSIP/101-00000001", 1);
     let mut assembler = assembler();
     // The customers come one after the other, for four days.

@@ -92,7 +92,7 @@ fn did_is_unknown_if_channel_creation_was_missed() {
 }
 
 #[test]
-fn number_of_a_call_out_is_read_in_the_dial_string() {
+fn outbound_number_is_read_from_the_dial_string() {
     let (story, _) = outbound_call(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);
     assert_eq!(number(&story.call()), Some(("998901110001", true)));
 }
@@ -104,7 +104,7 @@ fn dialed_number_without_dial_string_keeps_prefix() {
 }
 
 #[test]
-fn cel_has_the_dial_string_in_the_data_of_dial() {
+fn cel_dial_string_is_read_from_the_dial_application_data() {
     let phone = channel("PJSIP/101-00000001", 1)
         .exten("9998901110001")
         .caller("101");
@@ -166,7 +166,7 @@ fn consecutive_cel_dials_give_each_leg_own_number() {
 }
 
 #[test]
-fn dial_that_names_another_trunk_gives_no_number() {
+fn dial_naming_another_trunk_does_not_set_the_number() {
     let phone = channel("PJSIP/101-00000001", 1).exten("102").caller("101");
     let trunk = channel("PJSIP/city-00000002", 2)
         .join_call(&phone)
@@ -185,7 +185,7 @@ fn dial_that_names_another_trunk_gives_no_number() {
 }
 
 #[test]
-fn number_that_is_none_is_none() {
+fn caller_text_that_is_not_a_number_yields_no_number() {
     for text in ["anonymous", "Anonymous", "s", ""] {
         let city = customer(1).caller(text);
         let mut story = Story::new();
@@ -195,7 +195,7 @@ fn number_that_is_none_is_none() {
 }
 
 #[test]
-fn callers_first_number_counts() {
+fn first_number_of_the_caller_is_used() {
     let city = customer(1);
     let mut story = Story::new();
     story
@@ -246,7 +246,7 @@ fn two_numbers_that_both_talked_are_two_calls() {
 }
 
 #[test]
-fn of_two_numbers_the_one_that_talked_is_the_customers() {
+fn customer_number_is_the_dialed_one_that_talked() {
     let (story, _) = outbound_call(&[
         ("PJSIP/city-00000002", "998901110001@city", 3.0),
         ("PJSIP/city-00000003", "998901110002@city", 0.0),
@@ -258,7 +258,7 @@ fn of_two_numbers_the_one_that_talked_is_the_customers() {
 /// peer, began just after the end of the originated channel: within the tolerance for the end of a
 /// `Dial`.
 #[test]
-fn next_customers_dial_gives_an_originated_one_no_number() {
+fn originated_channel_gets_no_number_from_the_next_dial() {
     let first = channel("DAHDI/i1/1-1", 1)
         .exten("s")
         .running("AppDial2", "(Outgoing Line)");

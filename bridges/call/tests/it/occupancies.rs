@@ -87,7 +87,7 @@ fn answered_call() -> (Story, Channel, Channel) {
 }
 
 #[test]
-fn link_is_talk_and_its_end_the_end_of_it() {
+fn link_and_unlink_events_delimit_talk() {
     let (mut story, city, agent) = answered_call();
     story.at(5.0).unlink(&city, &agent);
     story.at(5.0).hangup(&agent);
@@ -172,7 +172,7 @@ fn optimized_local_channel_does_not_interrupt_talk() {
 }
 
 #[test]
-fn masquerade_is_known_by_the_names_alone() {
+fn masquerade_without_its_event_is_detected_by_channel_names() {
     let (mut story, city, agent) = answered_call();
     let asks = channel_without_linkedid("SIP/101-00000003", 3).exten("102");
     let colleague = channel_without_linkedid("SIP/102-00000004", 4);
@@ -194,7 +194,7 @@ fn masquerade_is_known_by_the_names_alone() {
 }
 
 #[test]
-fn calls_that_share_nothing_stay_apart_without_a_linkedid() {
+fn unrelated_calls_without_linkedids_are_not_joined() {
     let (mut story, city, agent) = answered_call();
     let (other, colleague) = (
         channel_without_linkedid("SIP/carrier-00000009", 9).caller("998901110002"),

@@ -99,7 +99,7 @@ pub fn restart_assembler(mut first: Assembler) -> Assembler {
 }
 
 #[test]
-fn restart_does_not_forget_until_when_a_process_lived() {
+fn restart_remembers_the_last_heartbeat_of_a_process() {
     let mut first = assembler();
     play_talk(&mut first);
     send_three_heartbeats(&mut first);
@@ -115,7 +115,7 @@ fn restart_does_not_forget_until_when_a_process_lived() {
 }
 
 #[test]
-fn process_that_lives_beside_another_keeps_its_calls() {
+fn live_process_keeps_its_calls_despite_other_processes() {
     let mut assembler = assembler();
     play_talk(&mut assembler);
     for at in [20.0, 40.0, 60.0, 80.0, 100.0, 120.0] {

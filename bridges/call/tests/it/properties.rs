@@ -124,7 +124,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_call_ends_once_with_sound_figures(story in some_story(), late in any::<bool>()) {
+    fn every_call_ends_once_with_consistent_figures(story in some_story(), late in any::<bool>()) {
         let (calls, open, _) = run(&story, late);
         prop_assert_eq!(open, 0);
         let mut ids = BTreeSet::new();
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn order_of_arrival_within_the_settling_time_changes_nothing(
+    fn arrival_order_within_settling_time_changes_no_call(
         story in some_story(),
         delays in prop::collection::vec(0..400_u64, 120),
     ) {

@@ -55,7 +55,7 @@ fn call_with_end_in_queue_finishes_after_queue_is_read() {
 }
 
 #[test]
-fn silence_counts_from_the_moment_at_which_the_queue_is_read() {
+fn silence_is_measured_from_the_start_of_queue_reading() {
     let (mut assembler, _) = restart_before_call_end();
     assembler.set_reception(arriving_since(HOUR));
     assert_eq!(assembler.next_deadline(), Some(moment(HOUR + 300.0)));
@@ -102,7 +102,7 @@ fn hung_up_call_waits_for_kept_but_not_lost_messages() {
 
 /// The call is older than the maximum duration of a call, but the queue keeps the call's end.
 #[test]
-fn call_is_too_long_only_when_its_end_could_have_come() {
+fn overlong_call_waits_for_its_end_kept_in_the_queue() {
     let (story, city, phone) = answered_by_101();
     let mut before = assembler();
     send_kept_events(&mut before, &story, 0.0);
@@ -147,7 +147,7 @@ fn folder() -> Folder {
 
 /// A call has two CDRs. callbridge reads one of them, restarts, and reads the other one.
 #[test]
-fn records_of_a_call_wait_for_those_that_a_queue_keeps() {
+fn records_of_a_call_wait_for_records_kept_in_the_queue() {
     let mut before = folder();
     before.on_cdr(&record("1700000000.1", 0.0, 5.0), moment(5.0));
     let mut after = folder();

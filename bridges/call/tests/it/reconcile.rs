@@ -117,7 +117,7 @@ fn dead_letter_completed_by_a_file_keeps_event_values() {
 }
 
 #[test]
-fn number_that_was_dialed_is_known_by_either_account() {
+fn did_comes_from_records_or_else_from_events() {
     for (recorded, received, known) in [
         (None, Some("7001"), Some("7001")),
         (Some("7002"), Some("7001"), Some("7002")),

@@ -186,7 +186,7 @@ fn split_story(story: &Story, count: usize) -> Vec<Story> {
 }
 
 #[test]
-fn calls_of_one_login_are_given_out_within_settle() {
+fn calls_during_one_agent_login_finish_within_settle() {
     for room in ROOMS {
         let mut story = Story::new();
         log_in(&mut story, room, 0.0);
@@ -481,7 +481,7 @@ fn calls_after_a_gap_in_the_login_are_complete() {
 }
 
 #[test]
-fn cdr_of_a_finished_customer_does_not_reach_the_agent() {
+fn cdr_of_a_finished_customer_does_not_reach_the_next_call() {
     let (agent, first, second) = (agent(), customer(2), customer(3));
     let mut story = Story::new();
     story.at(0.0).create(&agent, Ring);
@@ -535,7 +535,7 @@ fn guest_without_its_first_channel_keeps_no_call_open() {
 }
 
 #[test]
-fn call_of_a_room_does_not_take_the_id_of_a_later_channel() {
+fn room_call_does_not_get_the_id_of_a_later_channel() {
     let customer = channel("PJSIP/gsm-00000009", 9).caller("998901110001");
     let later = channel("PJSIP/city-00000008", 8).caller("998901110002");
     let mut story = Story::new();

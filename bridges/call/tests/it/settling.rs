@@ -58,7 +58,7 @@ fn channel_after_settling_time_is_late_without_tick() {
 }
 
 #[test]
-fn file_settles_by_the_times_in_it() {
+fn calls_of_a_file_settle_by_the_event_times() {
     // All calls arrive at the same instant, long after they happened.
     let mut assembler = assembler();
     let mut most_open = 0;
@@ -111,7 +111,7 @@ fn older_backlog_call_settles_by_its_own_times() {
 }
 
 #[test]
-fn at_the_end_of_a_file_calls_that_are_up_stay_open() {
+fn active_calls_stay_open_at_the_end_of_a_file() {
     let (mut story, _, phone) = answered_by_101();
     story.at(5.0).hangup(&phone);
     let mut assembler = assembler();
@@ -124,7 +124,7 @@ fn at_the_end_of_a_file_calls_that_are_up_stay_open() {
 }
 
 #[test]
-fn late_events_of_a_finished_call_raise_no_ghost() {
+fn late_events_of_a_finished_call_open_no_new_call() {
     let (mut story, city, phone) = answered_by_101();
     story.at(5.0).hangups(&[&phone, &city]);
     let mut assembler = assembler();
@@ -141,7 +141,7 @@ fn late_events_of_a_finished_call_raise_no_ghost() {
 }
 
 #[test]
-fn scraps_that_follow_a_hangup_open_nothing() {
+fn scrap_events_of_unknown_calls_are_dropped_as_ghosts() {
     // The events are of calls that the assembler does not know, as NewConnectedLine can be.
     let mut story = Story::new();
     story
@@ -164,7 +164,7 @@ fn scraps_that_follow_a_hangup_open_nothing() {
 }
 
 #[test]
-fn hangup_that_overtakes_the_birth_is_not_lost() {
+fn hangup_received_before_channel_creation_is_kept() {
     let city = customer(1);
     let mut story = Story::new();
     story.at(0.01).hangup(&city).at(0.0).create(&city, Ring);
@@ -174,7 +174,7 @@ fn hangup_that_overtakes_the_birth_is_not_lost() {
 }
 
 #[test]
-fn channel_known_by_its_name_alone_is_the_one_of_that_name() {
+fn events_with_only_a_channel_name_join_the_named_channel() {
     // A source without ids reports an empty id, or the decoder makes one of the name and the time.
     for stand_in in ["", "PJSIP/city-00000001@1795000000"] {
         let city = customer(1);
@@ -199,7 +199,7 @@ fn channel_known_by_its_name_alone_is_the_one_of_that_name() {
 }
 
 #[test]
-fn stand_in_events_after_their_call_are_not_a_call() {
+fn events_with_only_a_stand_in_id_are_not_a_call() {
     let mut scrap = customer(1);
     scrap.0.uniqueid = "PJSIP/city-00000001@1795000000".into();
     scrap.0.linkedid = scrap.0.uniqueid.clone();
@@ -254,7 +254,7 @@ fn bridge_entry_received_after_leave_does_not_make_room() {
 }
 
 #[test]
-fn of_too_many_open_calls_the_longest_silent_ends_incomplete() {
+fn longest_silent_call_ends_incomplete_if_too_many_are_open() {
     let mut assembler = Assembler::new(Settings {
         max_open_calls: 2,
         ..settings()
@@ -510,7 +510,7 @@ fn waiting_customer_keeps_the_call_open() {
 }
 
 #[test]
-fn calls_of_a_file_in_reverse_order_are_whole() {
+fn calls_of_a_file_in_reverse_order_keep_their_lengths() {
     let mut story = Story::new();
     for (number, begin) in [(1, 0.0), (2, 10.0), (3, 20.0)] {
         let city = customer(number);

@@ -81,7 +81,7 @@ fn replayed_messages_change_no_call() {
 }
 
 #[test]
-fn rows_of_cel_out_of_order_change_no_call() {
+fn cel_rows_out_of_order_change_no_call() {
     check_unchanged("cel.csv", |messages| {
         let mut chance = 7_u64;
         messages.sort_by_cached_key(|(at, _)| {
