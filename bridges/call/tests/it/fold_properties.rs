@@ -95,7 +95,9 @@ fn sort_calls(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
 
 proptest! {
     #[test]
-    fn folded_calls_have_consistent_figures_and_none_stays_open(records in prop::collection::vec(record(), 1..30)) {
+    fn folded_calls_have_consistent_figures_and_none_stays_open(
+        records in prop::collection::vec(record(), 1..30)
+    ) {
         let mut folder = folder();
         let mut calls = Vec::new();
         for (n, record) in (0_i64..).zip(&records) {
