@@ -1,5 +1,6 @@
 use super::*;
-use crate::chart::Piece;
+use crate::backend::{Bar, Outcomes};
+use crate::chart::Chart;
 use callbridge_model::Reason;
 use callbridge_model::status::verdict::DETAILS;
 use callbridge_model::status::{FindingKind, PAUSES};
@@ -250,12 +251,19 @@ fn preferred_available_language_of_the_browser_is_chosen() {
 #[test]
 fn chart_outcome_classes_have_a_color_in_the_style() {
     let style = crate::assets::STYLE;
-    let piece = Piece {
-        class: "journaled",
-        y: 0,
-        height: 1,
+    let outcomes = Outcomes {
+        journaled: 1,
+        queued: 1,
+        waiting: 1,
+        letters: 1,
+        discarded: 1,
+        forwarded: 1,
     };
-    for class in [piece.class, "forwarded", "waiting", "letters", "discarded"] {
+    let chart = Chart::from_bars(&[Bar { from: 0, outcomes }]);
+    let pieces = &chart.columns[0].pieces;
+    assert_eq!(pieces.len(), 6, "{pieces:?}");
+    for piece in pieces {
+        let class = piece.class;
         assert!(style.contains(&format!("rect.{class}")), "{class}");
     }
 }

@@ -182,6 +182,7 @@ impl Links {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::passwords::hash_password;
 
     fn restored_sessions(json: Option<&str>, now: i64) -> Sessions {
         let sessions = Sessions::default();
@@ -222,13 +223,24 @@ mod tests {
 
     #[test]
     fn session_ends_at_once_when_its_password_line_changes() {
-        let before = restored_sessions(None, 0);
-        let line = Some("0011".to_owned());
-        let token = before
-            .open(1, "anna", PageRole::Admin, line)
+        let line = hash_password("anna", PageRole::Admin, "correct horse").expect("a line");
+        let people = Passwords::parse(&line).expect("a file");
+        let changed = Passwords::parse(&line.replace(":admin:", ":view:")).expect("a file");
+        let open = Sessions::default();
+        let token = open
+            .open(1, "anna", PageRole::Admin, people.print("anna"))
             .expect("a session");
-        assert_eq!(find(&before, 2, token.reveal()), None);
-        assert_eq!(restored_sessions(Some(&before.to_json()), 2).count(), 0);
+        let kept = open.to_json();
+        assert!(open.find(2, token.reveal(), &people).is_some());
+        let restored = Sessions::default();
+        restored.take_up(&kept, 2, &people).expect("sessions");
+        assert_eq!(restored.count(), 1);
+        for people in [changed, Passwords::default()] {
+            assert_eq!(open.find(2, token.reveal(), &people), None);
+            let restored = Sessions::default();
+            restored.take_up(&kept, 2, &people).expect("sessions");
+            assert_eq!(restored.count(), 0);
+        }
     }
 
     fn open_session(sessions: &Sessions, now: i64, who: &str) -> BrowserToken {

@@ -170,6 +170,16 @@ mod tests {
         assert!(!without.trusts_proxy(peer("127.0.0.1")));
     }
 
+    fn tls() -> Tls {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
+        watch::channel(Arc::new(server)).1
+    }
+
     #[test]
     fn page_listens_beyond_loopback_only_with_tls() {
         for loopback in ["127.0.0.1:9000", "[::1]:9000", "127.8.8.8:1"] {
@@ -180,20 +190,14 @@ mod tests {
             assert!(refused.contains("--page-cert"), "{refused}");
             assert!(settings(open, true, &[]).is_err(), "{open}");
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let server = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
-        let (_kept, tls) = watch::channel(Arc::new(server));
+        let tls = tls();
         let address = "0.0.0.0:9000".parse().expect("an address");
         assert!(Settings::new(address, Some(tls.clone()), None, &[]).is_ok());
         assert!(Settings::new(address, Some(tls), Some(&[]), &[]).is_ok());
     }
 
     #[test]
-    fn allowed_hosts_are_loopback_and_page_names() {
+    fn allowed_hosts_are_loopback_own_address_and_page_names() {
         let page = settings("127.0.0.1:9000", true, &["Calls.example.uz"]).expect("settings");
         for host in [
             "localhost",
@@ -215,6 +219,12 @@ mod tests {
         ] {
             assert!(!page.allows_host(host), "{host}");
         }
+        let address = "192.0.2.1:9000".parse().expect("an address");
+        let page = Settings::new(address, Some(tls()), None, &[]).expect("settings");
+        for host in ["192.0.2.1", "[::ffff:192.0.2.1]", "localhost"] {
+            assert!(page.allows_host(host), "{host}");
+        }
+        assert!(!page.allows_host("192.0.2.2"));
         for name in ["https://a.uz", "a.uz:443", "a b", ""] {
             let refused = settings("127.0.0.1:1", false, &[name]).expect_err(name);
             let begin = format!("--page-name {name}: give a host");
