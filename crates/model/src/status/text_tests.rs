@@ -167,16 +167,29 @@ fn down_source_shows_reason_start_time_and_command() {
 #[test]
 fn status_text_lists_only_the_last_gaps() {
     let mut status = daemon();
-    let gap = status.gaps[0].clone();
-    status.gaps = vec![gap; 8];
-    let text = status.judged().to_text(&style("UTC"));
+    let gap = status.gaps.remove(0);
+    for hour in 0..8 {
+        status.gaps.push(SourceGap {
+            from: gap.from + 3_600 * hour,
+            to: gap.to + 3_600 * hour,
+            ..gap.clone()
+        });
+    }
+    let style = style("UTC");
+    let gaps = status.gaps.clone();
+    let text = status.judged().to_text(&style);
     assert_eq!(text.matches("gap      ").count(), GAPS_MAX);
+    for gap in &gaps[3..] {
+        let line = format!("gap      {} to", style.zone.second(gap.from));
+        assert!(text.contains(&line), "{line}: {text}");
+    }
     assert!(text.contains("and 3 before them: see --json"), "{text}");
 }
 
 #[test]
-fn status_text_is_colored_if_requested() {
+fn status_text_is_colored_only_if_requested() {
     let mut colored = style("UTC");
+    assert!(!daemon().judged().to_text(&colored).contains('\u{1b}'));
     colored.color = true;
     assert!(
         daemon()
