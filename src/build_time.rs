@@ -33,10 +33,15 @@ pub(crate) const fn right_from() -> EventTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use callbridge_model::clock;
+    use std::time::Duration;
 
     #[test]
-    fn clock_is_right_from_one_day_before_the_build() {
-        assert_eq!(right_from(), EventTime::from_seconds(BUILT - 86_400));
+    fn clock_is_right_now_and_from_one_day_before_the_build() {
+        assert!(clock::now().wall >= right_from());
+        assert!(right_from() < built_at());
+        let day = Duration::from_secs(24 * 60 * 60);
+        assert_eq!(built_at().since(right_from()), day);
         assert_eq!(seconds_of(b"1795151317"), 1_795_151_317);
     }
 }
