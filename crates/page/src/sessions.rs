@@ -235,10 +235,10 @@ mod tests {
         let restored = Sessions::default();
         restored.take_up(&kept, 2, &people).expect("sessions");
         assert_eq!(restored.count(), 1);
-        for people in [changed, Passwords::default()] {
-            assert_eq!(open.find(2, token.reveal(), &people), None);
+        for other in [changed, Passwords::default()] {
+            assert_eq!(open.find(2, token.reveal(), &other), None);
             let restored = Sessions::default();
-            restored.take_up(&kept, 2, &people).expect("sessions");
+            restored.take_up(&kept, 2, &other).expect("sessions");
             assert_eq!(restored.count(), 0);
         }
     }
