@@ -47,12 +47,15 @@ fn token_info_distinguishes_access_token_and_pat() {
 }
 
 #[test]
-fn token_info_warns_when_access_token_expires_today() {
+fn reads_and_writes_warn_when_access_token_expires_today() {
     let mut core = sandbox_with_application();
     let (access, _) = connect(&mut core, NOW);
-    let reply = info(&mut core, 1, &access);
-    assert_eq!(reply["message"], "Token expires today. Please renew it.");
-    assert_eq!(reply["accept"], true);
+    let read = info(&mut core, 1, &access);
+    let written = submit(&mut core, 2, &access).value();
+    for reply in [read, written] {
+        assert_eq!(reply["message"], "Token expires today. Please renew it.");
+        assert_eq!(reply["accept"], true);
+    }
 }
 
 #[test]
