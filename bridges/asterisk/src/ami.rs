@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_keys_all_survive_in_order() {
+    fn repeated_keys_are_all_kept_in_order() {
         let message =
             "Event: Hangup\r\nChanVariable: LEAD_ID=4001\r\nChanVariable: EMPLOYEE_ID=\r\n";
         let all = [

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn record_before_channel_birth_ignores_configured_zone() {
+    fn record_before_channel_creation_ignores_configured_zone() {
         let zone = TimeZone::get("Asia/Tashkent").expect("a zone");
         let mut clock = CdrClock::new(Some(zone));
         // usegmtime=yes: the PBX writes UTC.
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_and_offsets_are_absolute_and_1970_is_no_time() {
+    fn epochs_and_offsets_are_absolute_and_1970_means_no_time() {
         assert!(matches!(
             read_time("2026-11-20T10:08:37+05:00"),
             Some(Written::Absolute(_))

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn read_buffer_keeps_untaken_bytes_when_it_moves() {
+    fn read_buffer_keeps_waiting_bytes_when_it_moves_them() {
         let mut buffer = ReadBuffer::default();
         assert!(buffer.is_empty());
         let (mut given, mut taken) = (Vec::new(), Vec::new());

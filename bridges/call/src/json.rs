@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeated_members_survive_in_order() {
+    fn repeated_members_are_all_kept_in_order() {
         let members = Json::object(br#"{"A":"1","B":2,"A":"\u0041","C":null}"#).expect("object");
         let names: Vec<&str> = members.iter().map(|(name, _)| name.as_ref()).collect();
         assert_eq!(names, ["A", "B", "A", "C"]);

@@ -62,7 +62,7 @@ fn text_without_a_secret_is_kept() {
 }
 
 #[test]
-fn json_is_redacted_in_its_strings_and_keys() {
+fn json_strings_and_keys_are_redacted() {
     let redactor = Redactor::new(["svc_1234"]);
     let mut answer = json!({
         "message": "no svc_1234", "errors": [{"svc_1234": "svc%5F1234", "size": 7}], "data": null,

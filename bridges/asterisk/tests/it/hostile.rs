@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn stream_decodes_alike_in_pieces_of_any_size(
+    fn frames_are_the_same_for_pieces_of_any_size(
         format in formats(),
         bytes in torn_bytes(),
         lengths in prop::collection::vec(1_usize..20, 1..8),
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn every_repeated_variable_survives_text_and_json(
+    fn repeated_variables_are_all_kept_in_text_and_json(
         values in prop::collection::vec("[a-z0-9 :=\"\\\\{}']{1,12}", 1..6),
     ) {
         let mut text = "Event: Hangup\r\nUniqueid: 5.1\r\n".to_owned();
@@ -251,7 +251,7 @@ fn overlong_line_is_reported_and_the_next_message_is_read() {
 }
 
 #[test]
-fn long_message_of_many_lines_is_read_to_the_limit() {
+fn message_of_many_lines_below_the_size_limit_is_read() {
     let line = "ChanVariable: A=1\r\n";
     let head = "Event: Hangup\r\nUniqueid: 5.1\r\n";
     let message = format!(

@@ -395,7 +395,7 @@ fn clock_set_back_in_a_file_makes_its_call_incomplete() {
 }
 
 #[test]
-fn file_in_reverse_order_shows_no_set_clock() {
+fn file_in_reverse_order_is_not_detected_as_clock_set() {
     let mut story = talk_of_four_seconds();
     story.events.reverse();
     let mut assembler = assembler();

@@ -176,7 +176,7 @@ fn local_channels_without_a_party_are_not_a_call() {
 }
 
 #[test]
-fn cel_direction_without_states_uses_extension_and_birth() {
+fn cel_direction_uses_extension_caller_and_application() {
     let city = customer(1);
     let phone = channel("PJSIP/101-00000002", 2)
         .join_call(&city)
@@ -284,7 +284,7 @@ fn phone_with_outside_number_dialing_trunk_is_not_unmatched() {
 }
 
 #[test]
-fn forwarded_call_over_unmatched_channel_names_channel() {
+fn forwarded_call_lists_its_unmatched_channel() {
     let customer = customer(1);
     let line = channel("PJSIP/gsm2-00000002", 2).join_call(&customer);
     let mut story = Story::new();

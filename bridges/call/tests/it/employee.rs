@@ -74,7 +74,7 @@ fn unanswered_outbound_call_has_the_caller_as_employee() {
 
 /// Asterisk 13.1, a transfer by the telephone (REFER with Replaces): 101 was named wrongly.
 #[test]
-fn employee_replaced_by_customer_is_not_last_talker() {
+fn employee_is_the_colleague_after_a_refer_with_replaces() {
     let city = customer(1);
     let agent = channel("SIP/101-00000002", 2).join_call(&city);
     let asks = channel("SIP/101-00000003", 3);

@@ -141,7 +141,7 @@ fn negative_duration_makes_the_call_incomplete() {
 }
 
 #[test]
-fn billed_time_beyond_the_duration_is_not_clamped() {
+fn billed_time_over_duration_is_clamped_only_within_a_second() {
     for (billed, talk) in [(31, 30), (32, 32), (4_294_967_290, 4_294_967_290)] {
         let mut record = answered_cdr(0, 1, "PJSIP");
         record.billed_micros = Some(billed * 1_000_000);

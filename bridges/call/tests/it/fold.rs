@@ -103,7 +103,7 @@ fn records_of_optimized_local_channel_fold_into_one_call() {
 }
 
 #[test]
-fn did_is_read_only_from_its_own_column() {
+fn did_is_read_only_from_the_did_column() {
     assert_eq!(did_of(CITY, ANNA, "7001").as_deref(), Some("7001"));
     // The CDR's destination, 100, is a step of the dialplan and not a called number.
     assert_eq!(did_of(CITY, ANNA, ""), None);
@@ -167,7 +167,7 @@ fn call_without_its_first_record_starts_with_its_channel() {
 }
 
 #[test]
-fn call_of_an_unknown_zone_is_incomplete() {
+fn call_with_unknown_time_zone_is_incomplete() {
     let mut row = cdr(&Row(CITY, ANNA, "Dial", 0, 60, Some(30), (0, 1)));
     row.zoneless = true;
     let mut folder = folder();
@@ -178,7 +178,7 @@ fn call_of_an_unknown_zone_is_incomplete() {
 }
 
 #[test]
-fn record_without_id_gets_channel_start_and_destination_id() {
+fn record_without_id_gets_id_of_channel_start_and_destination() {
     let mut folder = folder();
     for row in [
         Row(CITY, ANNA, "Queue", 0, 15, None, (0, 1)),
@@ -360,7 +360,7 @@ fn record_id_reused_by_other_channel_is_separate_call() {
 }
 
 #[test]
-fn record_sent_before_its_end_lasts_its_stated_duration() {
+fn record_that_ends_at_its_start_uses_its_duration() {
     let row = Cdr {
         ended_at: Some(moment(0)),
         answered_at: None,
@@ -387,7 +387,7 @@ fn linked_cdr(row: &Row) -> Cdr<'static> {
 }
 
 #[test]
-fn call_whose_first_channel_has_not_ended_waits_for_it() {
+fn call_waits_for_the_record_of_its_first_channel() {
     let mut folder = folder();
     let half = Row("Local/1@q-00000001;2", ANNA, "Dial", 0, 5, None, (0, 3));
     let half = linked_cdr(&half);
@@ -456,7 +456,7 @@ fn open_calls_over_the_limit_are_folded_early() {
 }
 
 #[test]
-fn backlog_is_read_to_its_end_before_its_calls_are_folded() {
+fn backlog_calls_finish_only_after_the_backlog_is_read() {
     let mut folder = folder();
     let root = Row(ANNA, CITY, "Dial", 0, 20, Some(15), (0, 1));
     folder.on_cdr(&cdr(&root), moment(50_000));

@@ -91,7 +91,7 @@ fn call_after_gap_ends_unless_channels_are_listed() {
 }
 
 #[test]
-fn talk_of_a_cut_call_ends_where_the_gap_began() {
+fn call_lost_in_a_gap_ends_at_the_start_of_the_gap() {
     let (story, city, phone) = answered_by_101();
     // 0: the call is overdue. 1: the PBX no longer lists the call. 2: the second account of the
     // call ends it.
@@ -148,7 +148,7 @@ fn cut_call_end_uses_the_clock_of_its_events() {
 }
 
 #[test]
-fn silent_call_after_gap_finishes_after_minute_and_at_end() {
+fn silent_call_after_gap_is_reported_in_a_minute_and_at_its_end() {
     let (mut story, city, phone) = answered_by_101();
     let mut assembler = assembler();
     send_events(&mut assembler, &story);

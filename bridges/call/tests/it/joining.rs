@@ -117,7 +117,7 @@ fn customers_in_one_holding_bridge_are_not_joined() {
 }
 
 #[test]
-fn bridge_used_by_two_calls_in_turn_joins_neither() {
+fn bridge_used_by_two_calls_in_turn_does_not_join_them() {
     // Both calls are open all the time, but are never in the room together.
     let (first, second) = (customer(1), customer(2));
     let mut story = Story::new();

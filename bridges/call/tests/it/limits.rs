@@ -96,7 +96,7 @@ fn call_of_ten_thousand_channels_is_bounded_and_incomplete() {
 }
 
 #[test]
-fn linkedid_shared_by_100000_channels_stays_bounded() {
+fn call_of_100000_ended_channels_has_a_bounded_snapshot() {
     let city = customer(1);
     let mut assembler = assembler();
     let mut story = Story::new();
@@ -265,7 +265,7 @@ fn customer_calls_of_a_never_empty_room_finish_complete() {
 }
 
 #[test]
-fn overlapping_customers_of_a_room_wait_for_the_last_one() {
+fn overlapping_customer_calls_in_a_room_have_unique_ids() {
     let room = channel("PJSIP/101-00000001", 1);
     let mut assembler = assembler();
     let calls = play_visits(&mut assembler, &room, 600, 1.5);

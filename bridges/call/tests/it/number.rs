@@ -51,7 +51,7 @@ fn did(name: &str, extens: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn did_is_extension_at_channel_birth() {
+fn did_is_extension_at_channel_creation() {
     let city = "PJSIP/city-00000001";
     for number in ["7001", "+998712001122", "71"] {
         let found = did(city, &[number, "s", "101", "600"]);
@@ -67,7 +67,7 @@ fn did_is_extension_at_channel_birth() {
 
 /// CEL rows from a broker arrive in any order, and several rows can have the same millisecond.
 #[test]
-fn dialplan_step_in_moment_of_birth_is_not_did() {
+fn dialplan_step_at_the_time_of_creation_is_not_did() {
     for step in ["s", "101"] {
         let (born, later) = (customer(1).exten("7001"), customer(1).exten(step));
         let mut story = Story::from_cel();
@@ -127,7 +127,7 @@ fn cel_dial_string_is_read_from_the_dial_application_data() {
 }
 
 #[test]
-fn consecutive_cel_dials_give_each_leg_own_number() {
+fn consecutive_cel_dials_have_separate_numbers() {
     // CEL reports the start of an application only if the application's name changes. Every row
     // has the data of the application.
     let phone = channel("PJSIP/101-00000001", 1)
@@ -222,7 +222,7 @@ fn second_carrier_after_refusal_answers_same_call() {
 }
 
 #[test]
-fn two_carriers_that_want_different_prefixes_are_one_customer() {
+fn number_dialed_with_two_prefixes_is_one_customer() {
     let (story, _) = outbound_call(&[
         ("PJSIP/city-00000002", "998901110001@city", 1.0),
         ("PJSIP/gsm-00000003", "00998901110001@gsm", 3.0),

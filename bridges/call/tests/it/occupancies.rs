@@ -233,7 +233,7 @@ fn channel_without_ids(channel: &Channel) -> Channel {
 }
 
 #[test]
-fn cel_before_asterisk_12_is_linked_by_the_names_of_its_peers() {
+fn cel_before_asterisk_12_joins_channels_by_peer_names() {
     let city = channel("SIP/carrier-00000001", 1)
         .caller("998901110001")
         .exten("7001");

@@ -326,7 +326,7 @@ fn two_customers_in_a_room_at_once_are_two_calls() {
 }
 
 #[test]
-fn agent_logging_out_first_has_talked_with_the_customer() {
+fn agent_logging_out_first_is_among_the_employees() {
     let (agent, city) = (agent(), customer(2));
     let supervisor = channel("PJSIP/109-00000003", 3);
     let mut story = Story::new();
@@ -504,7 +504,7 @@ fn cdr_of_a_finished_customer_does_not_reach_the_next_call() {
 }
 
 #[test]
-fn guest_without_its_first_channel_keeps_no_call_open() {
+fn local_channel_half_left_in_a_room_keeps_no_call_open() {
     let (agent, next) = (agent(), customer(20));
     let local = channel("Local/600@default-0000000a;1", 10);
     let inside = channel("Local/600@default-0000000a;2", 11).join_call(&local);

@@ -275,7 +275,7 @@ fn longest_silent_call_ends_incomplete_if_too_many_are_open() {
 }
 
 #[test]
-fn call_with_its_lead_in_the_cdr_waits_for_the_cdr() {
+fn call_on_a_trunk_with_leads_in_cdrs_waits_for_the_cdr() {
     let city = TrunkEndpoint::new("city", "PJSIP/city");
     let endpoints = vec![TrunkEndpoint {
         awaits_cdr: true,
@@ -332,7 +332,7 @@ fn call_through_local_channel(at: f64, first: u32) -> Story {
 }
 
 #[test]
-fn reused_local_channel_name_joins_no_call_awaiting_cdr() {
+fn reused_local_channel_name_does_not_join_call_awaiting_cdr() {
     let city = TrunkEndpoint::new("city", "PJSIP/city");
     let endpoints = vec![TrunkEndpoint {
         awaits_cdr: true,
