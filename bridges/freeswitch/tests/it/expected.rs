@@ -281,7 +281,7 @@ pub fn faults(calls: &[FinishedCall], expected: &Expected, slack: f64) -> Vec<St
 type Description = Vec<(&'static str, String)>;
 
 /// Returns the names and the values of a finished call.
-fn describe_call(call: &FinishedCall) -> Description {
+pub fn describe_call(call: &FinishedCall) -> Description {
     let number = call.number.as_ref().map(|number| &number.text);
     let phone = number.map(|text| format!("+{}", text.trim_start_matches('+')));
     let lead = call

@@ -1,8 +1,8 @@
 //! Tests with messages that no switch should send, but some do. The decoder does not panic, and
 //! misreads no message.
 
-use crate::expected::{Ended, finished_calls_when, recordings, settings, split};
-use callbridge_call::{Assembler, Decoded, EventTime, Kind, PbxEvent, Unreadable};
+use crate::expected::{Ended, describe_call, finished_calls_when, recordings, settings, split};
+use callbridge_call::{Assembler, Decoded, EventTime, FinishedCall, Kind, PbxEvent, Unreadable};
 use callbridge_freeswitch::Decoder;
 use proptest::prelude::*;
 
@@ -153,11 +153,41 @@ fn only_the_variables_that_rules_name_are_kept() {
     assert_eq!(event.channel.variables, [("lead_id".into(), "7".into())]);
 }
 
+/// Returns the facts of the finished calls as text, in a fixed order.
+fn describe_calls(calls: &[FinishedCall]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for call in calls {
+        let facts = describe_call(call);
+        texts.push(format!(
+            "{facts:?}, talk {:?}, ended {:?}",
+            call.talk, call.ended
+        ));
+    }
+    texts.sort();
+    texts
+}
+
+/// Leaves out the calls that only repeat the end of an earlier call. After a restart, the assembler
+/// does not know the ids of finished calls, so a late hangup can become such an incomplete call.
+fn remove_repeated_ends(calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
+    let mut kept: Vec<FinishedCall> = Vec::new();
+    for call in calls {
+        let is_known = kept
+            .iter()
+            .any(|earlier| earlier.ids().any(|id| *id == call.linkedid));
+        if call.incomplete.is_none() || !is_known {
+            kept.push(call);
+        }
+    }
+    kept
+}
+
 #[test]
-fn restart_between_any_two_events_loses_nothing() {
+fn restart_after_every_event_changes_no_call() {
     for recording in recordings() {
         let messages = split(&recording.read("esl.jsonl"));
         let whole = finished_calls_when(&messages, Ended::Everything);
+        assert!(!whole.is_empty(), "{}", recording.name);
         let mut decoder = Decoder::new(None);
         let mut assembler = Assembler::new(settings());
         let mut finished = Vec::new();
@@ -184,26 +214,12 @@ fn restart_between_any_two_events_loses_nothing() {
         }
         assembler.tick(now.plus(std::time::Duration::from_secs(2)));
         finished.extend(assembler.take_finished());
-        // After a restart, the assembler can report the last hangup of a call again.
-        finished.retain(|call| call.talk > std::time::Duration::ZERO);
-        for call in whole
-            .iter()
-            .filter(|call| call.talk > std::time::Duration::ZERO)
-        {
-            let mut again = finished
-                .iter()
-                .filter(|other| other.linkedid == call.linkedid);
-            let again = again
-                .next()
-                .unwrap_or_else(|| panic!("{}: lost", recording.name));
-            let name = &recording.name;
-            assert_eq!(
-                (again.talk, &again.employee),
-                (call.talk, &call.employee),
-                "{name}"
-            );
-            assert_eq!(again.employees_in_order, call.employees_in_order, "{name}");
-        }
+        assert_eq!(
+            describe_calls(&remove_repeated_ends(finished)),
+            describe_calls(&whole),
+            "{}",
+            recording.name
+        );
     }
 }
 
