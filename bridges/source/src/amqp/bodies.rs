@@ -256,6 +256,18 @@ impl AsyncRead for LimitedLine {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    /// Counts how often the connection is woken.
+    #[derive(Default)]
+    struct WakeCount(AtomicUsize);
+
+    impl Wake for WakeCount {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 
     fn frame(kind: u8, channel: u16, payload: &[u8]) -> Vec<u8> {
         let length = u32::try_from(payload.len()).expect("short");
@@ -328,16 +340,20 @@ mod tests {
         let bodies = bodies();
         let mut cutter = Cutter::new(bodies.clone());
         let mut stays = Vec::new();
-        let line = Waker::noop();
-        assert!(bodies.has_room(line));
+        let wakes = Arc::<WakeCount>::default();
+        let line = Waker::from(Arc::clone(&wakes));
+        assert!(bodies.has_room(&line));
         for _ in 0..3 {
             cutter.cut(&message(1, &[7; 9], 8), &mut stays);
         }
-        assert!(!bodies.has_room(line), "27 bytes are held");
+        assert!(!bodies.has_room(&line), "27 bytes are held");
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
         bodies.note_taken(9);
-        assert!(bodies.has_room(line));
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert!(bodies.has_room(&line));
         cutter.cut(&message(1, &[7; 9], 8), &mut stays);
-        assert!(!bodies.has_room(line));
+        assert!(!bodies.has_room(&line));
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
     }
 
     proptest! {

@@ -228,10 +228,22 @@ pub fn refusal(confirmation: &Confirmation) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lapin::message::{BasicReturnMessage, Delivery};
+
+    /// Returns the confirmation of a mandatory message that no queue took.
+    fn ack_of_returned_message() -> Confirmation {
+        Confirmation::Ack(Some(BasicReturnMessage {
+            delivery: Delivery::mock(0, "".into(), "calls".into(), false, Vec::new()),
+            reply_code: 312,
+            reply_text: "NO_ROUTE".into(),
+        }))
+    }
 
     #[test]
     fn message_counts_as_queued_only_after_a_plain_ack() {
         assert_eq!(refusal(&Confirmation::Ack(None)), None);
+        let returned = refusal(&ack_of_returned_message());
+        assert_eq!(returned.as_deref(), Some("NO_ROUTE"));
         assert!(refusal(&Confirmation::Nack(None)).is_some());
         assert!(refusal(&Confirmation::NotRequested).is_some());
     }

@@ -153,8 +153,13 @@ mod tests {
 
     #[test]
     fn document_scan_stops_at_its_limit() {
-        let endless = std::io::repeat(b'{').take(SCANNED_BYTES_MAX * 2);
-        let found = read(endless, 10).expect("readable");
-        assert!(!found.is_complete && found.length <= SCANNED_BYTES_MAX + PIECE_BYTES as u64);
+        let text = std::io::repeat(b'x').take(SCANNED_BYTES_MAX * 2);
+        let object = b"{\"a\":\"".as_slice().chain(text).chain(b"\"}".as_slice());
+        let found = read(object, 10).expect("readable");
+        assert!(!found.is_complete, "its end is beyond the limit");
+        assert!(found.length <= SCANNED_BYTES_MAX + PIECE_BYTES as u64);
+        let blanks = std::io::repeat(b' ').take(SCANNED_BYTES_MAX * 2);
+        let found = read(b"{}".as_slice().chain(blanks), 10).expect("readable");
+        assert!(!found.is_complete, "more can follow beyond the limit");
     }
 }
