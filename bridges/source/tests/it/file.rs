@@ -67,7 +67,7 @@ async fn file_is_idle_at_its_end_and_then_followed() {
 }
 
 #[tokio::test]
-async fn missing_file_is_reported_and_read_when_it_appears() {
+async fn missing_file_is_reported_once_and_read_when_created() {
     let log = Log::new();
     let mut stage = Stage::start(&log.url("end"), settings());
     assert!(
@@ -76,6 +76,16 @@ async fn missing_file_is_reported_and_read_when_it_appears() {
             .await
             .contains("no such file; callbridge waits for it")
     );
+    // Another source waits for at least one poll per line, so the missing file is polled, too.
+    let other = Log::new();
+    other.write("x\n");
+    let mut witness = Stage::start(&other.url("start"), settings());
+    witness.expect_up().await;
+    for _ in 0..5 {
+        assert_eq!(witness.text().await, "x");
+        next_idle_position(&mut witness).await;
+        other.write("x\n");
+    }
     log.write("a\n");
     stage.expect_up().await;
     assert_eq!(stage.text().await, "a");

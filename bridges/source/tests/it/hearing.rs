@@ -103,6 +103,17 @@ async fn items_until_filter_right_is_missing(stage: &mut Stage) -> Vec<Item> {
     }
 }
 
+/// Skips items until a frame contains `text`. Panics if the connection is lost before.
+async fn wait_for_frame(stage: &mut Stage, text: &str) {
+    loop {
+        match stage.next().await {
+            Item::Frame(frame) if String::from_utf8_lossy(&frame.bytes).contains(text) => return,
+            Item::Down(outage) => panic!("{outage:?} before the frame"),
+            _ => {}
+        }
+    }
+}
+
 #[tokio::test]
 async fn filter_blocking_new_channel_reopens_line_without_filter() {
     let (listener, mut stage) = begin().await;
@@ -126,6 +137,7 @@ async fn filter_blocking_new_channel_reopens_line_without_filter() {
     assert!(why.contains("no event passes the filter"), "{why}");
     assert_eq!(items[3], Item::Up);
     send(&mut line, b"Event: Newchannel\r\nUniqueid: 17.2\r\n\r\n").await;
+    wait_for_frame(&mut stage, "Uniqueid: 17.2").await;
     assert_eq!(stage.counts.now().reconnects, 1);
 }
 
