@@ -101,9 +101,11 @@ fn broker_url_with_several_hosts_is_read() {
 }
 
 #[test]
-fn amqp_exchange_and_bind_require_declare_yes() {
+fn amqp_bind_requires_exchange_which_requires_declare() {
     let own = "amqp://u@h/v?queue=q&format=asterisk-cel&exchange=e&bind=name=CEL";
     assert!(faults(own).contains("declare=yes is missing"));
+    let bind_only = "amqp://u@h/v?queue=q&format=asterisk-cel&bind=name=CEL&declare=yes";
+    assert!(faults(bind_only).contains("exchange= is missing"));
     let Transport::Amqp(queue) = source(&format!("{own}&declare=yes")).transport else {
         panic!("another transport");
     };
