@@ -116,15 +116,15 @@ mod tests {
     }
 
     #[test]
-    fn unmatched_channels_of_a_call_are_limited() {
+    fn unmatched_channels_of_a_call_are_few_and_each_once() {
         let mut unmatched = Unmatched::default();
-        for n in (0..20).chain(0..20) {
-            unmatched.note(
-                &format!("PJSIP/gw{n}-0000004f"),
-                "998901110001",
-                Carried::In,
-            );
+        for n in 0..20 {
+            for suffix in ["0000004f", "00000050"] {
+                let channel = format!("PJSIP/gw{n}-{suffix}");
+                unmatched.note(&channel, "998901110001", Carried::In);
+            }
         }
-        assert_eq!(unmatched.0.len(), PREFIXES_MAX);
+        let expected: Vec<String> = (0..PREFIXES_MAX).map(|n| format!("PJSIP/gw{n}")).collect();
+        assert_eq!(unmatched.0, expected);
     }
 }

@@ -117,7 +117,10 @@ proptest! {
             prop_assert!(call.started <= call.ended);
             prop_assert!(call.talk <= call.ended.since(call.started));
             prop_assert_eq!(call.answered, call.talk >= Duration::from_millis(500));
-            prop_assert!(call.answered || call.employees_in_order.len() <= 4);
+            // The call belongs to the last employee who began to talk with the customer.
+            if let Some(last) = call.employees_in_order.last() {
+                prop_assert_eq!(call.employee.as_ref(), Some(last));
+            }
         }
     }
 
