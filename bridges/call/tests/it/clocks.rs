@@ -326,9 +326,10 @@ fn wall_clock_set_during_a_call_changes_no_length() {
 fn stall_makes_calls_without_times_incomplete() {
     let timed = talk_of_four_seconds();
     let untimed = remove_event_times(timed.clone());
+    let count = timed.events.len();
     for (story, complete) in [(&timed, true), (&untimed, false)] {
-        // The connection stalls during the call, before it, and after it.
-        for (from, until, touches) in [(3, 6, true), (0, 2, true), (100, 100, false)] {
+        // The stall begins during the call, before it, and after its last event.
+        for (from, until, touches) in [(3, 6, true), (0, 2, true), (count, count, false)] {
             let mut assembler = assembler();
             assembler.timing(live_timing());
             for (i, (at, event)) in story.events.iter().enumerate() {
@@ -336,6 +337,9 @@ fn stall_makes_calls_without_times_incomplete() {
                     assembler.set_stalled(LINE, i == from);
                 }
                 assembler.on_event(event, *at);
+            }
+            if from == count {
+                assembler.set_stalled(LINE, true);
             }
             assembler.tick(moment(7.0));
             let calls = assembler.take_finished();

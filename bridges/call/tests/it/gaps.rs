@@ -47,8 +47,13 @@ fn pbx_shutdown_ends_call_with_unseen_first_channel() {
     assembler.tick(moment(20.0));
     assert_eq!(assembler.open_calls(), 1);
     assembler.on_event(&PbxEvent::Mark(Mark::Shutdown { at: None }), moment(30.0));
-    assembler.tick(moment(31.0));
-    assert_eq!(assembler.open_calls(), 0);
+    let calls = take_finished_at(&mut assembler, 31.0);
+    assert_eq!((calls.len(), assembler.open_calls()), (1, 0));
+    assert_eq!(calls[0].linkedid.as_str(), customer(1).id());
+    assert_eq!(
+        calls[0].incomplete.as_deref(),
+        Some("the beginning of the call was not received")
+    );
 }
 
 #[test]

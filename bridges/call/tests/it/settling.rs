@@ -200,12 +200,18 @@ fn events_with_only_a_channel_name_join_the_named_channel() {
 
 #[test]
 fn events_with_only_a_stand_in_id_are_not_a_call() {
-    let mut scrap = customer(1);
+    let city = customer(1);
+    let mut scrap = city.clone();
     scrap.0.uniqueid = "PJSIP/city-00000001@1795000000".into();
     scrap.0.linkedid = scrap.0.uniqueid.clone();
     let mut story = Story::new();
     story.at(0.0).mention(&scrap).leave(&scrap, "b1");
     assert!(story.calls().is_empty());
+    // After the end of the channel's call, such events neither change that call nor begin another.
+    let mut story = Story::new();
+    story.at(0.0).create(&city, Ring).at(5.0).hangup(&city);
+    story.at(10.0).mention(&scrap).leave(&scrap, "b1");
+    assert_eq!(seconds(&story.call()), (0.0, 5.0));
 }
 
 #[test]
@@ -510,7 +516,7 @@ fn waiting_customer_keeps_the_call_open() {
 }
 
 #[test]
-fn calls_of_a_file_in_reverse_order_keep_their_lengths() {
+fn calls_of_a_file_in_reverse_order_are_complete() {
     let mut story = Story::new();
     for (number, begin) in [(1, 0.0), (2, 10.0), (3, 20.0)] {
         let city = customer(number);
@@ -528,4 +534,7 @@ fn calls_of_a_file_in_reverse_order_keep_their_lengths() {
     let calls = assembler.take_finished();
     let lengths: Vec<f64> = calls.iter().map(|call| seconds(call).1).collect();
     assert_eq!(lengths, [5.0, 5.0, 5.0]);
+    for call in &calls {
+        assert_eq!(call.incomplete, None);
+    }
 }
