@@ -308,6 +308,7 @@ fn row_with_peer(event: &str, peer: &str) -> String {
 
 #[test]
 fn bridge_before_asterisk_12_is_derived_from_the_peer() {
+    let mut count = 0;
     for (event, begins) in [
         ("BRIDGE_START", true),
         ("BRIDGE_UPDATE", true),
@@ -315,6 +316,7 @@ fn bridge_before_asterisk_12_is_derived_from_the_peer() {
     ] {
         let rows = row_with_peer(event, "SIP/101-00000002");
         for_each_event(Format::CelCsv, rows.as_bytes(), |event| {
+            count += 1;
             let (Kind::Linked { with } | Kind::Unlinked { with }) = &event.kind else {
                 panic!("{event:?}");
             };
@@ -325,6 +327,7 @@ fn bridge_before_asterisk_12_is_derived_from_the_peer() {
     // The channel that picks up continues under the unique id of the phone that rang.
     let pickup = row_with_peer("PICKUP", "SIP/102-00000003");
     for_each_event(Format::CelCsv, pickup.as_bytes(), |event| {
+        count += 1;
         let (to, holder) = ("SIP/102-00000003".into(), "".into());
         assert_eq!(event.kind, Kind::Renamed { to, holder });
     });
@@ -333,11 +336,13 @@ fn bridge_before_asterisk_12_is_derived_from_the_peer() {
             Format::CelCsv,
             row_with_peer(event, "SIP/102-00000003").as_bytes(),
             |event| {
+                count += 1;
                 let with = vec!["SIP/102-00000003".into()];
                 assert_eq!(event.kind, Kind::Joined { with });
             },
         );
     }
+    assert_eq!(count, 6, "each row is an event");
 }
 
 const ENTERING_CHANNEL: &str = "PJSIP/city-0000004f";

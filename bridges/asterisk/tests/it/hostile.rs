@@ -359,6 +359,8 @@ fn windows_1251_name_damages_no_other_field() {
     let PbxEvent::Channel(event) = &received.event else {
         panic!("{received:?}")
     };
+    assert_eq!(event.channel.name, "PJSIP/city-1");
+    assert_eq!(event.channel.caller_number, "998901110001");
     assert_eq!(event.channel.uniqueid, "5.1");
     assert_eq!(event.channel.variables, [("N".into(), "\u{fffd}".into())]);
     assert_eq!(
