@@ -129,7 +129,17 @@ fn batch_is_halved_after_413_and_restored_after_success() {
         core.next(time_at(6), true),
         Next::Calls { hub: 0, lines: 500 }
     );
-    core.calls_answered(time_at(6), &batch[..1], status(413));
+    let mut now = time_at(6);
+    let mut sent = 500;
+    for lines in [250, 125, 62, 31, 15, 7, 3, 1] {
+        core.calls_answered(now, &batch[..sent], status(413));
+        assert_eq!(core.problem(), None);
+        now += REQUEST_EVERY;
+        assert_eq!(core.next(now, true), Next::Calls { hub: 0, lines });
+        sent = lines;
+    }
+    // A request with one call cannot be made smaller.
+    core.calls_answered(now, &batch[..1], status(413));
     assert_eq!(core.problem().expect("paused").reason, "hub_refuses");
 }
 
@@ -161,12 +171,16 @@ fn next_hub_is_tried_after_a_failing_hub() {
 fn backoff_grows_to_a_minute_and_follows_retry_after() {
     let mut core = core(1);
     let mut now = time_at(5);
-    for _ in 0..10 {
+    for seconds in [1, 2, 4, 8, 16, 32, 60, 60, 60, 60] {
         core.calls_answered(now, &[call(1)], status(502));
         let Next::WaitUntil(until) = core.next(now, true) else {
             panic!("a backoff");
         };
-        assert!(until <= now + Duration::from_secs(60));
+        let wait = until - now;
+        let most = time_at(seconds);
+        // A backoff is shortened by up to a quarter, but not below the time between two requests.
+        assert!(wait >= most * 3 / 4, "{wait:?} of {most:?}");
+        assert!(wait <= most.max(REQUEST_EVERY), "{wait:?} of {most:?}");
         now = until;
     }
     let busy = Reply::Answer {
