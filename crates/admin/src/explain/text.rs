@@ -377,6 +377,9 @@ mod tests {
         let mut call = call_with_deciding_events();
         call.decided_by[0].channel = "PJSIP/\u{1b}[31mcity".to_owned();
         assert!(!explanation(&call, false).contains('\u{1b}'));
-        assert!(explanation(&call, true).contains("\u{1b}[32mjournal\u{1b}[0m"));
+        let colored = explanation(&call, true);
+        assert!(colored.contains("\u{1b}[32mjournal\u{1b}[0m"));
+        assert!(colored.contains(r"PJSIP/\u{1b}[31mcity"), "{colored:?}");
+        assert!(!colored.contains("\u{1b}[31m"), "{colored:?}");
     }
 }
