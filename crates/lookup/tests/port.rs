@@ -1,6 +1,7 @@
 //! Tests that the listener survives garbage, incomplete requests, a thousand connections, and
 //! clients that are not allowed.
 
+use callbridge_listener::descriptors;
 use callbridge_lookup::answer::{Answer, Question, UnknownReason};
 use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
 use callbridge_lookup::http::{self, Access, CONNECTIONS_MAX, Gate};
@@ -192,10 +193,12 @@ async fn garbage_and_partial_requests_are_cut_and_others_answered() {
 
 #[tokio::test]
 async fn thousand_silent_connections_block_no_request() {
+    descriptors::raise();
     let served = Served::new(open_access(), unknown_caller_lookup()).await;
     let mut silent = Vec::new();
     for _ in 0..1_000 {
-        silent.extend(TcpStream::connect(served.at).await.ok());
+        let line = TcpStream::connect(served.at).await;
+        silent.push(line.expect("connected: check that `ulimit -Hn` is at least 2048"));
     }
     for _ in 0..20 {
         assert_eq!(

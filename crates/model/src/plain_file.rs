@@ -122,7 +122,7 @@ fn check_metadata(found: &Metadata) -> io::Result<()> {
 mod tests {
     use super::*;
     use rustix::fs::{CWD, Mode, mkfifoat};
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
     #[test]
     fn non_plain_file_is_refused_unchanged_without_blocking() {
@@ -165,7 +165,8 @@ mod tests {
 
     #[test]
     fn file_in_a_closed_folder_is_not_open_to_all() {
-        let folder = tempfile::tempdir().expect("a folder");
+        // The folders above the file count, too, and TMPDIR can be below a closed folder.
+        let folder = tempfile::tempdir_in("/tmp").expect("a folder");
         let file = folder.path().join("token");
         std::fs::write(&file, "t").expect("written");
         for (folder_mode, file_mode, open) in [
@@ -187,8 +188,14 @@ mod tests {
             let metadata = folder.path().metadata().expect("there");
             assert_eq!(is_shared(&metadata), shared, "{mode:o}");
         }
+        // In a user's sticky folder, that user can still remove and rename our files.
         set_mode(folder.path(), 0o1777);
-        let sticky = folder.path().metadata().expect("there");
-        assert_eq!(is_shared(&sticky), sticky.uid() != 0);
+        if folder.path().metadata().expect("there").uid() == 0 {
+            chown(folder.path(), Some(1), None).expect("given to another user");
+        }
+        assert!(is_shared(&folder.path().metadata().expect("there")));
+        let sticky = Path::new("/tmp").metadata().expect("there");
+        assert_eq!((sticky.uid(), sticky.mode() & 0o7777), (0, 0o1777), "/tmp");
+        assert!(!is_shared(&sticky));
     }
 }
