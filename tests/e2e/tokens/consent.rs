@@ -289,7 +289,7 @@ fn equal_digits(one: &str, other: &str) -> usize {
 #[tokio::test]
 async fn connect_state_parameter_is_long_and_differs_each_time() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
-    let mut states = std::collections::BTreeSet::new();
+    let mut states = std::collections::BTreeSet::<String>::new();
     for _ in 0..3 {
         let connecting = stage.connect(&[]).await;
         let open = url::Url::parse(&connecting.open).expect("a URL");
