@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_state_that_sent_nothing_gets_three_slots() {
+    async fn new_state_uses_three_slots_only_before_its_first_request() {
         let dir = tempfile::tempdir().expect("a folder");
         let (spool, guard) = open(dir.path(), Settings::default()).expect("opens");
         take_slots(&spool).await.expect("stored");

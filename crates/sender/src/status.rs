@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn budget_is_brought_up_to_the_moment_it_is_asked_for() {
+    fn budget_counts_slots_at_the_requested_time() {
         let second = Duration::from_secs(1);
         let sender = SenderStatus {
             slots: Slots {

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_is_there_and_cannot_be_read_takes_no_token_away() {
+    fn unreadable_token_file_keeps_the_current_token() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("token");
         std::fs::write(&path, "svc_pat_one").expect("written");

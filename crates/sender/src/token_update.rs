@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn client_that_is_refused_is_named_before_the_last_token_ends() {
+    fn refused_client_is_reported_before_the_last_token_expires() {
         let update = TokenUpdate {
             trouble: Some(Pause::new(CLIENT_REFUSED, "blocked, or the secret")),
             ..TokenUpdate::default()

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn file_has_its_groups_in_order_and_every_given_flag() {
+    fn flags_file_has_every_flag_in_ordered_groups() {
         let flags = [
             flag("listen", "127.0.0.1:9469"),
             flag("country", "UZ"),

@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn uninformative_host_name_gives_the_instance_name() {
+    fn unusable_host_name_is_replaced_by_the_instance_name() {
         for host in ["", "localhost", "localhost.localdomain", "АТС", "--"] {
             assert_eq!(from_host_name(host, "pbx1"), "pbx1");
         }

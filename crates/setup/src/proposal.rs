@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn number_in_a_reason_shows_its_end_alone() {
+    fn phone_number_in_a_reason_shows_only_its_last_digits() {
         let facts = BTreeSet::from([EndpointFact::Outside("+998901110001".to_owned())]);
         let reason = classify(&facts).1;
         assert!(

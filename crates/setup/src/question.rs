@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn source_is_made_of_address_and_account_and_nothing_slips_in() {
+    fn source_url_is_built_from_valid_address_and_account_only() {
         assert_eq!(
             account_url("10.0.0.5"),
             Ok("ami://callbridge@10.0.0.5".to_owned())

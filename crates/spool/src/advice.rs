@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_has_a_sentence_that_names_a_command_or_a_flag() {
+    fn every_reason_has_a_fix_with_a_command_or_a_flag() {
         for &reason in Reason::ALL {
             let message = fix(reason);
             assert!(message.ends_with('.'), "{reason}: {message}");

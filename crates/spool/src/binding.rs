@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trailing_slash_is_the_same_address() {
+    fn address_with_trailing_slash_counts_as_the_same() {
         let bound = Binding {
             address: Some("https://crm.example".into()),
             ..Binding::default()
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn another_application_of_the_same_company_is_another() {
+    fn other_application_of_same_company_does_not_fit_binding() {
         let bound = Binding {
             company: Some("Alpha".into()),
             application: Some("PBX".into()),

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn mean_is_over_counted_calls_and_none_without_calls() {
+    fn mean_covers_counted_calls_and_is_none_without_calls() {
         let did = EmployeeWork {
             answered: 2,
             wait_sec: 9,

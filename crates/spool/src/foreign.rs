@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_one_number_within_a_minute_are_one_in_either_order() {
+    fn calls_of_one_number_within_a_minute_count_as_one() {
         assert!(is_same_call(1, 60) && is_same_call(1, -60));
         assert!(!is_same_call(1, 61) && !is_same_call(1, -61) && !is_same_call(2, 0));
         let mut log = ForeignLog::default();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn flood_of_other_calls_stays_within_its_limits() {
+    fn foreign_log_is_bounded_under_a_flood_of_calls() {
         let mut log = ForeignLog::default();
         for second in 0..5_000 {
             log.foreign(call(1, second), second % 2 == 0, time_at(second));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn same_file_is_not_in_doubt() {
+    fn unchanged_file_is_not_doubtful() {
         let file = stored_identity();
         assert!(!file.is_doubtful(Some("7:1"), Some("7:1:100:5.0"), true, true));
         assert!(!file.is_doubtful(Some("7:1"), None, false, true), "killed");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_sign_alone_raises_the_doubt() {
+    fn each_sign_of_a_copied_file_makes_it_doubtful() {
         let file = stored_identity();
         assert!(file.is_doubtful(Some("8:1"), Some("7:1:100:5.0"), true, true));
         assert!(file.is_doubtful(Some("7:1"), Some("7:1:100:4.0"), true, true));

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn process_that_runs_or_cannot_be_seen_is_another_leader() {
+    fn running_or_invisible_process_counts_as_another_leader() {
         // The process of this test is still running.
         let running = leader_with_process(own_process());
         let candidate = Candidate::new(instance("boot").another(), Some(&running));

@@ -415,7 +415,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_letters_are_remembered_and_all_are_counted() {
+    fn last_dead_letters_are_kept_and_all_are_counted() {
         let mut appeared = Appeared::new(LETTERS_REMEMBERED);
         let n = i64::try_from(LETTERS_REMEMBERED).expect("small");
         appeared.add((1..=n + 3).map(RowId));

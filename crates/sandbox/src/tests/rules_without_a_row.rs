@@ -147,7 +147,7 @@ fn contact_field_change_is_reported_as_contact_change() {
 }
 
 #[test]
-fn calls_contact_is_the_leads_with_that_phone() {
+fn call_event_names_lead_contact_with_its_phone() {
     let (mut core, mut seen) = (sandbox_with_lead_events(), BTreeSet::new());
     let lead = json!({ "id": 5001, "name": "Ali", "contacts": [
         { "name": "Ali", "phones": ["+998901112233"] },
@@ -186,7 +186,7 @@ fn invalid_json_body_is_answered_with_the_parser_message() {
 }
 
 #[test]
-fn a_406_can_be_ordered_from_every_endpoint() {
+fn status_rule_makes_endpoint_answer_406() {
     for (word, request) in [
         ("token-info", get("token/info")),
         ("lead", get("lead/4001")),
@@ -230,7 +230,7 @@ fn message_code_comes_only_from_generic_handlers() {
 }
 
 #[test]
-fn empty_list_of_fields_is_refused_by_its_reason() {
+fn empty_or_missing_field_list_is_refused_with_its_reason() {
     let mut core = sandbox_with_lead_grants();
     for (body, reason) in [
         (json!([]), "NOT_EMPTY"),

@@ -83,7 +83,7 @@ fn lead_snapshot_has_all_fields_with_null_where_unknown() {
 }
 
 #[test]
-fn journaled_call_is_reported_as_the_journal_has_it() {
+fn call_event_has_the_values_of_the_journaled_call() {
     let mut core = subscribed_sandbox(&["CALL"]);
     submit_accepted(&mut core, NOW, &call());
     core.tick(now_plus(1));
@@ -108,7 +108,7 @@ fn answer_and_cause(call: &Value) -> (Value, Value) {
 }
 
 #[test]
-fn missed_call_event_is_answered_only_with_talk_time() {
+fn missed_call_event_shows_answered_only_with_talk_time() {
     let mut core = subscribed_sandbox(&["CALL"]);
     let mut missed = call_with("answered", json!(false));
     missed["talkTimeSec"] = json!(0);
@@ -133,7 +133,7 @@ fn missed_call_event_is_answered_only_with_talk_time() {
 }
 
 #[test]
-fn calls_of_other_providers_are_reported_too() {
+fn calls_of_other_providers_emit_events() {
     let mut core = subscribed_sandbox(&["CALL"]);
     let answer = core.handle(NOW, &Request::post("/sandbox/admin/records", &json!({})));
     assert_eq!(answer.status, 200);
@@ -180,7 +180,7 @@ fn lead_name(bodies: &[Value], event: &str) -> Value {
 }
 
 #[test]
-fn payload_is_the_lead_as_it_was_when_it_happened() {
+fn event_body_keeps_lead_as_it_was_at_the_event() {
     let mut core = sandbox_with_lead_events();
     admin(&mut core, "lead", &lead_named("before"));
     admin(&mut core, "lead/update", &lead_named("after"));

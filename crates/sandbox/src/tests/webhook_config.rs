@@ -31,7 +31,7 @@ fn target_of_length(length: usize) -> Value {
 }
 
 #[test]
-fn target_is_https_at_most_1024_characters_and_not_private() {
+fn target_url_must_be_https_short_and_public() {
     assert_eq!(config_error(&target_of_length(1024)), "");
     assert_eq!(config_error(&target_of_length(1025)), "targetUrl: LENGTH");
     for (target, reason) in [
@@ -63,7 +63,7 @@ fn target_is_https_at_most_1024_characters_and_not_private() {
 }
 
 #[test]
-fn events_are_not_empty_and_known() {
+fn empty_or_unknown_event_list_is_refused() {
     assert_eq!(config_error(&json!({ "events": [] })), "events: NOT_EMPTY");
     assert_eq!(
         config_error(&json!({ "events": ["LEAD_SOLD"] })),

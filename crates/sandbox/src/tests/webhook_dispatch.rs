@@ -148,7 +148,7 @@ fn delivery_with_redirect_or_other_4xx_is_dead_at_once() {
 }
 
 #[test]
-fn cycle_claims_ten_rows_of_a_company_and_a_hundred_in_all() {
+fn cycle_claims_at_most_10_rows_per_company_and_100_in_all() {
     let mut core = subscribed_sandbox(&["LEAD"]);
     for company in 2..=15 {
         let token = format!("svc_pat_{company}");
@@ -199,7 +199,7 @@ fn forced_target(url: &str) -> Value {
 }
 
 #[test]
-fn undeliverable_event_dies_without_an_attempt() {
+fn undeliverable_event_is_dead_without_an_attempt() {
     let cases = [
         ("webhook/delete", json!({}), "configuration missing"),
         (
@@ -267,7 +267,7 @@ fn delivery_to_target_turned_private_is_dead_without_attempt() {
 }
 
 #[test]
-fn disconnected_company_gets_no_retry_either() {
+fn disconnected_company_gets_no_retry() {
     let mut core = subscribed_sandbox(&["LEAD"]);
     create_leads(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
@@ -282,7 +282,7 @@ fn attempt_count(core: &Sandbox) -> usize {
 }
 
 #[test]
-fn journal_keeps_every_attempt_seven_days() {
+fn attempts_are_kept_for_seven_days() {
     let mut core = subscribed_sandbox(&["LEAD"]);
     create_leads(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
@@ -307,7 +307,7 @@ fn dead_deliveries_are_not_resent_after_a_config_fix() {
 }
 
 #[test]
-fn deliveries_can_be_shuffled_doubled_and_late() {
+fn shapes_double_and_reorder_deliveries() {
     let mut core = subscribed_sandbox(&["LEAD"]);
     let shapes = "shape webhook-shuffled yes; shape webhook-twice 100%; shape webhook-late 5s";
     core.settings.shapes = faults::parse(shapes).expect("shapes").1;

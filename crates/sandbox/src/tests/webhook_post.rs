@@ -21,7 +21,7 @@ fn due_delivery(target: &str) -> Dispatch {
 }
 
 #[test]
-fn requests_of_admin_that_make_no_sense_are_refused_in_words() {
+fn invalid_admin_requests_are_refused_with_a_message() {
     let mut core = subscribed_sandbox(&["LEAD"]);
     for (act, body) in [
         ("webhook/revoke", json!({ "installation": 5 })),

@@ -167,7 +167,7 @@ fn two_applications_share_event_id_but_not_installation() {
 }
 
 #[test]
-fn every_event_of_one_change_has_its_own_id() {
+fn every_event_has_its_own_id() {
     let mut core = subscribed_sandbox(&["LEAD", "CALL"]);
     let events = event_of_each_name();
     assert_eq!(
@@ -186,7 +186,7 @@ fn every_event_of_one_change_has_its_own_id() {
 }
 
 #[test]
-fn shared_webhook_configuration_names_company_in_body() {
+fn events_of_shared_configuration_name_their_company() {
     let mut core = subscribed_sandbox(&["LEAD_CREATED"]);
     core.issue(NOW, "svc_pat_other", crate::token::TokenKind::Pat, 2, None);
     for company in [1, 2] {
@@ -250,7 +250,7 @@ fn only_two_of_the_six_groups_publish_events() {
 
 /// Whenever the sandbox stops, the state has the event exactly if it has the change.
 #[test]
-fn event_is_kept_exactly_when_its_change_is() {
+fn event_and_its_change_survive_a_restart_together() {
     let mut core = subscribed_sandbox(&["CALL", "LEAD"]);
     let mut kept = vec![restart_sandbox(&core)];
     for (number, second) in (0..5).zip((0..).step_by(2)) {

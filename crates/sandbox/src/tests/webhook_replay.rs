@@ -82,7 +82,7 @@ fn queue_overview(core: &mut Sandbox, now: EventTime) -> Value {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn restart_restores_queue_keys_and_journal(seed in any::<u64>()) {
+    fn restart_restores_webhook_queue_and_attempts(seed in any::<u64>()) {
         let settings = Settings {
             persist_after: Duration::from_secs(3),
             persist_jitter: Duration::from_secs(2),

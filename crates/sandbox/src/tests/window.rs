@@ -39,7 +39,7 @@ fn moments(gaps: &[u32]) -> Vec<EventTime> {
 
 proptest! {
     #[test]
-    fn windows_are_those_of_the_document(
+    fn rate_windows_match_a_simple_model(
         gaps in prop::collection::vec(
             prop_oneof![0..40_u32, 900..1_100_u32, 0..70_000_u32],
             1..400,
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn no_window_ever_accepts_sixty_one(
+    fn rate_window_accepts_at_most_sixty_requests(
         gaps in prop::collection::vec(0..2_500_u32, 1..200),
     ) {
         let mut core = sandbox();

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn token_info_is_asked_once_a_minute() {
+    fn token_info_probe_is_due_once_a_minute() {
         for pause in [
             Pause::TokenRefused(String::new()),
             no_grant(),
@@ -258,13 +258,13 @@ mod tests {
     }
 
     #[test]
-    fn refused_token_is_accepted_again_after_token_info() {
+    fn successful_token_info_ends_pause_for_refused_token() {
         let mut paused = Paused::new(S, Pause::TokenRefused(String::new()));
         assert!(paused.token_verified(61 * S));
     }
 
     #[test]
-    fn one_submission_follows_token_info_without_grant() {
+    fn pause_for_403_needs_a_submission_after_token_info() {
         let mut paused = Paused::new(S, no_grant());
         assert!(!paused.token_verified(61 * S));
         assert_eq!(paused.probe(61 * S), Probe::Submission);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn four_refusals_send_no_call_again() {
+    fn four_refusals_reopen_no_call() {
         let mut refusals = Refusals::default();
         for call in 1..=4 {
             refusals.note_refusal(Reason::Rejected, RowId(call));

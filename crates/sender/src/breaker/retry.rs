@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_1_4_10_20_25_minutes_and_then_none() {
+    fn retry_waits_are_1_4_10_20_25_minutes_and_then_none() {
         for seed in 0..500 {
             for (wait, minutes) in retry_waits(seed).into_iter().zip([1, 4, 10, 20, 25]) {
                 let most = MINUTE * minutes;

@@ -117,7 +117,7 @@ fn lead_endpoints_have_no_breaker() {
 }
 
 #[test]
-fn one_probe_is_under_way_for_all_open_breakers() {
+fn open_breakers_share_one_probe() {
     let mut breakers = breakers_unreachable_at(1);
     assert!(!breakers.is_probe_due(now_at(1).boot) && breakers.is_probe_due(now_at(2).boot));
     let due = breakers.next_probe().expect("a probe");
@@ -172,7 +172,7 @@ fn probes_back_off_from_1_s_to_60_s_and_jitter_only_shortens() {
 }
 
 #[test]
-fn hour_of_failed_probes_is_fewer_than_seventy() {
+fn failed_probes_are_fewer_than_seventy_in_an_hour() {
     for seed in 0..50 {
         let mut breakers = Breakers::new(seed, None);
         breakers.note_failure(now_at(0), 0, Endpoint::Submit, "refused", true);
@@ -235,7 +235,7 @@ fn late_success_of_an_open_endpoint_closes_it() {
 }
 
 #[test]
-fn failure_that_is_not_the_probe_changes_no_wait() {
+fn failure_of_another_request_does_not_change_probe_wait() {
     let mut breakers = breakers_opened_at(1);
     let next = breakers.next_probe();
     fail(&mut breakers, now_at(1), 9, Endpoint::Submit);
@@ -263,7 +263,7 @@ fn token_info_serves_as_probe_and_half_opens_others() {
 }
 
 #[test]
-fn failed_stand_in_doubles_the_wait() {
+fn failed_token_info_probe_doubles_the_wait() {
     let mut breakers = breakers_opened_at(1);
     breakers.note_sent(9, Endpoint::TokenInfo, true);
     fail(&mut breakers, now_at(2), 9, Endpoint::TokenInfo);
@@ -272,7 +272,7 @@ fn failed_stand_in_doubles_the_wait() {
 }
 
 #[test]
-fn released_probe_lets_another_one_go() {
+fn released_probe_permits_another_probe() {
     let mut breakers = breakers_opened_at(1);
     breakers.note_sent(9, Endpoint::Submit, false);
     breakers.release(8);
@@ -285,7 +285,7 @@ fn released_probe_lets_another_one_go() {
 }
 
 #[test]
-fn next_outage_begins_the_backoff_again() {
+fn next_outage_restarts_the_backoff() {
     let mut breakers = breakers_unreachable_at(0);
     assert_eq!(probe_times(&mut breakers, 60 * S).len(), 5);
     breakers.note_sent(1, Endpoint::Poll, false);
@@ -320,7 +320,7 @@ fn failing_endpoint_shows_its_first_failure_and_last_reason() {
 }
 
 #[test]
-fn failing_submissions_are_known_since_before_a_restart() {
+fn failing_submissions_keep_their_start_over_a_restart() {
     let since = EventTime::from_seconds(7);
     let mut breakers = Breakers::new(7, Some(since));
     fail(&mut breakers, now_at(1), 0, Endpoint::Submit);

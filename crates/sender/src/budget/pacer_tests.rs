@@ -61,7 +61,7 @@ fn slot_frees_one_window_after_its_answer() {
 }
 
 #[test]
-fn request_that_was_never_sent_gives_its_slot_back() {
+fn request_that_was_never_sent_returns_its_slot() {
     let mut pacer = fresh_pacer("1/60s");
     let slot = pacer.take(S, Pace::AtOnce).expect("free");
     pacer.never_sent(slot);
@@ -114,7 +114,7 @@ fn reboot_is_followed_by_a_window_of_silence() {
 }
 
 #[test]
-fn freed_slot_is_no_longer_counted_from_that_moment() {
+fn freed_slot_does_not_count_as_used() {
     let mut pacer = fresh_pacer("2/60s");
     assert_eq!(pacer.rate, rate("2/60s"));
     assert_eq!(burst(&mut pacer, S), 2);
@@ -146,7 +146,7 @@ fn third_window_in_a_row_with_a_429_halves_the_rate() {
 }
 
 #[test]
-fn window_without_a_429_begins_the_count_again() {
+fn window_without_a_429_resets_the_count() {
     let pacer = pacer_limited_at(&[1, 61, 181, 241]);
     assert_eq!(pacer.allowed(241 * S), 60);
     let mut pacer = pacer;
@@ -155,7 +155,7 @@ fn window_without_a_429_begins_the_count_again() {
 }
 
 #[test]
-fn rate_is_halved_down_to_a_quarter_and_no_further() {
+fn rate_is_never_halved_below_a_quarter() {
     let mut pacer = pacer_limited_at(&[1, 61, 121]);
     for second in [181, 241, 301] {
         pacer.note_limit(S * second);
@@ -179,7 +179,7 @@ fn lowered_rate_doubles_after_ten_minutes_without_a_429() {
 }
 
 #[test]
-fn each_429_keeps_a_lowered_rate_for_ten_minutes_more() {
+fn each_429_keeps_lowered_rate_for_another_ten_minutes() {
     let mut pacer = pacer_limited_at(&[1, 61, 121]);
     pacer.note_limit(700 * S);
     assert_eq!(pacer.allowed(1299 * S), 30);
@@ -485,7 +485,7 @@ proptest! {
     }
 
     #[test]
-    fn rate_of_a_shorter_window_is_kept_as_well_as_the_service_s(
+    fn rate_of_a_shorter_window_is_never_exceeded(
         rate in prop::sample::select(vec!["10/10s", "30/30s", "1/1s", "3/20s"]).prop_map(rate),
         events in events(), theirs in 999_500..1_000_500_u64,
     ) {

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rate_is_read_and_written_alike() {
+    fn rate_text_round_trips_and_invalid_text_is_refused() {
         for (text, shown) in [("60/60s", "60/60s"), ("30/1m", "30/60s"), ("5/s", "5/1s")] {
             let rate: Rate = text.parse().expect("good");
             assert_eq!(rate.to_string(), shown);

@@ -42,7 +42,7 @@ fn lost_call_is_resent_after_a_minute_an_hour_and_a_day() {
 }
 
 #[test]
-fn wait_of_a_lost_call_is_checked_every_hour() {
+fn lost_call_is_checked_every_hour_while_it_waits() {
     let step = confirm().settle(&resent_call(2), wall_time(2 * HOUR), true);
     let Step::NotYet { next_check, absent } = step else {
         panic!("{step:?}");
@@ -61,7 +61,7 @@ fn lost_call_from_a_clock_ahead_is_resent_at_once() {
 }
 
 #[test]
-fn request_id_is_lost_until_the_call_can_be_resent() {
+fn call_with_lost_request_id_is_unresolved_until_resend() {
     let confirm = confirm();
     let poll = submitted_call(1, now_at(0));
     let step = confirm.lost_step(&poll, wall_time(2), "404");
@@ -121,7 +121,7 @@ fn changed_call_is_sent_only_if_pages_were_read() {
 }
 
 #[test]
-fn given_up_call_that_no_page_shows_is_a_server_error() {
+fn absent_given_up_call_is_dead_with_server_error() {
     let call = Unconfirmed {
         if_absent: IfAbsent::ServerError,
         message: "500".to_owned(),
@@ -158,7 +158,7 @@ fn lost_call_without_any_confirmation_is_never_resent() {
 }
 
 #[test]
-fn expired_request_id_is_lost_or_ends_where_nothing_confirms() {
+fn expired_request_id_is_lost_or_call_is_unconfirmed() {
     let mut confirm = confirm();
     let call = submitted_call(1, now_at(0));
     let now = wall_time(24 * HOUR);

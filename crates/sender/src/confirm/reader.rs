@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn page_size_shrinks_to_50_and_30_and_begins_again() {
+    fn reading_restarts_with_pages_of_50_and_then_30() {
         let mut reader = reader();
         reader.on_page(&page(100, Some(9)));
         assert!(reader.use_smaller_pages());

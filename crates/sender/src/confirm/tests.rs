@@ -91,7 +91,7 @@ fn late_poll_is_not_followed_by_another_at_once() {
 }
 
 #[test]
-fn webhooks_are_waited_for_two_minutes_once_one_came() {
+fn webhook_wait_is_two_minutes_after_first_webhook() {
     let mut confirm = confirm();
     assert_eq!(confirm.webhook_wait(), Duration::ZERO);
     assert_eq!(confirm.written_before(wall_time(100)), wall_time(90));
@@ -102,7 +102,7 @@ fn webhooks_are_waited_for_two_minutes_once_one_came() {
 }
 
 #[test]
-fn webhooks_are_not_relied_on_after_three_calls_without_one() {
+fn webhook_wait_ends_after_three_calls_without_webhook() {
     let mut confirm = confirm();
     confirm.note_webhook(webhook_pace(wall_time(1)));
     for _ in 0..9 {
@@ -235,7 +235,7 @@ fn pages_are_read_until_all_expected_calls_are_found() {
 }
 
 #[test]
-fn reading_ends_after_its_last_page_with_the_absent_calls() {
+fn last_page_ends_the_reading_and_lists_absent_calls() {
     let mut confirm = confirm();
     first_page(&mut confirm, 20, &[1, 2]);
     let findings = confirm.on_page(wall_time(20), &journal_page(&[1], Some(1)));
@@ -325,7 +325,7 @@ fn call_from_a_clock_ahead_can_be_absent() {
 }
 
 #[test]
-fn lost_calls_are_read_for_alone_and_turn_no_pages_off() {
+fn lost_calls_have_a_separate_reading_that_keeps_pages_on() {
     let mut confirm = confirm();
     let calls = vec![
         submitted_call(1, now_at(90)),
@@ -346,7 +346,7 @@ fn lost_calls_are_read_for_alone_and_turn_no_pages_off() {
 }
 
 #[test]
-fn polled_call_is_not_looked_for_any_more() {
+fn polled_call_is_removed_from_the_reading() {
     let mut confirm = confirm();
     first_page(&mut confirm, 20, &[1, 2]);
     confirm.is_polled(&submitted_call(1, now_at(0)));
@@ -411,7 +411,7 @@ fn polls_refused_by_403_keep_the_first_reason() {
 }
 
 #[test]
-fn rest_from_a_clock_that_was_set_back_does_not_count() {
+fn page_rest_is_ignored_after_clock_was_set_back() {
     let mut confirm = confirm();
     confirm.rest_pages(wall_time(100));
     assert!(!confirm.reads_pages(wall_time(100)));
@@ -422,7 +422,7 @@ fn rest_from_a_clock_that_was_set_back_does_not_count() {
 }
 
 #[test]
-fn another_token_forgets_each_403() {
+fn another_token_clears_403_of_polls_and_pages() {
     let mut confirm = confirm();
     first_page(&mut confirm, 20, &[1]);
     confirm.refuse_polls(now_at(20), "403");
@@ -440,7 +440,7 @@ fn another_token_forgets_each_403() {
 }
 
 #[test]
-fn confirming_is_impossible_without_polls_pages_and_webhooks() {
+fn confirmation_is_impossible_without_polls_pages_and_webhooks() {
     let mut confirm = confirm();
     assert!(!confirm.is_impossible());
     confirm.refuse_polls(now_at(1), "403");
@@ -473,7 +473,7 @@ fn call_on_a_page_is_journaled_unless_its_values_changed() {
 }
 
 #[test]
-fn absent_call_is_asked_for_again_after_its_age() {
+fn absent_call_is_checked_again_after_its_age() {
     let mut confirm = confirm();
     let call = Unconfirmed {
         absent: 1,

@@ -153,7 +153,7 @@ fn nothing_is_sent_before_the_token_is_known() {
 
 /// Promise: A request is written within five seconds after its slot was taken, or not at all.
 #[test]
-fn request_too_late_for_its_slot_keeps_slot_and_goes_again() {
+fn late_request_keeps_its_slot_and_is_sent_again() {
     let mut core = ready_core(Settings::default());
     let (_, answered) = exchange(
         &mut core,
@@ -186,7 +186,7 @@ fn request_too_late_for_its_slot_keeps_slot_and_goes_again() {
 }
 
 #[test]
-fn request_too_late_ends_no_wait_after_a_429() {
+fn late_request_does_not_end_the_wait_after_a_429() {
     let mut core = ready_core(Settings::default());
     let limited: ApiResult = Err(ApiError::TooMany(true));
     let (first, _, _) = launch_next(&mut core, now_at(10), &live_queue(1));
@@ -218,7 +218,7 @@ fn poll_of_an_expiring_request_id_precedes_everything() {
 }
 
 #[test]
-fn call_whose_24_hours_are_over_has_a_lost_request_id() {
+fn request_id_is_lost_after_24_hours() {
     let mut core = ready_core(Settings::default());
     let call = submitted_call(3, now_at(0));
     let day = now_at(24 * 3600);
@@ -257,7 +257,7 @@ fn dry_run_submits_nothing_and_is_shown_as_pause() {
 }
 
 #[test]
-fn call_of_other_token_is_read_for_and_then_resent() {
+fn call_of_other_token_is_searched_on_pages_then_resent() {
     let mut core = ready_core(Settings::default());
     let foreign = Unconfirmed {
         token: TokenFingerprint::of("svc_pat_old"),
@@ -308,7 +308,7 @@ fn call_that_a_page_shows_is_journaled() {
 }
 
 #[test]
-fn call_that_no_page_shows_is_asked_for_again() {
+fn call_absent_from_pages_is_checked_again() {
     let mut core = ready_core(Settings::default());
     core.confirm.refuse_polls(now_at(0), "403");
     let call = submitted_call(3, now_at(0));
@@ -328,7 +328,7 @@ fn call_that_no_page_shows_is_asked_for_again() {
 }
 
 #[test]
-fn call_is_polled_once_at_a_time() {
+fn call_has_at_most_one_poll_under_way() {
     let mut core = ready_core(Settings::default());
     let head = unconfirmed_queue(&submitted_call(3, now_at(0)));
     let (_, task, _) = launch_next(&mut core, now_at(10), &head);
@@ -352,7 +352,7 @@ fn pending_call_is_polled_again_by_the_schedule() {
 }
 
 #[test]
-fn a_404_to_a_poll_loses_the_request_id() {
+fn poll_404_loses_the_request_id() {
     let mut core = ready_core(Settings::default());
     let head = unconfirmed_queue(&submitted_call(3, now_at(0)));
     let missing = Err(ApiError::NotFound {
@@ -369,7 +369,7 @@ fn a_404_to_a_poll_loses_the_request_id() {
 }
 
 #[test]
-fn accepted_call_is_submitted_with_its_token() {
+fn accepted_call_keeps_its_request_id_and_token() {
     let mut core = ready_core(Settings::default());
     let (slot, task, launch) = launch_next(&mut core, now_at(1), &live_queue(1));
     assert_eq!(task.work, Work::Submit(RowId(1)));
@@ -420,7 +420,7 @@ fn failed_call_waits_a_minute_and_counts_after_others_passed() {
 }
 
 #[test]
-fn call_that_failed_five_times_is_looked_for_and_given_up() {
+fn call_failed_five_times_is_searched_on_pages_or_given_up() {
     for pages in [true, false] {
         let mut core = ready_core(Settings::default());
         if !pages {
@@ -457,7 +457,7 @@ fn call_that_failed_five_times_is_looked_for_and_given_up() {
 }
 
 #[test]
-fn only_call_that_fails_for_a_day_is_given_up() {
+fn sole_unsent_call_is_given_up_after_failing_for_a_day() {
     for (seconds, unsent, given_up) in [
         (24 * 3600 + 1, 1, true),
         (24 * 3600, 1, false),
@@ -552,7 +552,7 @@ fn confirmation_waits_two_minutes_for_webhooks() {
 }
 
 #[test]
-fn at_most_four_requests_are_under_way_unless_they_are_slow() {
+fn requests_under_way_are_limited_to_four_unless_slow() {
     let mut core = ready_core(Settings::default());
     for id in 1..=4 {
         launch_next(&mut core, now_at(10), &live_queue(id));
@@ -568,7 +568,7 @@ fn at_most_four_requests_are_under_way_unless_they_are_slow() {
 }
 
 #[test]
-fn interrupted_calls_are_looked_for_before_they_are_sent_again() {
+fn interrupted_calls_are_searched_on_pages_before_resending() {
     let core = ready_core(Settings::default());
     let mut sending = row(RowId(1), 2);
     sending.progress.state = State::Sending;

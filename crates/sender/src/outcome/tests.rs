@@ -153,7 +153,7 @@ fn poll_404_in_envelope_loses_the_request_id() {
 }
 
 #[test]
-fn page_400_max_asks_for_smaller_pages_and_other_4xx_refuse() {
+fn page_400_max_means_too_large_and_other_4xx_refused() {
     for errors in [
         json!([{"field": "size", "reason": "MAX"}]),
         json!([{"reason": "max"}]),
@@ -228,7 +228,7 @@ fn no_connection_or_refused_tls_means_unreachable() {
 }
 
 #[test]
-fn request_that_was_too_late_is_given_back_and_blames_nothing() {
+fn late_request_is_returned_without_a_failure() {
     for &endpoint in Endpoint::VARIANTS {
         let too_late = verdict(endpoint, Err(ApiError::TooLate));
         assert_eq!(too_late.kind(), VerdictKind::TooLate);
@@ -259,7 +259,7 @@ fn unknown_status_or_body_is_a_failure_on_every_endpoint() {
 }
 
 #[test]
-fn failed_is_refused_with_its_message_or_the_known_causes() {
+fn failed_status_is_refused_with_its_message_or_known_causes() {
     for (text, message) in [("lead not found", "lead not found"), ("", FAILED)] {
         let errors = json!([{"field": "employeeId", "reason": "NOT_FOUND"}]);
         let status = WriteStatus::Failed(FailureWord::Failed, text.to_owned(), errors.clone());
@@ -296,7 +296,7 @@ fn record_and_page_are_read_and_other_data_is_a_failure() {
 
 /// Promise: Each answer of the CRM has one consequence.
 #[test]
-fn each_http_status_gives_verdict_of_table() {
+fn each_http_status_has_the_verdict_of_the_table() {
     let body = json!({"message": "xato", "accept": false, "data": null}).to_string();
     for (statuses, submit, token_info) in [
         (

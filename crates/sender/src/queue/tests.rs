@@ -120,12 +120,12 @@ fn lanes_are_served_in_their_order() {
 }
 
 #[test]
-fn nothing_waiting_means_no_request() {
+fn empty_queue_needs_no_request() {
     assert_eq!(next(&idle_view()), None);
 }
 
 #[test]
-fn each_lane_asks_for_its_own_candidate() {
+fn each_lane_sends_its_own_candidate() {
     let mut view = busy_view();
     let mut asked = Vec::new();
     while let Some(task) = next(&view) {
@@ -151,7 +151,7 @@ fn each_lane_asks_for_its_own_candidate() {
 }
 
 #[test]
-fn urgent_lanes_take_slots_at_once_and_spare_ones_leave_half() {
+fn lane_pace_is_at_once_if_urgent_and_spare_for_spare_leads() {
     for &lane in Lane::VARIANTS {
         let expected = match lane {
             Lane::Settle | Lane::Token | Lane::Deadline | Lane::Live | Lane::StandIn => {
@@ -199,7 +199,7 @@ fn view_with_ready_calls(due: u32, oldest: u32) -> View {
 }
 
 #[test]
-fn under_load_50_calls_or_two_minutes_are_worth_a_page() {
+fn page_is_read_under_load_for_50_calls_or_after_2_minutes() {
     assert_eq!(lane(&view_with_ready_calls(49, 119)), Some(Lane::Live));
     assert_eq!(
         lane(&view_with_ready_calls(50, 10)),
@@ -213,7 +213,7 @@ fn under_load_50_calls_or_two_minutes_are_worth_a_page() {
 }
 
 #[test]
-fn confirmations_take_at_most_every_second_slot_under_load() {
+fn confirmations_use_at_most_every_second_slot_under_load() {
     let view = View {
         confirmed_last: true,
         ..view_with_ready_calls(100, 600)
@@ -237,7 +237,7 @@ fn running_reading_goes_on_under_load() {
 }
 
 #[test]
-fn without_pages_old_calls_are_polled_in_turns_with_submissions() {
+fn old_calls_are_polled_under_load_if_pages_are_closed() {
     let young = with_access(view_with_ready_calls(9, 119), |access| {
         access.pages = Access::No
     });
@@ -251,7 +251,7 @@ fn without_pages_old_calls_are_polled_in_turns_with_submissions() {
 }
 
 #[test]
-fn call_that_pages_missed_is_polled_under_load() {
+fn absent_call_is_polled_under_load_after_two_minutes() {
     let mut view = view_with_ready_calls(9, 60);
     view.unconfirmed.absent = unconfirmed_of_age(4, 120);
     assert_eq!(work(&view), Some(Work::Poll(Box::new(unconfirmed_call(4)))));
@@ -269,7 +269,7 @@ fn view_without_ready_calls(due: u32, age: u32) -> View {
 }
 
 #[test]
-fn when_idle_three_calls_are_worth_a_page_and_fewer_are_polled() {
+fn idle_queue_reads_a_page_for_three_calls_and_polls_fewer() {
     let page = Work::Page { begins: true };
     assert_eq!(work(&view_without_ready_calls(3, 11)), Some(page));
     let poll = Work::Poll(Box::new(unconfirmed_call(3)));
@@ -296,7 +296,7 @@ fn young_call_among_three_waits_for_a_page() {
 }
 
 #[test]
-fn without_polls_a_page_is_read_for_one_call() {
+fn page_is_read_for_one_call_if_polls_are_closed() {
     let view = with_access(view_without_ready_calls(1, 11), |access| {
         access.poll = Access::No
     });
@@ -308,14 +308,14 @@ fn without_polls_a_page_is_read_for_one_call() {
 }
 
 #[test]
-fn call_that_pages_missed_is_polled_before_others_when_idle() {
+fn absent_call_is_polled_before_others_when_idle() {
     let mut view = view_without_ready_calls(1, 11);
     view.unconfirmed.absent = unconfirmed_of_age(4, 11);
     assert_eq!(work(&view), Some(Work::Poll(Box::new(unconfirmed_call(4)))));
 }
 
 #[test]
-fn pages_for_a_lost_request_id_are_read_under_any_load() {
+fn page_is_read_for_a_lost_request_id() {
     let mut view = view_without_ready_calls(0, 2);
     view.unconfirmed.poll = None;
     view.unconfirmed.lost = Some(unconfirmed_call(6));
@@ -422,7 +422,7 @@ fn work_names_its_row_endpoint_and_poll() {
 
 /// The ten states of `docs/design/sender.md`, with their answers.
 #[test]
-fn ten_states_on_paper_have_these_answers() {
+fn ten_documented_states_have_their_expected_answers() {
     let saturated = view_with_ready_calls(50, 20);
     let after_page = View {
         confirmed_last: true,

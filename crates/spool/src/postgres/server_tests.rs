@@ -32,7 +32,7 @@ fn assert_failed(found: &[ServerFinding], name: &str, word: &str) {
 }
 
 #[test]
-fn server_that_fits_is_ok_in_every_part() {
+fn suitable_server_passes_every_check() {
     let server = Postgres::start(Durability::Synced, "");
     let whole = report(&server.url("hub"));
     assert!(whole.is_new && whole.can_lead());
@@ -57,7 +57,7 @@ fn server_that_fits_is_ok_in_every_part() {
 }
 
 #[test]
-fn role_without_rights_or_tables_is_found() {
+fn role_without_rights_or_table_ownership_fails_the_check() {
     let server = Postgres::start(Durability::None, "");
     server
         .sql("REVOKE CREATE ON DATABASE calls FROM PUBLIC; ALTER DATABASE calls OWNER TO postgres");
@@ -95,7 +95,7 @@ fn role_without_rights_or_tables_is_found() {
 
 /// Promise: A database behind a pooler of transactions is refused.
 #[test]
-fn pooler_of_transactions_or_statements_is_refused() {
+fn transaction_and_statement_poolers_are_refused() {
     let server = Postgres::shared();
     for (mode, grade) in [
         ("session", Grade::Ok),
@@ -171,7 +171,7 @@ fn tls_is_reported_with_its_version() {
 }
 
 #[test]
-fn server_that_cannot_be_asked_is_an_error() {
+fn unreachable_server_or_missing_database_is_an_error() {
     let port = callbridge_testbed::port::free_port();
     let text = format!("postgres://callbridge@127.0.0.1:{port}/calls");
     let error = inspect_server(&url(&text)).expect_err("no server");

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_or_unknown_parts_are_named() {
+    fn incomplete_or_unknown_url_parts_are_named_in_the_error() {
         for (text, word) in [
             ("/var/lib/callbridge", "postgres://"),
             ("postgres://db/calls", "user"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_connections_to_this_machine_do_without_tls() {
+    fn url_requires_tls_except_for_this_machine() {
         for (host, tls) in [
             ("localhost", false),
             ("127.0.0.1", false),

@@ -349,7 +349,7 @@ mod stored {
     use callbridge_leads::lead_request::memory::RequestMemory;
 
     #[test]
-    fn stored_form_is_unchanged() {
+    fn lead_request_memory_keeps_its_stored_form() {
         callbridge_testkit::golden::keeps::<RequestMemory>("lead-request-memory");
     }
 }

@@ -27,7 +27,7 @@ fn commits_are_synced_into_a_write_ahead_log() {
 }
 
 #[test]
-fn older_file_takes_only_the_steps_it_lacks() {
+fn older_file_gets_only_the_missing_migration_steps() {
     let db = Connection::open_in_memory().expect("memory");
     let first = "CREATE TABLE a (x);";
     assert_eq!(migrate(&db, &[first]), Ok(Found::New));
@@ -45,7 +45,7 @@ fn older_file_takes_only_the_steps_it_lacks() {
 }
 
 #[test]
-fn step_that_fails_leaves_the_file_as_it_was() {
+fn failed_migration_step_leaves_the_file_unchanged() {
     let db = Connection::open_in_memory().expect("memory");
     migrate(&db, &["CREATE TABLE a (x);"]).expect("the first step");
     let steps = [
@@ -62,7 +62,7 @@ fn step_that_fails_leaves_the_file_as_it_was() {
 }
 
 #[test]
-fn newer_and_foreign_files_are_left_alone() {
+fn newer_and_foreign_files_are_recognized() {
     let db = Connection::open_in_memory().expect("memory");
     let steps = ["CREATE TABLE a (x);", "CREATE TABLE b (x);"];
     migrate(&db, &steps).expect("both steps");

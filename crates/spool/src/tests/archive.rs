@@ -118,7 +118,7 @@ fn connection() -> StoredConnection {
 
 /// Promise: An exported state has no tokens unless they are asked for.
 #[tokio::test]
-async fn secrets_are_exported_only_if_asked_for() {
+async fn secrets_are_exported_only_on_request() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let state = folder.join("state");

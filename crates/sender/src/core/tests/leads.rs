@@ -381,7 +381,7 @@ fn has_granted_request(answered: &Answered) -> bool {
 }
 
 #[test]
-fn right_that_is_given_later_counts_within_an_hour() {
+fn granted_right_is_noticed_within_an_hour() {
     let mut core = ready_core(Settings::default());
     let head = queue_with_lookup();
     // The company removes the right, which is noticed an hour later.
@@ -420,7 +420,7 @@ fn set_fields(core: &mut Core, seconds: u64) {
 }
 
 #[test]
-fn answer_against_the_record_reads_it_again_once_a_minute() {
+fn contradicting_answer_rereads_token_info_once_a_minute() {
     let mut core = ready_core(Settings::default());
     exchange(
         &mut core,

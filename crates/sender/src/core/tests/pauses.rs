@@ -84,7 +84,7 @@ fn refused_trial_call_keeps_the_pause_for_another_hour() {
 }
 
 #[test]
-fn only_one_trial_call_is_under_way() {
+fn trial_calls_are_sent_one_at_a_time() {
     let mut core = core_with_refused_calls();
     exchange(&mut core, now_at(3_600), &live_queue(6), token_record());
     launch_next(&mut core, now_at(3_601), &live_queue(6));
@@ -208,7 +208,7 @@ fn failed_calls_cause_no_pause_once_a_later_one_is_journaled() {
 }
 
 #[test]
-fn missing_grant_is_looked_for_once_a_minute() {
+fn missing_grant_is_checked_with_token_info_once_a_minute() {
     let mut core = ready_core(Settings::default());
     let (_, answered) = exchange(&mut core, now_at(1), &live_queue(1), forbidden_answer());
     assert!(matches!(only_step(&answered), Step::Returned { .. }));
@@ -235,7 +235,7 @@ fn missing_grant_is_looked_for_once_a_minute() {
 }
 
 #[test]
-fn unexplained_403_is_tried_with_one_call_a_minute() {
+fn unexplained_403_is_probed_with_one_call_a_minute() {
     let mut core = ready_core(Settings::default());
     exchange(&mut core, now_at(1), &live_queue(1), forbidden_answer());
     exchange(&mut core, now_at(61), &live_queue(1), token_record());
@@ -274,7 +274,7 @@ fn wrong_address_is_probed_with_token_info_and_one_call() {
 }
 
 #[test]
-fn record_that_cannot_be_read_again_stops_no_call() {
+fn failed_token_info_refresh_does_not_stop_calls() {
     let mut core = ready_core(Settings::default());
     let address = ApiError::WrongAddress {
         status: 405,
@@ -301,7 +301,7 @@ fn record_that_cannot_be_read_again_stops_no_call() {
 }
 
 #[test]
-fn polls_without_grant_leave_their_work_to_pages() {
+fn polls_without_grant_are_replaced_by_pages() {
     let mut core = ready_core(Settings::default());
     let call = submitted_call(3, now_at(0));
     let (request, answered) = exchange(
@@ -423,7 +423,7 @@ fn unreachable_crm_is_shown_and_probed_by_one_request() {
 }
 
 #[test]
-fn failing_submissions_stop_no_poll_and_no_command() {
+fn failing_submissions_do_not_stop_polls_or_commands() {
     let mut core = ready_core(Settings::default());
     for id in 1..=5 {
         exchange(
@@ -449,7 +449,7 @@ fn failing_submissions_stop_no_poll_and_no_command() {
 }
 
 #[test]
-fn token_info_is_the_probe_where_no_call_waits() {
+fn token_info_is_the_probe_if_no_call_waits() {
     let mut core = ready_core(Settings::default());
     for id in 1..=5 {
         exchange(
@@ -465,7 +465,7 @@ fn token_info_is_the_probe_where_no_call_waits() {
 }
 
 #[test]
-fn after_a_429_one_request_at_a_time_waits_1_2_4_8_s() {
+fn requests_after_429_wait_1_2_4_8_s_and_run_one_at_a_time() {
     let mut core = ready_core(Settings::default());
     let mut now = now_at(1);
     let mut waits = Vec::new();

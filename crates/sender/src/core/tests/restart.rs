@@ -87,7 +87,7 @@ fn start_with_rate(rate: &str, memory: Option<String>) -> (Core, Vec<Op>) {
 }
 
 #[test]
-fn another_window_over_a_restart_begins_with_silence() {
+fn changed_rate_window_after_restart_begins_with_silence() {
     let (_, ops) = start_with_rate("10/30s", None);
     for (rate, silent) in [("20/60s", true), ("5/30s", false), ("5/10s", true)] {
         let (mut core, _) = start_with_rate(rate, stored_memory(&ops));
@@ -189,7 +189,7 @@ fn refused_token_waits_across_restart_but_new_token_does_not() {
 }
 
 #[test]
-fn probe_of_a_refused_token_is_remembered_before_it_leaves() {
+fn probe_of_refused_token_is_stored_before_it_is_sent() {
     let ops = ops_of_probe();
     // A kill loses the answer.
     let (mut core, _) = restart(&ops, Vec::new(), 65);
@@ -362,7 +362,7 @@ fn memory_of_aborted_launch_is_stored_with_next_launch() {
 }
 
 #[test]
-fn rest_of_pages_and_their_size_survive_a_restart() {
+fn page_rest_and_page_size_survive_a_restart() {
     let (mut core, _) = Core::start(Settings::default(), Known::default(), now_at(0));
     core.confirm.rest_pages(now_at(0).wall);
     core.confirm.page_size = PageSize::LARGEST.smaller().expect("50");

@@ -79,7 +79,7 @@ fn previous_token_polls_go_first_in_last_minute() {
 }
 
 #[test]
-fn a_401_for_the_older_token_ends_that_one_alone() {
+fn poll_401_for_previous_token_ends_only_that_token() {
     let mut core = core_with_two_tokens();
     exchange_with_token(
         &mut core,
@@ -96,7 +96,7 @@ fn a_401_for_the_older_token_ends_that_one_alone() {
 }
 
 #[test]
-fn last_quarter_of_a_short_life_is_its_end() {
+fn short_lived_token_polls_go_first_in_its_last_quarter() {
     let mut core = ready_core(Settings::default());
     core.token(now_at(100), Some(second_token()));
     let until = now_at(120).wall.floor_seconds();
@@ -119,7 +119,7 @@ fn last_quarter_of_a_short_life_is_its_end() {
 }
 
 #[test]
-fn new_token_without_the_older_one_reads_nothing_of_it() {
+fn poll_is_not_sent_if_its_token_is_gone() {
     let mut core = ready_core(Settings::default());
     core.token(now_at(100), Some(second_token()));
     assert_eq!(core.ask(now_at(101)).tokens, [second_token()]);
