@@ -1,5 +1,4 @@
-//! The JSON of `explain --json`: one object per finished call. Its keys have the order of the
-//! documentation of the command line.
+//! The JSON of `explain --json`: one object per finished call. Its keys always have the same order.
 
 use super::text::Explained;
 use callbridge_call::timeline::{Channel, Way};
