@@ -148,13 +148,13 @@ fn call_id(shapes: &str) -> Value {
 }
 
 #[test]
-fn call_id_is_sent_with_or_without_the_prefix() {
+fn webhook_call_id_shape_adds_or_omits_the_prefix() {
     assert_eq!(call_id("shape webhook-call-id prefixed"), "oapi-u-9");
     assert_eq!(call_id("shape webhook-call-id plain"), "u-9");
 }
 
 #[test]
-fn unknown_fields_and_values_can_be_added_to_every_body() {
+fn webhook_extra_shape_adds_unknown_fields_to_every_body() {
     for event in event_of_each_name() {
         let event = event.with_block("propertyChanges", json!([]));
         let plain = event_body(event.clone());

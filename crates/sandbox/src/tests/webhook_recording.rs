@@ -89,7 +89,7 @@ pub(super) fn emit_event(core: &mut Sandbox, now: callbridge_call::EventTime, ev
 }
 
 #[test]
-fn submission_is_reported_only_once_it_is_journaled() {
+fn submission_emits_event_only_after_it_is_journaled() {
     let mut core = subscribed_sandbox(&["CALL_COMPLETED"]);
     submit_accepted(&mut core, NOW, &call());
     assert!(rows(&core).is_empty(), "accepted is not yet written");
@@ -236,7 +236,7 @@ fn conversation_is_reported_again_only_after_24_hours() {
 }
 
 #[test]
-fn only_two_of_the_six_groups_publish_events() {
+fn groups_other_than_lead_and_call_publish_no_events() {
     assert_eq!(GROUPS.len(), 6);
     let publishing: std::collections::BTreeSet<_> =
         event_of_each_name().iter().map(CrmEvent::group).collect();

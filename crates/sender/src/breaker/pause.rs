@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn only_another_token_ends_missing_token_and_wrong_company() {
+    fn missing_token_and_wrong_company_pauses_have_no_probe() {
         for pause in [Pause::TokenMissing, Pause::WrongCompany(String::new())] {
             let paused = Paused::new(S, pause);
             assert_eq!(paused.probe(100_000 * S), Probe::Never);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_calls_are_tried_once_an_hour_and_stop_no_poll() {
+    fn pause_for_refused_calls_is_probed_hourly_and_allows_polls() {
         let mut paused = calls_refused(Reason::Rejected);
         assert!(paused.pause.stops_only_submissions() && !no_grant().stops_only_submissions());
         assert_eq!(paused.probe(3600 * S), Probe::Never);

@@ -200,7 +200,7 @@ fn late_request_does_not_end_the_wait_after_a_429() {
 }
 
 #[test]
-fn poll_of_an_expiring_request_id_precedes_everything() {
+fn poll_of_an_expiring_request_id_precedes_live_calls() {
     let mut core = ready_core(Settings::default());
     let head = WorkQueue {
         oldest_submitted: vec![submitted_call(3, now_at(0))],
@@ -409,7 +409,7 @@ fn time_out_call(core: &mut Core, seconds: u64) -> (u64, u32) {
 }
 
 #[test]
-fn failed_call_waits_a_minute_and_counts_after_others_passed() {
+fn failed_call_waits_longer_after_another_was_accepted() {
     let mut core = ready_core(Settings::default());
     let (wait, failures) = time_out_call(&mut core, 1);
     assert!((56..=60).contains(&wait) && failures == 0, "{wait}");
