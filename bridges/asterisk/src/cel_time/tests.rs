@@ -75,9 +75,10 @@ fn ids_without_a_plausible_epoch_set_no_utc_offset() {
     let mut of_a_file = CelClock::new(None, true);
     let at = of_a_file.read_time("2026-11-20 10:18:37", "1375994780.1", true);
     assert_eq!(seconds(at), Some(1_795_169_917));
-    // The time is seven minutes away from any zone, because the id was made long before.
-    let odd = of_a_file.read_time("2026-11-20 10:15:37", "1795151317.146", true);
-    assert_eq!(seconds(odd), Some(1_795_151_737));
+    // The row is 13 minutes younger than its id. The nearest offset, +05:15, is two minutes off, so
+    // it is not learned. The offset is rounded down to +05:00, as for a row from mid-call.
+    let odd = of_a_file.read_time("2026-11-20 10:21:37", "1795151317.146", true);
+    assert_eq!(seconds(odd), Some(1_795_152_097));
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn transfers_and_pickups_join_the_channels_they_name() {
 fn listed_channel_has_its_ids_and_its_bridge() {
     let message = "Event: CoreShowChannel\nActionID: callbridge-3\nChannel: PJSIP/city-0000004f\n\
                    ChannelStateDesc: Up\nCallerIDNum: +998901110001\nUniqueid: 1795151317.146\n\
-                   Linkedid: 1795151317.146\nDuration: 00:01:05\nBridgeId: b-7\n";
+                   Linkedid: 1795151316.145\nDuration: 00:01:05\nBridgeId: b-7\n";
     check_decoded(message, |decoded| {
         let Decoded::Event { received, .. } = decoded else {
             panic!("{decoded:?}")
@@ -198,6 +198,9 @@ fn listed_channel_has_its_ids_and_its_bridge() {
             panic!("{:?}", received.event)
         };
         assert_eq!(event.channel.uniqueid, "1795151317.146");
+        assert_eq!(event.channel.linkedid, "1795151316.145");
+        assert_eq!(event.channel.name, "PJSIP/city-0000004f");
+        assert_eq!(event.channel.caller_number, "+998901110001");
         let bridge = "b-7".into();
         let state = ChannelState::Up;
         let kind = Kind::Listed { bridge, state };
