@@ -83,10 +83,11 @@ proptest! {
         after in ".{0,20}",
     ) {
         let redactor = Redactor::new([secret.as_str()]);
-        let shown = redactor.redact(&format!("{before}{secret}{after}"));
-        prop_assert!(shown.contains(REDACTED));
-        let encoded = percent_encoded(&secret);
-        let shown = redactor.redact(&format!("{before}{encoded}{after}"));
-        prop_assert!(!shown.contains(&encoded));
+        for hidden in [secret.clone(), percent_encoded(&secret)] {
+            let shown = redactor.redact(&format!("{before}{hidden}{after}"));
+            prop_assert!(shown.contains(REDACTED));
+            // A secret can be part of the word in its place.
+            prop_assert!(!shown.split(REDACTED).any(|part| part.contains(&hidden)));
+        }
     }
 }

@@ -245,9 +245,15 @@ mod tests {
 
     #[test]
     fn unique_ids_are_compared_as_two_integers() {
-        let [a, b, torn] = ["pbx1-1795151317.99", "pbx1-1795151317.146", "torn"]
-            .map(|text| UniqueId::new(text).expect("not empty"));
-        assert!(a.age() < b.age());
-        assert!(b.age() < torn.age());
+        let texts = [
+            "pbx2-999999999.500",
+            "pbx1-1795151317.99",
+            "pbx1-1795151317.146",
+            "torn",
+        ];
+        let ids = texts.map(|text| UniqueId::new(text).expect("not empty"));
+        for pair in ids.windows(2) {
+            assert!(pair[0].age() < pair[1].age(), "{pair:?}");
+        }
     }
 }
