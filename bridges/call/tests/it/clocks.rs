@@ -192,19 +192,21 @@ fn clock_set_shown_by_a_ping_makes_open_calls_incomplete() {
 
 #[test]
 fn new_connection_ignores_times_of_the_previous_one() {
-    let story = talk_of_four_seconds();
-    let mut assembler = assembler();
-    let (before, after) = story.events.split_at(3);
-    for (connection, events) in [(1, before), (2, after)] {
-        assembler.timing(Timing {
-            line: Some(Line { connection, ..LINE }),
-            ..Timing::default()
-        });
-        for (at, event) in events {
-            assembler.on_event(event, shift_time(*at, 100.0 * connection as f64));
+    // The clock of the PBX is set back before the fourth event, which arrives over `next`.
+    let mut story = talk_of_four_seconds();
+    set_clock(&mut story, 3, -3600.0);
+    for (next, clock_set) in [(1, 1), (2, 0)] {
+        let mut assembler = assembler();
+        for (i, (at, event)) in story.events.iter().enumerate() {
+            let connection = if i < 3 { 1 } else { next };
+            assembler.timing(Timing {
+                line: Some(Line { connection, ..LINE }),
+                ..Timing::default()
+            });
+            assembler.on_event(event, *at);
         }
+        assert_eq!(assembler.counts.clock_set, clock_set, "connection {next}");
     }
-    assert_eq!(assembler.counts.clock_set, 0);
 }
 
 #[test]
@@ -250,6 +252,7 @@ fn backlog_uses_event_times_only() {
 fn clock_set_back_by_a_day_leaves_the_call_complete() {
     let story = talk_of_four_seconds();
     let mut assembler = assembler();
+    assembler.timing(live_timing());
     let arrived = moment(90_000.0);
     // An event of a colleague's phone arrives. Then the PBX's clock is set back.
     let (_, PbxEvent::Channel(mut other)) = story.events[0].clone() else {
@@ -261,6 +264,7 @@ fn clock_set_back_by_a_day_leaves_the_call_complete() {
     other.channel.linkedid = other.channel.uniqueid.clone();
     assembler.on_event(&PbxEvent::Channel(other), arrived);
     send_events(&mut assembler, &story, |_, _| arrived);
+    assert_eq!(assembler.counts.clock_set, 1);
     assembler.finish_all(arrived);
     let calls = assembler.take_finished();
     let values: Vec<_> = calls

@@ -4,7 +4,7 @@ use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, number, seconds, settings,
 };
 use callbridge_call::ChannelState::{Down, Ring};
-use callbridge_call::{Assembler, Endpoints, PbxEvent, Settings, TrunkEndpoint};
+use callbridge_call::{Assembler, Endpoints, Line, PbxEvent, Settings, Timing, TrunkEndpoint};
 use std::time::Duration;
 
 fn send_events(assembler: &mut Assembler, story: &Story) {
@@ -527,14 +527,23 @@ fn calls_of_a_file_in_reverse_order_are_complete() {
             .hangup(&city);
     }
     let mut assembler = assembler();
-    for (at, event) in story.events.iter().rev() {
-        assembler.on_event(event, at.plus(Duration::from_secs(3600)));
+    let file = Line {
+        source: 0,
+        connection: 1,
+    };
+    assembler.timing(Timing {
+        kept: true,
+        line: Some(file),
+        ..Timing::default()
+    });
+    for (_, event) in story.events.iter().rev() {
+        assembler.on_event(event, moment(3600.0));
     }
     assembler.finish_all(moment(4000.0));
     let calls = assembler.take_finished();
-    let lengths: Vec<f64> = calls.iter().map(|call| seconds(call).1).collect();
-    assert_eq!(lengths, [5.0, 5.0, 5.0]);
-    for call in &calls {
-        assert_eq!(call.incomplete, None);
-    }
+    let values: Vec<_> = calls
+        .iter()
+        .map(|call| (seconds(call).1, call.live, &call.incomplete))
+        .collect();
+    assert_eq!(values, [(5.0, false, &None); 3]);
 }
