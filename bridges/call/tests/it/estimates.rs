@@ -82,14 +82,19 @@ fn linkedid_not_made_by_a_pbx_joins_records_near_its_channel() {
 
 #[test]
 fn unrelated_record_with_a_finished_calls_linkedid_is_not_late() {
-    let mut folder = Folder::new(settings());
-    for (start, number) in [(0, 1), (20, 3)] {
-        let mut record = answered_cdr(start, number, "PJSIP");
-        record.linkedid = "0".into();
-        assert!(folder.on_cdr(&record, moment(start + 30)), "{start}");
-        folder.finish_all(moment(start + 30));
+    // A linkedid that names no channel is forgotten. One that is also a unique id is remembered.
+    for (uniqueid, linkedid) in [("1795163500.1", "0"), ("deal-77", "deal-77")] {
+        let mut first = answered_cdr(0, 1, "PJSIP");
+        first.uniqueid = uniqueid.into();
+        let unrelated = answered_cdr(20, 3, "PJSIP");
+        let mut folder = Folder::new(settings());
+        for mut record in [first, unrelated] {
+            record.linkedid = linkedid.into();
+            assert!(folder.on_cdr(&record, moment(50)), "{linkedid}");
+            folder.finish_all(moment(50));
+        }
+        assert_eq!(folder.take_finished().len(), 2, "{linkedid}");
     }
-    assert_eq!(folder.take_finished().len(), 2);
 }
 
 #[test]

@@ -231,20 +231,28 @@ fn queued_call() -> Vec<Row> {
     ]
 }
 
+/// Returns the four CDRs of [`queued_call`] in one of their 24 orders, which are numbered from 0.
+fn queued_call_in_order(mut order: usize) -> Vec<Row> {
+    let mut rest = queued_call();
+    let mut rows = Vec::new();
+    while !rest.is_empty() {
+        let count = rest.len();
+        rows.push(rest.remove(order % count));
+        order /= count;
+    }
+    rows
+}
+
 #[test]
 fn reordered_or_duplicate_records_give_the_same_call() {
     let wanted = single_call(&queued_call());
     assert_eq!(wanted.talk, Duration::from_secs(20));
     assert_eq!(wanted.employee.as_ref().expect("Boris").as_str(), "102");
-    for turn in 0..4 {
-        let mut turned = queued_call();
-        turned.rotate_left(turn);
-        turned.extend(queued_call());
-        let call = single_call(&turned);
-        assert_eq!(
-            (call.talk, call.started, call.employee),
-            (wanted.talk, wanted.started, wanted.employee.clone())
-        );
+    for order in 0..24 {
+        let mut rows = queued_call_in_order(order);
+        assert_eq!(single_call(&rows), wanted, "order {order}");
+        rows.extend(queued_call());
+        assert_eq!(single_call(&rows), wanted, "order {order}, then again");
     }
 }
 
@@ -343,6 +351,12 @@ fn backlog_call_is_folded_after_the_wait_without_a_record() {
         moment(300),
     );
     assert_eq!(folder.next_deadline(), Some(moment(310)));
+    folder.tick(moment(309));
+    assert!(folder.take_finished().is_empty());
+    folder.tick(moment(310));
+    let calls = folder.take_finished();
+    assert_eq!(calls.len(), 1);
+    assert!(!calls[0].live);
 }
 
 #[test]
