@@ -168,9 +168,10 @@ impl Recording {
         dids
     }
 
-    /// Returns when customers and employees talked, according to the telephones. Returns `None` if
-    /// the source does not report all talk, or if dialing a feature code counts as talk.
-    pub fn talks(&self) -> Option<Vec<(EventTime, EventTime)>> {
+    /// Returns for each call when customers and employees talked, according to the telephones.
+    /// Returns `None` if the source does not report all talk, or if dialing a feature code counts
+    /// as talk.
+    pub fn talks_of_calls(&self) -> Option<Vec<Vec<(EventTime, EventTime)>>> {
         let calls = self.expected_calls();
         let counts_feature_codes = calls
             .iter()
@@ -178,16 +179,18 @@ impl Recording {
         if counts_feature_codes || self.is_without_talk() {
             return None;
         }
-        let talks = calls.iter().flat_map(|call| {
+        let mut talks_of_calls = Vec::new();
+        for call in &calls {
             let started = call["startedAtExact"].as_f64().expect("a start");
-            let talks = call["talks"].as_array().expect("talks").clone();
-            talks.into_iter().map(move |talk| {
+            let mut talks = Vec::new();
+            for talk in call["talks"].as_array().expect("talks") {
                 let from = talk[1].as_f64().expect("a moment");
                 let to = talk[2].as_f64().expect("a moment");
-                (moment(started + from), moment(started + to))
-            })
-        });
-        Some(talks.collect())
+                talks.push((moment(started + from), moment(started + to)));
+            }
+            talks_of_calls.push(talks);
+        }
+        Some(talks_of_calls)
     }
 
     /// Returns `true` if [`WITHOUT_TALK`] lists the recording.
