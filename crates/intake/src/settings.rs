@@ -135,8 +135,14 @@ mod tests {
         let labels: Vec<&str> = sources.iter().map(|source| source.label.as_str()).collect();
         let wants = ["hq/ami", "hq/ami-2", "shop/ami", "hq/file", "hq/amqps"];
         assert_eq!(labels, wants);
-        let first = &sources[0];
-        assert_eq!(first.shown, "ami://a@127.0.0.1?secret-file=/s", "as ever");
-        assert_eq!(first.url, "ami://a@127.0.0.1");
+    }
+
+    #[test]
+    fn source_key_is_the_full_url_and_json_has_no_secret_file() {
+        let full = "ami://a@127.0.0.1?secret-file=/s";
+        let url = SourceUrl::parse(full).expect("a source");
+        let source = SourceSettings::new(&url, "hq".to_owned(), false);
+        assert_eq!(source.shown, full);
+        assert_eq!(source.url, "ami://a@127.0.0.1");
     }
 }

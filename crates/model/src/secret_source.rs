@@ -415,6 +415,22 @@ mod tests {
     fn secret_is_not_in_the_debug_form_of_its_place() {
         let environment = Environment::from_pairs([("CALLBRIDGE_TOKEN", "svc_pat_hidden")]);
         let place = SecretPlace::find(SecretKind::Token, None, &environment).expect("found");
+        assert_eq!(read(&place), "svc_pat_hidden");
         assert!(!format!("{place:?}").contains("hidden"));
+    }
+
+    #[test]
+    fn secret_is_not_in_the_error_of_an_invalid_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("secret");
+        let place = SecretPlace::File(file.clone());
+        let many_lines = "svc_pat_hidden\n".repeat(LINES_MAX + 1);
+        let long = "svc_pat_hidden\n".repeat(FILE_BYTES_MAX / 10);
+        for text in ["svc_pat_hidden\u{7}", &many_lines, &long] {
+            std::fs::write(&file, text).expect("written");
+            let error = place.read_lines().expect_err("no secret");
+            let shown = format!("{error} {error:?}");
+            assert!(!shown.contains("hidden"), "{shown}");
+        }
     }
 }
