@@ -248,10 +248,17 @@ fn groups_other_than_lead_and_call_publish_no_events() {
     assert!(rows(&core).is_empty(), "the others are reserved");
 }
 
+/// Returns the number of all leads, as the path `/sandbox/leads` shows them.
+fn lead_count(core: &mut Sandbox) -> usize {
+    let leads = core.handle(now_plus(100), &Request::get("/sandbox/leads"));
+    leads.value().as_array().expect("rows").len()
+}
+
 /// Whenever the sandbox stops, the state has the event exactly if it has the change.
 #[test]
 fn event_and_its_change_survive_a_restart_together() {
     let mut core = subscribed_sandbox(&["CALL", "LEAD"]);
+    let leads_before = lead_count(&mut restart_sandbox(&core));
     let mut kept = vec![restart_sandbox(&core)];
     for (number, second) in (0..5).zip((0..).step_by(2)) {
         let uuid = json!(format!("u-{number}"));
@@ -266,6 +273,9 @@ fn event_and_its_change_survive_a_restart_together() {
     for (changes, mut again) in kept.into_iter().enumerate() {
         again.tick(now_plus(100));
         assert_eq!(again.webhooks.rows.len(), changes);
+        // The changes take turns: a call, a lead, a call, and so on.
+        assert_eq!(again.records().len(), changes.div_ceil(2));
+        assert_eq!(lead_count(&mut again), leads_before + changes / 2);
         let all = &core.webhooks.rows;
         assert!(
             again.webhooks.rows.keys().all(|id| all.contains_key(id)),

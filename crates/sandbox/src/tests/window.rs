@@ -63,12 +63,17 @@ proptest! {
 
     #[test]
     fn rate_window_accepts_at_most_sixty_requests(
-        gaps in prop::collection::vec(0..2_500_u32, 1..200),
+        later in prop::collection::vec(0..1_000_u32, 1..400),
     ) {
         let mut core = sandbox();
+        // A burst fills the first window. The later requests fill more windows.
+        let mut gaps = vec![0; 61];
+        gaps.extend(later);
         let moments = moments(&gaps);
         let answers: Vec<u16> =
             moments.iter().map(|&at| core.handle(at, &info()).status).collect();
+        prop_assert_eq!(&answers[..60], [200_u16; 60]);
+        prop_assert_eq!(answers[60], 429, "the last request of the burst");
         let mut opened = moments[0];
         let mut accepted = 0;
         for (at, status) in moments.iter().zip(&answers) {
