@@ -14,15 +14,16 @@ use std::collections::BTreeSet;
 #[test]
 fn answers_never_contain_the_token() {
     let mut core = sandbox_with_lead_grants();
-    for request in [
-        get("token/info"),
-        get("lead/4001"),
-        get("request/x"),
-        submit(&json!({ "uuid": TOKEN })),
-        Request::get("/sandbox/requests"),
-        Request::get("/sandbox/oauth"),
+    for (request, status) in [
+        (get("token/info"), 200),
+        (get("lead/4001"), 200),
+        (get("request/x"), 404),
+        (submit(&json!({ "uuid": TOKEN })), 400),
+        (Request::get("/sandbox/requests"), 200),
+        (Request::get("/sandbox/oauth"), 200),
     ] {
         let answer = core.handle(NOW, &request);
+        assert_eq!(answer.status, status, "{request:?}");
         let text = String::from_utf8_lossy(&answer.body);
         assert!(!text.contains(TOKEN), "{request:?}: {text}");
     }

@@ -8,10 +8,12 @@ use super::webhook_recording::{
 use super::{NOW, now_plus};
 use crate::webhook::dispatch::AttemptOutcome;
 use crate::webhook::dispatch::{CLAIMED_MAX, CLAIMED_OVERALL_MAX, IN_FLIGHT_MAX};
+use crate::webhook::event::NAMES;
 use crate::webhook::{Dispatch, dispatch};
 use crate::{Sandbox, faults, webhook};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const TOOK: Duration = Duration::from_millis(12);
@@ -363,5 +365,13 @@ fn each_of_the_seven_events_is_delivered() {
     for event in event_of_each_name() {
         emit_event(&mut core, NOW, event);
     }
-    assert_eq!(dispatch::deliveries(&mut core, NOW).len(), 7);
+    let mut delivered = BTreeSet::new();
+    for dispatch in dispatch::deliveries(&mut core, NOW) {
+        let body: Value = serde_json::from_str(&dispatch.body).expect("JSON");
+        delivered.insert(body["eventType"].as_str().expect("a name").to_owned());
+        end_attempt(&mut core, NOW, &dispatch, 200);
+    }
+    assert_eq!(delivered, BTreeSet::from(NAMES.map(str::to_owned)));
+    assert_eq!(core.webhooks.counts.delivered, 7);
+    assert!(core.webhooks.rows.is_empty());
 }
