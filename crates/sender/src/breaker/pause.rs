@@ -283,16 +283,20 @@ mod tests {
     #[test]
     fn missing_token_and_wrong_company_pauses_have_no_probe() {
         for pause in [Pause::TokenMissing, Pause::WrongCompany(String::new())] {
-            let paused = Paused::new(S, pause);
+            let mut paused = Paused::new(S, pause);
             assert_eq!(paused.probe(100_000 * S), Probe::Never);
             assert_eq!(paused.next(), None);
             assert!(paused.is_about_token() && !paused.is_ended_by_accepted());
+            assert!(
+                paused.token_verified(61 * S),
+                "a verified token ends the pause"
+            );
         }
         assert!(!Paused::new(S, no_grant()).is_about_token());
     }
 
     #[test]
-    fn pause_for_refused_calls_is_probed_hourly_and_allows_polls() {
+    fn refused_calls_stop_only_submissions_and_probe_hourly() {
         let mut paused = calls_refused(Reason::Rejected);
         assert!(paused.pause.stops_only_submissions() && !no_grant().stops_only_submissions());
         assert_eq!(paused.probe(3600 * S), Probe::Never);
