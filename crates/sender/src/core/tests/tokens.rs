@@ -185,7 +185,7 @@ fn token_of_unexpected_company_is_foreign_and_not_bound() {
 }
 
 #[test]
-fn poll_with_an_expiring_token_precedes_everything() {
+fn poll_with_an_expiring_token_precedes_live_calls() {
     let mut core = ready_core(Settings::default());
     core.tokens.info = Some(TokenInfo {
         expires_at: Some(now_at(3600).wall.floor_seconds()),
@@ -200,7 +200,7 @@ fn poll_with_an_expiring_token_precedes_everything() {
         lane(&mut core, now_at(3600 - 900), &head),
         Some(Lane::Deadline)
     );
-    // The token has expired, so no request can use it any more.
+    // The token expires in a second, and the poll is still first.
     assert_eq!(lane(&mut core, now_at(3599), &head), Some(Lane::Deadline));
 }
 
