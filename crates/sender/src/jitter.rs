@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jitter_is_splitmix64_in_parts_of_1024() {
+    fn jitter_matches_published_splitmix64() {
         let mut jitter = Jitter::new(7);
         let shares = [(); 6].map(|()| jitter.up_to(Duration::from_secs(1024)).as_secs());
         // The expected values are those of the published splitmix64 with seed 7.

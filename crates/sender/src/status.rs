@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_is_shown_while_only_confirmations_fail() {
+    fn pause_is_not_shown_while_only_confirmations_fail() {
         assert_eq!(pause_shown(None, None, &[]), None);
         assert_eq!(
             pause_shown(None, None, &[failing_endpoint(Endpoint::Poll, false)]),

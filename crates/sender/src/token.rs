@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_or_invalid_file_is_reported_once_and_awaited() {
+    fn missing_or_invalid_token_file_is_reported_once() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("token");
         let mut watch = Watch::new(TokenSource::File(path.clone()));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn token_update_of_the_keeper_is_seen_once() {
+    fn keeper_token_update_is_reported_once() {
         let (keeper, reported) = watch::channel(TokenUpdate::default());
         let mut watch = Watch::new(TokenSource::Kept(reported));
         assert_eq!(changed_token(&mut watch), Some(None));

@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn value_of_two_lines_is_refused() {
+    fn flag_value_with_a_line_break_is_refused() {
         let message = text("pbx1", &[flag("lead", "csv:/a\n--rebind")], &[]);
         assert!(message.is_err_and(|message| message.contains("--lead")));
     }
 
     proptest::proptest! {
         #[test]
-        fn value_name_or_note_never_begins_a_new_line(
+        fn value_name_or_note_never_adds_an_argument_line(
             name in ".{0,9}",
             value in "(.|\\PC|\n|\r|\u{85}|--|#|=){0,9}",
             note in "(.|\n|\r|\u{b}|\u{85}|--x=y){0,9}",

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn later_file_extends_the_section_it_names() {
+    fn section_with_plus_extends_the_section_it_names() {
         let text = "[x7]\ntype=aor\n[x7]\ntype=endpoint\n[101]\ntype=endpoint\nauth=101\n\
             [x7](+type=endpoint)\noutbound_auth=x7\naors=x7\n\
             [x7](+)\ncontact=sip:sip.provider.uz\n\

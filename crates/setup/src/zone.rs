@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn local_pbx_has_the_machine_zone_and_others_the_country_zone() {
+    fn local_pbx_gets_machine_zone_and_remote_pbx_country_zone() {
         assert_eq!(
             proposed_zone(Some("Europe/Moscow"), true, Some("UZ")),
             "Europe/Moscow"

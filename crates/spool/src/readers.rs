@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn known_ids_are_another_call_if_start_or_caller_differs() {
+    fn known_id_belongs_to_another_call_if_start_or_caller_differs() {
         let at = EpochSeconds::new;
         let call = known_call(true);
         assert!(

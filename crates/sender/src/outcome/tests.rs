@@ -283,7 +283,7 @@ fn success_is_journaled_and_an_unknown_status_is_pending() {
 }
 
 #[test]
-fn record_and_page_are_read_and_other_data_is_a_failure() {
+fn token_info_and_page_are_read_and_other_data_fails() {
     let record = verdict(Endpoint::TokenInfo, Ok(ApiReply::TokenInfo(info())));
     assert_eq!(record, Verdict::Record(info()));
     let page = verdict(Endpoint::Filter, Ok(ApiReply::Page(Page::default())));
@@ -348,7 +348,7 @@ fn verdicts() -> Vec<Verdict> {
 }
 
 #[test]
-fn each_verdict_has_its_word_message_and_repetition() {
+fn each_verdict_has_its_word_message_and_retry() {
     let mut table = Vec::new();
     for verdict in verdicts() {
         let kind = verdict.kind();

@@ -222,7 +222,7 @@ fn confirmations_use_at_most_every_second_slot_under_load() {
 }
 
 #[test]
-fn running_reading_goes_on_under_load() {
+fn running_reading_continues_under_load() {
     let view = View {
         is_reading: true,
         ..view_with_ready_calls(0, 0)
@@ -278,7 +278,7 @@ fn idle_queue_reads_a_page_for_three_calls_and_polls_fewer() {
 }
 
 #[test]
-fn young_call_among_three_waits_for_a_page() {
+fn young_call_is_not_polled_if_a_page_will_show_it() {
     let mut view = view_without_ready_calls(0, 9);
     view.unconfirmed.all = 3;
     assert_eq!(next(&view), None);
@@ -396,7 +396,7 @@ fn repeated_probe_yields_only_to_another_probe() {
 }
 
 #[test]
-fn work_names_its_row_endpoint_and_poll() {
+fn work_returns_its_row_endpoint_poll_and_lead_request() {
     let poll = Work::Poll(Box::new(unconfirmed_call(3)));
     assert_eq!(poll.row(), Some(RowId(3)));
     assert_eq!(poll.poll(), Some(&unconfirmed_call(3)));

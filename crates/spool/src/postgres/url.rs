@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn url_with_all_keys_is_read() {
+    fn url_with_all_keys_is_parsed() {
         let text = "postgres://callbridge@db1,db2:5433/calls?secret-file=/etc/s%20x&ca-file=/ca\
                     &schema=hub";
         let url = PostgresUrl::parse(text).expect("a URL");

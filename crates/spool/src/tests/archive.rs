@@ -396,7 +396,7 @@ fn entries_other_than_the_listed_files_are_refused() {
 }
 
 #[test]
-fn newer_schema_in_the_manifest_is_refused_by_name() {
+fn newer_schema_in_manifest_is_refused_with_its_number() {
     let folder = tempfile::tempdir().expect("a folder");
     let json =
         br#"{"program":"9.0.0","schema":999,"exportedAt":1795151317,"secrets":"none","files":[]}"#;

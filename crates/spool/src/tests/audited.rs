@@ -290,7 +290,7 @@ fn stored_values(store: &Store, call: &Finished) -> Option<AuditedValues> {
 }
 
 #[test]
-fn stored_values_are_those_of_the_pbx_until_discarded() {
+fn audited_values_are_as_reported_by_pbx_until_discarded() {
     let mut store = store();
     let mut call = finished_call(1, Outcome::DeadLetter, Some(Reason::NoLead));
     call.judged.record.by_hand = Some(callbridge_model::ByHand {

@@ -49,7 +49,7 @@ fn core_with_refused_calls() -> Core {
 }
 
 #[test]
-fn five_refusals_pause_until_a_trial_call_an_hour_later() {
+fn five_refused_calls_pause_sending_until_probe_an_hour_later() {
     let mut core = core_with_refused_calls();
     assert_eq!(
         pause_reason(&core, now_at(1)).as_deref(),
@@ -68,7 +68,7 @@ fn five_refusals_pause_until_a_trial_call_an_hour_later() {
 }
 
 #[test]
-fn refused_trial_call_keeps_the_pause_for_another_hour() {
+fn refused_probe_call_extends_the_pause_by_an_hour() {
     let mut core = core_with_refused_calls();
     exchange(&mut core, now_at(3_600), &live_queue(6), token_record());
     let (_, answered) = exchange(&mut core, now_at(3_601), &live_queue(6), rejection(400));
@@ -92,7 +92,7 @@ fn trial_calls_are_sent_one_at_a_time() {
 }
 
 #[test]
-fn polls_go_on_while_calls_are_refused() {
+fn polls_continue_while_calls_are_refused() {
     let mut core = core_with_refused_calls();
     let head = unconfirmed_queue(&submitted_call(9, now_at(0)));
     assert_eq!(lane(&mut core, now_at(10), &head), Some(Lane::Confirmation));
@@ -149,7 +149,7 @@ fn core_with_failed_calls() -> Core {
 }
 
 #[test]
-fn failed_calls_pause_until_one_is_journaled() {
+fn failed_calls_pause_sending_until_one_is_journaled() {
     let mut core = core_with_failed_calls();
     assert_eq!(
         pause_reason(&core, now_at(20)).as_deref(),
@@ -502,7 +502,7 @@ fn requests_after_429_wait_1_2_4_8_s_and_run_one_at_a_time() {
 }
 
 #[test]
-fn another_answer_ends_the_wait_after_a_429() {
+fn accepted_answer_resets_the_wait_after_429() {
     let mut core = ready_core(Settings::default());
     exchange(
         &mut core,

@@ -13,7 +13,7 @@ fn stored_memory(ops: &[Op]) -> Option<String> {
 }
 
 #[test]
-fn slots_of_another_boot_move_to_this_boot_with_silence() {
+fn slots_of_another_boot_are_moved_and_start_silence() {
     let row = SlotRow {
         slot: 4,
         token: fingerprint(),
@@ -52,7 +52,7 @@ fn known_of_this_boot(restored: bool, memory: Option<String>) -> Known {
 }
 
 #[test]
-fn silence_outlives_a_restart() {
+fn silence_survives_a_restart() {
     let restored = known_of_this_boot(true, None);
     let (_, ops) = Core::start(Settings::default(), restored, now_at(0));
     let memory = stored_memory(&ops);
@@ -198,7 +198,7 @@ fn probe_of_refused_token_is_stored_before_it_is_sent() {
 }
 
 #[test]
-fn killed_probe_counts_from_its_latest_possible_arrival() {
+fn probe_lost_in_a_kill_counts_from_latest_possible_arrival() {
     let ops = ops_of_probe();
     // The machine stopped before the request was sent, and the process was killed during the stop.
     let slots = ops.iter().filter_map(|op| match op {
@@ -279,7 +279,7 @@ fn take_over(by_proxy: bool, memory: Option<String>) -> (Core, Vec<Op>) {
 
 /// Promise: A hub that takes over sends nothing for a window and 45 seconds.
 #[test]
-fn takeover_begins_with_a_window_of_silence_and_45_seconds() {
+fn takeover_starts_silence_of_a_window_plus_45_seconds() {
     let head = WorkQueue::default();
     for (by_proxy, seconds) in [(false, 105), (true, 240)] {
         let (mut core, ops) = take_over(by_proxy, None);
@@ -330,7 +330,7 @@ fn hub_silence(boot_id: &str, until: u64) -> HubSilence {
 }
 
 #[test]
-fn hub_that_lost_commits_keeps_silence() {
+fn hub_silence_delays_requests_only_in_its_boot() {
     let known = Known {
         boot_id: Some("boot".to_owned()),
         ..Known::default()

@@ -147,7 +147,7 @@ fn poll_is_not_sent_if_its_token_is_gone() {
 }
 
 #[test]
-fn expired_token_call_is_not_resubmitted_before_poll_answer() {
+fn call_of_expired_token_is_not_settled_before_poll_answer() {
     let mut core = core_with_two_tokens();
     core.confirm.rest_pages(now_at(300).wall);
     let Decision::Send(plan) = core.next(now_at(399), &queue_with_call(now_at(390))) else {
@@ -256,7 +256,7 @@ fn answers_to_the_old_token_do_not_affect_the_new_one() {
 }
 
 #[test]
-fn deadline_does_not_wait_for_webhooks() {
+fn deadline_poll_does_not_wait_for_webhooks() {
     let mut core = ready_core(Settings::default());
     core.tokens.info = Some(TokenInfo {
         expires_at: Some(now_at(900).wall.floor_seconds()),
