@@ -51,18 +51,6 @@ async fn archive(folder: &Path) -> PathBuf {
     path
 }
 
-/// In a container every command has the same process id, so an export that was killed must not
-/// block the next one.
-#[tokio::test]
-async fn leftover_of_a_killed_export_does_not_block_the_next() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = archive(folder.path()).await;
-    let left = format!(".export.db.{}", std::process::id());
-    std::fs::write(folder.path().join("state").join(left), "half").expect("written");
-    std::fs::remove_file(&path).expect("removed");
-    export_folder(&folder.path().join("state"), &path).expect("exported");
-}
-
 #[tokio::test]
 async fn state_exported_while_open_imports_with_owner_only_mode() {
     let folder = tempfile::tempdir().expect("a folder");
