@@ -52,7 +52,10 @@ async fn live_ami_call_is_sent_before_a_draining_backlog() {
         .expect("submitted");
     let after = order.len() - 1 - place;
     let waiting = usize::try_from(ready.get()).expect("few");
-    assert!(waiting > 16, "a backlog of {waiting} calls shows no order");
+    assert!(
+        waiting > 16,
+        "only {waiting} calls are ready, too few to check the order"
+    );
     // The live call can be one of the waiting calls. The other seven are more than the calls that
     // can be under way when it ends.
     assert!(

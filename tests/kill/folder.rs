@@ -75,7 +75,7 @@ async fn damaged_file_at_start_exits_78_and_is_kept() {
             if words == "its beginning is noise" && !killed {
                 assert!(
                     before == after,
-                    "SQLite cannot open the file, so nothing writes"
+                    "the file changed, although SQLite cannot open it"
                 );
             }
         }

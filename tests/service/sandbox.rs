@@ -200,7 +200,7 @@ const ENVELOPE: [&str; 6] = ["accept", "data", "error", "errors", "message", "re
 /// The members of an answer of the authentication layer (§7.1).
 const AUTH_ENVELOPE: [&str; 4] = ["accept", "data", "errors", "message"];
 
-/// Checks the HTTP status of a refusal, and that its body has these members.
+/// Checks the HTTP status of a refused request, and that its JSON body has exactly `members`.
 async fn check_error(answer: reqwest::Response, status: u16, members: &[&str]) {
     assert_eq!(answer.status().as_u16(), status);
     assert_eq!(answer.headers()["content-type"], "application/json");

@@ -168,7 +168,7 @@ fn status_429_despite_free_budget_waits_1_2_4_8_s() {
         let most = least + Duration::from_secs(1);
         assert!(
             (least..=most).contains(&wait),
-            "{wait:?} instead of {least:?}"
+            "waited {wait:?}, expected at least {least:?}"
         );
     }
     assert!(!world.status().token_shared, "one window");

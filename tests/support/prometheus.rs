@@ -47,7 +47,7 @@ impl Prometheus {
             .stderr(log)
             .kill_on_drop(true)
             .spawn();
-        let child = child.expect("cannot start prometheus; tests/setup installs it");
+        let child = child.expect("prometheus is missing: `tests/setup` installs it");
         // An error means that another test has already installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build();

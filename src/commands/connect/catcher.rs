@@ -283,7 +283,7 @@ mod tests {
     async fn catcher_on_localhost_listens_on_both_addresses_or_none() {
         // A machine without IPv6 has only one address.
         let Ok(other) = TcpListener::bind("[::1]:0").await else {
-            let line = b"\nnot run: the catcher on both addresses (needs IPv6)\n";
+            let line = b"\nnot run: the redirect listener on 127.0.0.1 and ::1 (needs IPv6)\n";
             let written = std::io::Write::write_all(&mut std::io::stderr(), line);
             return written.expect("stderr");
         };

@@ -78,7 +78,7 @@ async fn existing_flags_are_overwritten_only_with_yes_after_a_diff() {
     grant_leads(&stage.crm);
     stage.init(&[]).await.expect_success();
     let flags_before = stage.read("office.flags");
-    // The same answers change nothing, so `--yes` is not needed.
+    // The answers match the existing file, so nothing changes and `--yes` is not needed.
     stage.init(&[]).await.expect_success();
     assert_eq!(stage.read("office.flags"), flags_before);
     let output = stage.init(&["--lead=directory", "--lead-directory"]).await;

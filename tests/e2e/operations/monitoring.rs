@@ -435,7 +435,7 @@ async fn unread_systemd_socket_blocks_nothing() {
         .until("a journaled call", |status| status.books.journaled == 1)
         .await;
     program.terminate().await;
-    // The socket was full the whole time, so it holds no message of the program.
+    // The test's own bytes filled the socket the whole time, so it has no message of the program.
     let mut buffer = [0; 4096];
     let mut messages = 0;
     while let Ok(length) = socket.recv(&mut buffer) {

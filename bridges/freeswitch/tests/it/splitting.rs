@@ -83,7 +83,7 @@ fn recording_cut_at_its_start_keeps_all_later_messages() {
         let same = rest.iter().rev().zip(whole.iter().rev());
         let same = same.take_while(|(a, b)| a == b).count();
         assert!(same >= later, "from {from}: {same} of {later}");
-        // The cut message can leave one fragment.
+        // The rest of the message that was cut can be read as one more message.
         assert!(
             rest.len() <= later + 1,
             "from {from}: {} messages",

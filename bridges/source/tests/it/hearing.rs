@@ -103,7 +103,7 @@ async fn items_until_filter_right_is_missing(stage: &mut Stage) -> Vec<Item> {
     }
 }
 
-/// Skips items until a frame contains `text`. Panics if the connection is lost before.
+/// Skips items until a frame contains `text`. Panics if the connection is lost first.
 async fn wait_for_frame(stage: &mut Stage, text: &str) {
     loop {
         match stage.next().await {

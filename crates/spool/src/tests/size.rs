@@ -74,8 +74,8 @@ fn purge_returns_free_space_while_it_runs() {
     for _ in 0..10 {
         purge(&handle, 0);
     }
-    // While the daemon runs, the file shrinks only at a checkpoint. The number of pages already
-    // shows what the checkpoint leaves.
+    // While the daemon runs, the file shrinks only at a checkpoint. The page count already shows
+    // the size after the checkpoint.
     let reader = rusqlite::Connection::open(dir.path().join(FILE)).expect("opens");
     let pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
     let size: i64 = reader
