@@ -152,6 +152,7 @@ fn probes_back_off_from_1_s_to_60_s_and_jitter_only_shortens() {
         breakers.note_failure(now_at(0), 0, Endpoint::Submit, "refused", true);
         let mut last = Duration::ZERO;
         let times = probe_times(&mut breakers, 600 * S);
+        assert!(times.len() >= 9, "{times:?}");
         for (time, most) in times.iter().zip([1, 2, 4, 8, 16, 32, 60, 60, 60]) {
             let (wait, most) = (*time - last, S * most);
             assert!(

@@ -421,6 +421,7 @@ fn each_verdict_has_the_effects_of_the_table() {
             Effect::GiveBack("429".to_owned()),
         ],
     ];
+    assert_eq!(verdicts().len(), expected.len());
     for (verdict, expected) in verdicts().into_iter().zip(expected) {
         assert_eq!(effects(Endpoint::Submit, verdict), expected);
     }
