@@ -231,9 +231,14 @@ fn running_reading_continues_under_load() {
     assert_eq!(work(&view), Some(page));
     let under_way = View {
         page_under_way: true,
-        ..view
+        ..view.clone()
     };
     assert_eq!(lane(&under_way), Some(Lane::Live));
+    let after_page = View {
+        confirmed_last: true,
+        ..view
+    };
+    assert_eq!(lane(&after_page), Some(Lane::Live));
 }
 
 #[test]

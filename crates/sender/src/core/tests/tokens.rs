@@ -188,20 +188,21 @@ fn token_of_unexpected_company_is_foreign_and_not_bound() {
 fn poll_with_an_expiring_token_precedes_live_calls() {
     let mut core = ready_core(Settings::default());
     core.tokens.info = Some(TokenInfo {
-        expires_at: Some(now_at(3600).wall.floor_seconds()),
+        expires_at: Some(now_at(3000).wall.floor_seconds()),
         ..info()
     });
     let head = WorkQueue {
         oldest_submitted: vec![submitted_call(3, now_at(0))],
         ..live_queue(1)
     };
-    assert_eq!(lane(&mut core, now_at(3600 - 901), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, now_at(3000 - 901), &head), Some(Lane::Live));
     assert_eq!(
-        lane(&mut core, now_at(3600 - 900), &head),
+        lane(&mut core, now_at(3000 - 900), &head),
         Some(Lane::Deadline)
     );
-    // The token expires in a second, and the poll is still first.
-    assert_eq!(lane(&mut core, now_at(3599), &head), Some(Lane::Deadline));
+    assert_eq!(lane(&mut core, now_at(2999), &head), Some(Lane::Deadline));
+    // The token has expired, so a poll with it would be refused.
+    assert_eq!(lane(&mut core, now_at(3000), &head), Some(Lane::Live));
 }
 
 /// Promise: A new token brings no new budget.
