@@ -141,7 +141,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn value_name_or_note_never_adds_an_argument_line(
-            name in ".{0,9}",
+            name in "(.|\n|\r){0,9}",
             value in "(.|\\PC|\n|\r|\u{85}|--|#|=){0,9}",
             note in "(.|\n|\r|\u{b}|\u{85}|--x=y){0,9}",
         ) {

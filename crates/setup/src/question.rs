@@ -1,6 +1,7 @@
 //! The questions that `init` asks because the PBX cannot answer them, in their order.
 
 /// A question that `init` asks because the PBX's answers leave it open.
+#[cfg_attr(test, derive(strum::VariantArray))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SetupQuestion {
     /// The address of the PBX's manager, or of a FreeSWITCH.
@@ -152,25 +153,20 @@ fn is_plain(text: &str, more: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strum::VariantArray as _;
 
     #[test]
     fn every_question_has_a_flag_and_a_secret_has_no_default() {
-        let all = [
-            SetupQuestion::PbxAddress,
-            SetupQuestion::Account,
-            SetupQuestion::AccountSecret,
-            SetupQuestion::CrmAddress,
-            SetupQuestion::Token,
-            SetupQuestion::LeadRule,
-            SetupQuestion::Country,
-        ];
-        for question in all {
+        for question in SetupQuestion::VARIANTS {
             let (flag, message) = question.flag();
             assert!(
                 flag.starts_with("--") && message.contains("missing"),
                 "{message}"
             );
-            assert!(!(question.is_secret() && question.default(false).is_some()));
+            for is_freeswitch in [false, true] {
+                let has_default = question.default(is_freeswitch).is_some();
+                assert!(!(question.is_secret() && has_default), "{question:?}");
+            }
         }
     }
 
