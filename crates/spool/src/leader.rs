@@ -255,6 +255,9 @@ mod tests {
     fn label_is_cut_to_the_length_of_a_session_name() {
         let mut instance = instance("boot");
         instance.name = "ü".repeat(60);
-        assert!(instance.label().len() <= LABEL_BYTES_MAX);
+        let label = instance.label();
+        assert!(label.starts_with("callbridge 0.1.0 settings ü"), "{label}");
+        // A cut never divides the two bytes of a character.
+        assert_eq!(label.len(), LABEL_BYTES_MAX - 1, "{label}");
     }
 }

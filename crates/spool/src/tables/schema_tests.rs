@@ -14,6 +14,16 @@ fn pragma_text(store: &crate::store::Store, pragma: &str) -> String {
     }
 }
 
+fn table_names(db: &Connection) -> Vec<String> {
+    let mut query = db
+        .prepare("SELECT name FROM sqlite_master ORDER BY name")
+        .expect("a query");
+    let names = query
+        .query_map([], |row| row.get::<_, String>(0))
+        .expect("rows");
+    names.map(|name| name.expect("a name")).collect()
+}
+
 #[test]
 fn commits_are_synced_into_a_write_ahead_log() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -62,13 +72,17 @@ fn failed_migration_step_leaves_the_file_unchanged() {
 }
 
 #[test]
-fn newer_and_foreign_files_are_recognized() {
+fn newer_and_foreign_files_are_left_unchanged() {
     let db = Connection::open_in_memory().expect("memory");
     let steps = ["CREATE TABLE a (x);", "CREATE TABLE b (x);"];
     migrate(&db, &steps).expect("both steps");
     assert_eq!(migrate(&db, &steps[..1]), Ok(Found::Newer(2)));
+    assert_eq!(version(&db), 2);
+    assert_eq!(table_names(&db), ["a", "b"]);
     let db = Connection::open_in_memory().expect("memory");
     db.execute_batch("CREATE TABLE cookies (x)")
         .expect("a table");
     assert_eq!(migrate(&db, &steps), Ok(Found::Foreign));
+    assert_eq!(version(&db), 0);
+    assert_eq!(table_names(&db), ["cookies"]);
 }

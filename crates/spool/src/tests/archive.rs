@@ -176,8 +176,18 @@ async fn cut_or_changed_archive_is_refused() {
     let folder = folder.path();
     let path = archive(folder).await;
     let whole = std::fs::read(&path).expect("read");
-    for cut in [0, 1, 511, 512, 1024, 5000, whole.len() / 2, whole.len() - 1] {
-        assert_refused(folder, &format!("cut to {cut}"), &whole[..cut], "it");
+    // Each entry begins with a block of 512 bytes, and the manifest fits into the second block.
+    for (cut, text) in [
+        (0, "manifest.json is missing in it"),
+        (1, "not a complete tar"),
+        (511, "not a complete tar"),
+        (512, "manifest.json in it: EOF"),
+        (1024, "spool.db is missing in it"),
+        (5000, "was changed after the export"),
+        (whole.len() / 2, "was changed after the export"),
+        (whole.len() - 1, "its end is missing"),
+    ] {
+        assert_refused(folder, &format!("cut to {cut}"), &whole[..cut], text);
     }
     let mut last_changed = whole.clone();
     *last_changed.last_mut().expect("bytes") ^= 1;
