@@ -187,20 +187,35 @@ fn invalid_json_body_is_answered_with_the_parser_message() {
 }
 
 #[test]
-fn status_rule_makes_endpoint_answer_406() {
-    for (word, request) in [
-        ("token-info", get("token/info")),
-        ("lead", get("lead/4001")),
-        ("call-history", submit(&call())),
-    ] {
+fn status_rule_makes_every_endpoint_answer_406() {
+    let paths = [
+        ("token-info", "token/info"),
+        ("call-history", "call-history"),
+        ("filter", "call-history/filter"),
+        ("request", "request/x"),
+        ("lead-filter", "lead/filter"),
+        ("lead", "lead/4001"),
+        ("lead-fields", "lead/4001/field/list"),
+        ("crm-field", "crm-field"),
+        ("oauth-token", "oauth/token"),
+        ("oauth-revoke", "oauth/revoke"),
+    ];
+    assert_eq!(paths.map(|(word, _)| word).join(", "), Endpoint::words());
+    for (word, path) in paths {
         let mut core = sandbox_with_lead_grants();
         let endpoint = Endpoint::from_word(word).expect("an endpoint");
+        let request = if endpoint.method() == Some("GET") {
+            get(path)
+        } else {
+            post(path, &call())
+        };
         let (rules, _) = parse(&format!("{word} status 406")).expect("a fault");
         core.set_faults(rules);
         let answer = core.handle(NOW, &request);
         assert_eq!(
             (answer.status, answer.value()["accept"].clone()),
-            (406, json!(false))
+            (406, json!(false)),
+            "{word}"
         );
         assert_eq!(core.counts().get(&(endpoint, 406)), Some(&1));
         assert_eq!(core.records().len(), 0);

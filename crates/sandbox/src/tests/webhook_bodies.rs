@@ -154,18 +154,21 @@ fn webhook_call_id_shape_adds_or_omits_the_prefix() {
 }
 
 #[test]
-fn webhook_extra_shape_adds_unknown_fields_to_every_body() {
+fn unknown_fields_are_added_to_every_body_and_values_to_leads() {
     for event in event_of_each_name() {
+        let is_call = event.call_id().is_some();
         let event = event.with_block("propertyChanges", json!([]));
         let plain = event_body(event.clone());
         let strange = event_body_in_shapes("shape webhook-extra yes", event);
         assert!(super::has_fields(&strange["eventId"], &plain["eventId"]));
         assert!(names(&strange).len() > names(&plain).len());
-        let text = strange.to_string();
-        assert!(
-            text.contains("HOLOGRAM") || text.contains("sentiment"),
-            "{text}"
-        );
+        assert_eq!(strange["propertyChanges"][0]["type"], "MOOD", "{strange}");
+        if is_call {
+            assert_ne!(strange["call"]["sentiment"], Value::Null, "{strange}");
+        } else {
+            let source = &strange["lead"]["attributions"][0]["source"];
+            assert_eq!(source, "HOLOGRAM", "{strange}");
+        }
     }
 }
 

@@ -13,8 +13,9 @@ use crate::webhook::{Dispatch, dispatch};
 use crate::{Sandbox, faults, webhook};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use uuid::Uuid;
 
 const TOOK: Duration = Duration::from_millis(12);
 
@@ -308,40 +309,58 @@ fn dead_deliveries_are_not_resent_after_a_config_fix() {
     );
 }
 
-#[test]
-fn shapes_double_and_reorder_deliveries() {
+/// Creates ten leads in a sandbox with these `shape` rules. Every delivery arrives. Returns the
+/// second and the event of each delivery, in their order.
+fn deliveries_in_shapes(shapes: &str) -> Vec<(u64, Uuid)> {
     let mut core = subscribed_sandbox(&["LEAD"]);
-    let shapes = "shape webhook-shuffled yes; shape webhook-twice 100%; shape webhook-late 5s";
     core.settings.shapes = faults::parse(shapes).expect("shapes").1;
     create_leads(&mut core, NOW, 10);
-    let made: Vec<_> = core.webhooks.rows.keys().map(|id| id.event).collect();
-    let mut times = std::collections::BTreeMap::<_, u32>::new();
-    let mut order = Vec::new();
+    let mut made = Vec::new();
     for second in 0..20 {
         for dispatch in dispatch::deliveries(&mut core, now_plus(second)) {
-            *times.entry(dispatch.id.event).or_default() += 1;
-            order.push(dispatch.id.event);
+            made.push((second, dispatch.id.event));
             end_attempt(&mut core, now_plus(second), &dispatch, 200);
         }
     }
-    assert_eq!(times.len(), made.len());
-    assert!(
-        times.values().all(|times| *times == 2),
-        "each exactly twice: {times:?}"
-    );
     assert!(dispatch::deliveries(&mut core, now_plus(9_999)).is_empty());
     assert_eq!(core.webhooks.counts.delivered, 10);
-    let mut plain = subscribed_sandbox(&["LEAD"]);
-    create_leads(&mut plain, NOW, 10);
-    let straight: Vec<_> = dispatch::deliveries(&mut plain, NOW)
-        .iter()
-        .map(|one| one.id.event)
-        .collect();
-    assert_ne!(
-        order[..10],
-        straight[..],
-        "another order than they happened in"
+    made
+}
+
+/// Returns the number of deliveries of each event.
+fn count_by_event(made: &[(u64, Uuid)]) -> BTreeMap<Uuid, u32> {
+    let mut counts = BTreeMap::new();
+    for (_, event) in made {
+        *counts.entry(*event).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn shapes_double_and_reorder_deliveries() {
+    let plain = deliveries_in_shapes("");
+    assert!(plain.iter().all(|(second, _)| *second == 0), "{plain:?}");
+    let once = count_by_event(&plain);
+    assert_eq!((plain.len(), once.len()), (10, 10));
+    let doubled = deliveries_in_shapes("shape webhook-twice 100%");
+    let twice = count_by_event(&doubled);
+    assert!(twice.keys().eq(once.keys()), "the same events: {twice:?}");
+    assert!(twice.values().all(|count| *count == 2), "{twice:?}");
+    let shuffled = deliveries_in_shapes("shape webhook-shuffled yes");
+    assert!(
+        shuffled.iter().all(|(second, _)| *second == 0),
+        "{shuffled:?}"
     );
+    assert_eq!(count_by_event(&shuffled), once);
+    assert_ne!(shuffled, plain, "another order than they happened in");
+}
+
+#[test]
+fn late_shape_delays_deliveries_up_to_its_time() {
+    let late = deliveries_in_shapes("shape webhook-late 5s");
+    assert_eq!(late.len(), 10);
+    assert!(late.iter().any(|(second, _)| *second > 0), "{late:?}");
+    assert!(late.iter().all(|(second, _)| *second <= 5), "{late:?}");
 }
 
 #[test]

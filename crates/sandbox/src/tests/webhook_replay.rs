@@ -82,7 +82,7 @@ fn queue_overview(core: &mut Sandbox, now: EventTime) -> Value {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn restart_restores_webhook_queue_and_attempts(seed in any::<u64>()) {
+    fn restart_restores_webhook_queue_keys_and_attempts(seed in any::<u64>()) {
         let settings = Settings {
             persist_after: Duration::from_secs(3),
             persist_jitter: Duration::from_secs(2),
@@ -104,6 +104,10 @@ proptest! {
         ] {
             prop_assert!(restored[part] == lived[part], "{}: {}", part, restored[part]);
         }
+        // The overview hides the signing keys, so the stored values are compared too.
+        prop_assert!(again.webhooks.configs == core.webhooks.configs);
+        prop_assert!(again.webhooks.installations == core.webhooks.installations);
+        prop_assert!(core.webhooks.configs.values().any(|config| config.secret.is_some()));
         // Both sandboxes continue in the same way after the open attempts have ended in the first.
         for one in flying {
             dispatch::delivered(&mut core, now, &one, &AttemptOutcome::Status(503), Duration::ZERO);
