@@ -291,7 +291,7 @@ impl Ended<'_> {
                 if let Some(paused) = &mut self.core.paused
                     && paused.token_verified(now.boot)
                 {
-                    self.core.paused = None;
+                    self.core.end_pause(now, &mut self.ops);
                 }
             }
             Standing::Foreign(why) => {

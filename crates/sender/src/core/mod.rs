@@ -100,7 +100,7 @@ impl Core {
         };
         // A restart ends a pause for refused calls, because the flags can have changed.
         core.end_pause(now, &mut ops);
-        core.pause_for_token(now);
+        core.pause_for_token(now, &mut ops);
         core.remember(now, &mut ops);
         (core, ops)
     }
@@ -154,20 +154,20 @@ impl Core {
             self.confirm.forget_refusals();
             self.end_pause(now, &mut ops);
         }
-        self.pause_for_token(now);
+        self.pause_for_token(now, &mut ops);
         ops
     }
 
     /// Pauses if there is no token, or the token was refused before. Otherwise ends the pause,
     /// unless it is for refused calls.
-    fn pause_for_token(&mut self, now: Now) {
+    fn pause_for_token(&mut self, now: Now, ops: &mut Vec<Op>) {
         if self.tokens.current.is_none() {
             self.paused = Some(Paused::new(now.boot, Pause::TokenMissing));
         } else if let Some(next) = self.tokens.refused_until() {
             let refused = Pause::TokenRefused("401".to_owned());
             self.paused = Some(Paused::with_probe_at(refused, next));
         } else if !self.is_paused_for_calls() {
-            self.paused = None;
+            self.end_pause(now, ops);
         }
     }
 

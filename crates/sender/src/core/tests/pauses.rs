@@ -117,6 +117,15 @@ fn another_token_ends_a_pause_for_refused_calls() {
 }
 
 #[test]
+fn refused_calls_are_sent_again_when_a_missing_token_returns() {
+    let mut core = core_with_refused_calls();
+    assert_eq!(core.token(now_at(2), None), []);
+    let ops = core.token(now_at(3), Some(fingerprint()));
+    assert_eq!(reopened_rows(&ops), [1, 2, 3, 4, 5]);
+    assert_eq!(pause_reason(&core, now_at(3)), None);
+}
+
+#[test]
 fn restart_ends_a_pause_for_refused_calls() {
     let mut core = core_with_refused_calls();
     let mut ops = Vec::new();
