@@ -140,7 +140,7 @@ mod tests {
     /// The state keeps this text, so another form would make all tokens of branches unknown.
     #[test]
     fn token_hash_is_the_sha256_in_lowercase_hex() {
-        // The first example of FIPS 180-2, appendix B.1.
+        // The SHA-256 example in FIPS 180-2, appendix B.1.
         assert_eq!(
             hash(&Secret::from("abc")),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

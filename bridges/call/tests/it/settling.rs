@@ -207,7 +207,7 @@ fn events_with_only_a_stand_in_id_are_not_a_call() {
     let mut story = Story::new();
     story.at(0.0).mention(&scrap).leave(&scrap, "b1");
     assert!(story.calls().is_empty());
-    // After the end of the channel's call, such events neither change that call nor begin another.
+    // Events that arrive after the channel's call has ended neither change it nor begin another.
     let mut story = Story::new();
     story.at(0.0).create(&city, Ring).at(5.0).hangup(&city);
     story.at(10.0).mention(&scrap).leave(&scrap, "b1");
