@@ -221,7 +221,8 @@ fn employee(
     } else if inbound {
         only_dialed_extension(&own).map(|leg| (leg, leg.leg.first, "the one extension dialed"))
     } else {
-        placed_by(&own, customer).map(|leg| (leg, leg.leg.first, "placed the call"))
+        let first = own.iter().find(|leg| leg.party.is_real());
+        first.map(|leg| (*leg, leg.leg.first, "placed the call"))
     };
     if let Some((leg, at, message)) = found
         && let Some(extension) = leg.party.extension()
@@ -238,22 +239,6 @@ fn employee(
     };
     why.note("employee", customer.end, customer.name, message);
     None
-}
-
-/// Returns the channel of the extension that dialed the customer. If there is none, returns the
-/// first channel of a person or trunk.
-fn placed_by<'v, 'a>(own: &[&'v View<'a>], customer: &View<'_>) -> Option<&'v View<'a>> {
-    let dialer = customer
-        .leg
-        .facts
-        .iter()
-        .find_map(|fact| fact.what.dialer());
-    for leg in own {
-        if dialer == Some(&leg.leg.id) && leg.party.extension().is_some() {
-            return Some(leg);
-        }
-    }
-    own.iter().find(|leg| leg.party.is_real()).copied()
 }
 
 /// Returns the first channel that was dialed of a telephone, or `None` if several telephones were
