@@ -77,8 +77,11 @@ impl CsvRecord {
     /// Splits any CSV record with csv-core.
     fn split_any(&mut self, record: &[u8], delimiter: u8) {
         let known = DELIMITERS.iter().position(|known| *known == delimiter);
-        let reader = self.readers[known.unwrap_or(0)]
-            .get_or_insert_with(|| Box::new(ReaderBuilder::new().delimiter(delimiter).build()));
+        let index = known.unwrap_or(0);
+        let reader = self.readers[index].get_or_insert_with(|| {
+            let delimiter = DELIMITERS[index];
+            Box::new(ReaderBuilder::new().delimiter(delimiter).build())
+        });
         reader.reset();
         self.bytes.resize(record.len() + 1, 0);
         self.ends.clear();

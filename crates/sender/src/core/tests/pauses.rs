@@ -126,6 +126,23 @@ fn refused_calls_are_sent_again_when_a_missing_token_returns() {
 }
 
 #[test]
+fn refused_calls_are_sent_again_when_a_refused_token_works() {
+    let mut core = core_with_refused_calls();
+    exchange(&mut core, now_at(3_600), &live_queue(6), token_record());
+    let unauthorized = Err(ApiError::UNAUTHORIZED);
+    exchange(&mut core, now_at(3_601), &live_queue(6), unauthorized);
+    assert_eq!(
+        pause_reason(&core, now_at(3_601)).as_deref(),
+        Some("token_refused")
+    );
+    let idle = WorkQueue::default();
+    let (request, answered) = exchange(&mut core, now_at(3_661), &idle, token_record());
+    assert_eq!(request, Request::TokenInfo);
+    assert_eq!(reopened_rows(&answered.ops), [1, 2, 3, 4, 5]);
+    assert_eq!(pause_reason(&core, now_at(3_661)), None);
+}
+
+#[test]
 fn restart_ends_a_pause_for_refused_calls() {
     let mut core = core_with_refused_calls();
     let mut ops = Vec::new();
