@@ -4,7 +4,7 @@
 
 use super::circles::{self, Modules};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -96,11 +96,15 @@ fn faults<'a>(all: &[&str], name: &str, used: impl Iterator<Item = &'a str>) -> 
         .collect()
 }
 
+fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+    cargo
+}
+
 /// Returns the packages of the workspace, as cargo describes them.
 fn packages() -> Vec<Value> {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut metadata = Command::new(cargo);
+    let mut metadata = cargo();
     metadata.args([
         "metadata",
         "--no-deps",
@@ -108,7 +112,6 @@ fn packages() -> Vec<Value> {
         "--format-version",
         "1",
     ]);
-    metadata.arg("--manifest-path").arg(manifest);
     let output = metadata.output().expect("cargo runs");
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("the crates as JSON");
     metadata["packages"].as_array().expect("packages").clone()
@@ -138,6 +141,32 @@ fn crates_of_this_project_have_no_features() {
         // Without features, the program in the tests is the program that users build.
         assert!(features.is_empty(), "{} has {features:?}", package["name"]);
     }
+}
+
+/// Returns the crates that `cargo tree` lists with these arguments, each with its version and
+/// features.
+fn crates_with_features(arguments: &[&str]) -> BTreeSet<String> {
+    let mut tree = cargo();
+    tree.arg("tree").args(arguments);
+    tree.args(["--offline", "--prefix", "none", "--format", "{p} {f}"]);
+    let output = tree.output().expect("cargo runs");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let lines = text.lines().map(|line| line.trim_end_matches(" (*)"));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn tests_enable_no_features_of_the_programs_crates() {
+    let program = crates_with_features(&["--package=callbridge", "--edges=no-dev"]);
+    let tests = crates_with_features(&["--workspace", "--exclude=callbridge-fuzz"]);
+    let other: Vec<_> = program.difference(&tests).collect();
+    // Another feature also means that these crates, and all that use them, are compiled twice.
+    assert!(
+        other.is_empty(),
+        "the tests have other features: {other:#?}"
+    );
+    assert!(program.len() > 200, "{} crates", program.len());
 }
 
 #[test]

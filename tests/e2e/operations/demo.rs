@@ -3,44 +3,26 @@
 
 use crate::support::program::Place;
 use callbridge_testbed::wait::soon;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
-use std::fs::{File, OpenOptions};
-use std::io::Read as _;
 use std::process::Stdio;
 use tokio::process::Command;
 
 /// Runs the demo on a new terminal with these environment variables. Returns the output.
 async fn run_demo_on_terminal(variables: &[(&str, &str)]) -> String {
-    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&controller).expect("granted");
-    unlockpt(&controller).expect("unlocked");
-    let name = ptsname(&controller, Vec::new()).expect("the name of the terminal");
-    let name = name.to_str().expect("UTF-8");
-    let terminal = OpenOptions::new().read(true).write(true).open(name);
-    let terminal = terminal.expect("the terminal opens");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_callbridge"))
+    // `script` of Debian's bsdutils runs a command on a terminal and copies its output.
+    let demo = concat!("'", env!("CARGO_BIN_EXE_callbridge"), "' demo");
+    let output = Command::new("script")
         .env_clear()
         .env("TERM", "xterm-256color")
         .envs(variables.iter().copied())
-        .arg("demo")
+        .args(["--quiet", "--return", "--command", demo, "/dev/null"])
         .stdin(Stdio::null())
-        .stdout(terminal.try_clone().expect("a copy"))
-        .stderr(terminal)
         .kill_on_drop(true)
-        .spawn()
-        .expect("the demo starts");
-    let mut controller = File::from(controller);
-    let reading = tokio::task::spawn_blocking(move || {
-        let mut bytes = Vec::new();
-        // On Linux, reading ends with an error when the other side of the terminal is closed.
-        let _ = controller.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    });
-    let exit_status = soon("the demo's end", child.wait()).await.expect("a child");
-    drop(child);
-    let text = soon("the output of the demo", reading).await.expect("text");
-    assert!(exit_status.success(), "{exit_status}\n{text}");
+        .output();
+    let output = soon("the demo's end", output).await;
+    let output = output.expect("script runs (package bsdutils)");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}\n{text}", output.status);
     text
 }
 

@@ -3,23 +3,23 @@
 use callbridge_crm::Timeouts;
 use callbridge_crm::{Address, Client, Request, Setup};
 use callbridge_model::Secret;
-use rustix::net::{getpeername, sockopt};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use socket2::Socket;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Returns how long the system tries to deliver data to this address, in milliseconds.
-fn user_timeout(to: SocketAddr) -> Option<u32> {
+/// Returns how long the system tries to deliver data to this address.
+fn user_timeout(to: SocketAddr) -> Option<Duration> {
     let ourselves = pidfd_open(getpid(), PidfdFlags::empty()).expect("our own process");
     let open = std::fs::read_dir("/proc/self/fd").expect("our files");
     let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let sockets = numbers.filter_map(|number| {
-        let socket = pidfd_getfd(&ourselves, number, PidfdGetfdFlags::empty()).ok()?;
-        let peer = getpeername(&socket).ok()??;
-        (SocketAddr::try_from(peer).ok()? == to).then_some(socket)
+        let file = pidfd_getfd(&ourselves, number, PidfdGetfdFlags::empty()).ok()?;
+        let socket = Socket::from(file);
+        (socket.peer_addr().ok()?.as_socket()? == to).then_some(socket)
     });
-    let mut timeouts = sockets.filter_map(|socket| sockopt::tcp_user_timeout(&socket).ok());
+    let mut timeouts = sockets.filter_map(|socket| socket.tcp_user_timeout().ok()?);
     timeouts.next()
 }
 
@@ -43,6 +43,6 @@ async fn tcp_user_timeout_equals_request_timeout() {
         answer = &mut sending => panic!("nobody answers: {:?}", answer.answer),
         accepted = listener.accept() => accepted.expect("a connection"),
     };
-    assert_eq!(user_timeout(addr), Some(17_000));
+    assert_eq!(user_timeout(addr), Some(timeouts.total));
     drop((accepted, sending));
 }
