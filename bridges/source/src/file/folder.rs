@@ -441,11 +441,15 @@ impl RecordFolder {
         self.finish_record(bytes, details)
     }
 
-    /// Reads the file. Returns its document, and the state in which it was opened.
+    /// Reads the file. Returns its document, and the state in which it was opened. A file that is
+    /// written meanwhile is not complete, because it is read again in its new state.
     fn read(&self, name: &OsStr, is_asked: bool) -> io::Result<(Document, FileState)> {
         let (file, about) = opening::open_entry(&self.path.join(name))?;
-        let document = document::read(file, bytes_max(is_asked))?;
-        Ok((document, FileState::from_metadata(&about)))
+        let opened = FileState::from_metadata(&about);
+        let mut document = document::read(&file, bytes_max(is_asked))?;
+        let after = FileState::from_metadata(&file.metadata()?);
+        document.is_complete &= after.content == opened.content;
+        Ok((document, opened))
     }
 
     /// Handles a file that cannot be read. After the second failure, the file is given without

@@ -4,6 +4,7 @@
 use super::*;
 use rustix::thread::CapabilitySet;
 use std::fs::{File, Permissions};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 /// Writes a file whose time of the last change is `second` seconds after 1970.
@@ -279,6 +280,32 @@ fn half_written_file_waits_a_minute_without_change() {
         poll_records_at(&mut folder, seconds_after(begun, 500)).0,
         ["{\"n\": [1]}"]
     );
+}
+
+/// Writes a long record in pieces of 64 KiB, as a PBX does.
+fn write_in_pieces(path: &Path) {
+    let mut file = File::create(path).expect("created");
+    let record = format!("{{\"n\":\"{}\"}}", "x".repeat(2 << 20));
+    for piece in record.as_bytes().chunks(64 << 10) {
+        file.write_all(piece).expect("written");
+    }
+}
+
+#[test]
+fn file_that_is_written_while_it_is_read_is_given_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut folder = open_folder(dir.path(), From::Start, None);
+    let mut given = poll_records(&mut folder).0.len();
+    for n in 0..40 {
+        let path = dir.path().join(format!("{n}.json"));
+        let writer = std::thread::spawn(move || write_in_pieces(&path));
+        while !writer.is_finished() {
+            given += poll_records(&mut folder).0.len();
+        }
+        writer.join().expect("the file is written");
+        given += poll_records(&mut folder).0.len();
+    }
+    assert_eq!(given, 40);
 }
 
 #[test]
