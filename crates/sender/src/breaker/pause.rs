@@ -64,6 +64,8 @@ pub enum Probe {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paused {
     pub pause: Pause,
+    /// Time since boot at which the pause began.
+    since: Duration,
     probe: Probe,
     /// Time since boot before which there is no probe.
     next: Duration,
@@ -72,20 +74,25 @@ pub struct Paused {
 impl Paused {
     /// Begins a pause. The first probe waits for a whole interval, as every later probe does.
     pub fn new(now: Duration, pause: Pause) -> Self {
-        Self {
-            probe: first_probe(&pause),
-            next: now + interval(&pause),
-            pause,
-        }
+        let next = now + interval(&pause);
+        Self::with_probe_at(now, pause, next)
     }
 
     /// Begins a pause whose first probe is due at `next`, a time since boot.
-    pub fn with_probe_at(pause: Pause, next: Duration) -> Self {
+    pub fn with_probe_at(now: Duration, pause: Pause, next: Duration) -> Self {
         Self {
+            since: now,
             probe: first_probe(&pause),
             next,
             pause,
         }
+    }
+
+    /// Returns `true` if the pause began before a request was sent at `sent`, a time since boot.
+    /// Only such a request can end the pause. The CRM can have answered an earlier one before the
+    /// cause of the pause arose.
+    pub fn began_before(&self, sent: Duration) -> bool {
+        self.since <= sent
     }
 
     /// Returns the probe that can go now.

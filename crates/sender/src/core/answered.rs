@@ -289,6 +289,7 @@ impl Ended<'_> {
         match self.core.tokens.read(now, info, &mut self.ops) {
             Standing::Good => {
                 if let Some(paused) = &mut self.core.paused
+                    && paused.began_before(self.in_flight.sent.boot)
                     && paused.token_verified(now.boot)
                 {
                     self.core.end_pause(now, &mut self.ops);
@@ -311,13 +312,13 @@ impl Ended<'_> {
         self.core.accepted_at = Some(self.core.tokens.address().to_owned());
         let token = self.in_flight.token.clone();
         self.step(Step::Accepted { request_id, token });
-        let is_over = self
-            .core
-            .paused
-            .as_ref()
-            .is_some_and(Paused::is_ended_by_accepted);
-        if is_over {
-            self.core.end_pause(self.now, &mut self.ops);
+        if let Some(paused) = &self.core.paused {
+            if !paused.began_before(self.in_flight.sent.boot) {
+                return;
+            }
+            if paused.is_ended_by_accepted() {
+                self.core.end_pause(self.now, &mut self.ops);
+            }
         }
         self.core.refusals.note_accepted();
     }

@@ -165,7 +165,7 @@ impl Core {
             self.paused = Some(Paused::new(now.boot, Pause::TokenMissing));
         } else if let Some(next) = self.tokens.refused_until() {
             let refused = Pause::TokenRefused("401".to_owned());
-            self.paused = Some(Paused::with_probe_at(refused, next));
+            self.paused = Some(Paused::with_probe_at(now.boot, refused, next));
         } else if !self.is_paused_for_calls() {
             self.end_pause(now, ops);
         }

@@ -301,6 +301,48 @@ fn wrong_address_is_probed_with_token_info_and_one_call() {
 }
 
 #[test]
+fn call_sent_before_a_403_does_not_end_its_pause() {
+    let mut core = ready_core(Settings::default());
+    let (earlier, ..) = launch_next(&mut core, now_at(1), &live_queue(1));
+    exchange(&mut core, now_at(2), &live_queue(2), forbidden_answer());
+    core.judge_answer(now_at(3), earlier, accepted_answer().into());
+    assert_eq!(pause_reason(&core, now_at(3)).as_deref(), Some("no_grant"));
+    assert_eq!(lane(&mut core, now_at(61), &live_queue(3)), None);
+}
+
+#[test]
+fn call_sent_before_refused_calls_does_not_end_their_pause() {
+    let mut core = ready_core(Settings::default());
+    let (earlier, ..) = launch_next(&mut core, now_at(1), &live_queue(9));
+    for id in 1..=5 {
+        exchange(&mut core, now_at(2), &live_queue(id), rejection(400));
+    }
+    core.judge_answer(now_at(3), earlier, accepted_answer().into());
+    assert_eq!(
+        pause_reason(&core, now_at(3)).as_deref(),
+        Some("calls_refused")
+    );
+    exchange(&mut core, now_at(3_602), &live_queue(6), token_record());
+    let (_, answered) = exchange(&mut core, now_at(3_602), &live_queue(6), accepted_answer());
+    assert_eq!(reopened_rows(&answered.ops), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn token_info_before_a_refused_token_does_not_end_its_pause() {
+    let mut core = ready_core(Settings::default());
+    let idle = WorkQueue::default();
+    let (earlier, _, launch) = launch_next(&mut core, now_at(3_600), &idle);
+    assert!(matches!(launch.request, Some((Request::TokenInfo, _))));
+    let unauthorized = Err(ApiError::UNAUTHORIZED);
+    exchange(&mut core, now_at(3_601), &live_queue(1), unauthorized);
+    core.judge_answer(now_at(3_602), earlier, token_record().into());
+    assert_eq!(
+        pause_reason(&core, now_at(3_602)).as_deref(),
+        Some("token_refused")
+    );
+}
+
+#[test]
 fn failed_token_info_refresh_does_not_stop_calls() {
     let mut core = ready_core(Settings::default());
     let address = ApiError::WrongAddress {
