@@ -9,6 +9,7 @@ use callbridge_lookup::network::Network;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::Secret;
 use prometheus_client::metrics::histogram::Histogram;
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,18 +67,26 @@ impl Served {
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// Returns the number of accepted connections. In `/proc/net/tcp`, only accepted connections
-    /// have an inode.
+    /// Returns the number of connections that are accepted at one moment. Connections begin and end
+    /// while the kernel lists them, but those in two listings in a row all existed in between.
     fn connections(&self) -> usize {
+        let first = self.listed_connections();
+        first.intersection(&self.listed_connections()).count()
+    }
+
+    /// Returns the inodes of the accepted connections. In `/proc/net/tcp`, only these have one.
+    fn listed_connections(&self) -> HashSet<String> {
         let own = format!(":{:04X}", self.at.port());
         let all = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
-        let lines = all.lines().map(|line| line.split_whitespace().collect());
-        let served = lines.filter(|line: &Vec<&str>| {
-            let (local, state, inode) = (line[1], line[3], line.get(9));
+        let mut inodes = HashSet::new();
+        for line in all.lines() {
+            let columns = line.split_whitespace().collect::<Vec<_>>();
             // State 0A is the listening socket, which is not a connection.
-            local.ends_with(&own) && state != "0A" && inode.is_some_and(|number| *number != "0")
-        });
-        served.count()
+            if columns[1].ends_with(&own) && columns[3] != "0A" && columns[9] != "0" {
+                inodes.insert(columns[9].to_owned());
+            }
+        }
+        inodes
     }
 
     async fn get(&self, target: &str, more: &str) -> (u16, String) {

@@ -6,7 +6,7 @@ use crate::support::crm;
 use crate::support::program::Program;
 use crate::support::recordings::{self, Recording};
 use callbridge_sandbox::faults::{Action, Rule};
-use callbridge_sandbox::{Endpoint, Server};
+use callbridge_sandbox::{Endpoint, Sandbox, Server};
 use callbridge_testbed::expected::Expected;
 use callbridge_testbed::wait::until;
 use std::time::Duration;
@@ -61,13 +61,21 @@ async fn kill_between_refreshes(stage: &Stage, program: Program) {
 
 /// Returns how many pairs of an access and a refresh token the CRM has issued.
 pub fn pairs(crm: &Server) -> u64 {
-    answers(crm, 200)
+    crm.admin(|core, _| pairs_of(core))
+}
+
+pub fn pairs_of(core: &Sandbox) -> u64 {
+    answers_of(core, 200)
 }
 
 /// Returns how many answers with this HTTP status the token endpoint has sent.
 fn answers(crm: &Server, status: u16) -> u64 {
+    crm.admin(|core, _| answers_of(core, status))
+}
+
+fn answers_of(core: &Sandbox, status: u16) -> u64 {
     let key = (Endpoint::OauthToken, status);
-    crm.admin(|core, _| core.counts().get(&key).copied().unwrap_or_default())
+    core.counts().get(&key).copied().unwrap_or_default()
 }
 
 /// Appends calls to the recording that the program reads.
