@@ -67,8 +67,8 @@ pub struct Script {
     behind_sec: u16,
 }
 
-// The derive of arbitrary would enable a feature of syn, and with it a second build of nearly all
-// crates.
+// `Arbitrary` is not derived, because its macro enables another feature of syn. Nearly all crates
+// would then be compiled twice.
 impl Arbitrary<'_> for Step {
     fn arbitrary(bytes: &mut Unstructured<'_>) -> Result<Self> {
         Ok(Self {

@@ -28,7 +28,7 @@ pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<Tr
             "{endpoint} is an employee's phone in --employees: its calls would be logged as a \
              customer's"
         );
-        let fix = "give --trunk the line to the carrier, or correct --employees";
+        let fix = "name the line to the carrier in --trunk, or correct --employees";
         return Some(TrunkProblem::new(message, fix));
     }
     let mut sources = config.sources.iter().filter(|source| source.serves(trunk));
@@ -49,14 +49,14 @@ pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<Tr
         .iter()
         .any(|rule| matches!(rule, LeadRule::Directory));
     if by_directory && !config.lead_directory && config.webhooks.is_none() {
-        let message = "lead=directory, but nothing fills the directory";
+        let message = "lead=directory is given, but no flag fills the directory of leads";
         let fix = "give --webhook-listen, --lead-directory, or both";
         return Some(TrunkProblem::new(message, fix));
     }
     // A trunk without channels needs no rule, because its messages can name the lead.
     let needs_rule = trunk.has_channels() && trunk.journal && config.forward.is_none();
     if needs_rule && trunk.leads.is_empty() {
-        let message = "there is no lead rule: every call would wait for a lead";
+        let message = "no lead rule is given: every call would wait for a lead";
         let fix = "give lead=var:NAME, lead=userfield:REGEX, lead=csv:FILE or lead=directory";
         return Some(TrunkProblem::new(message, fix));
     }

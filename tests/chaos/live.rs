@@ -53,8 +53,8 @@ async fn live_ami_call_is_sent_before_a_draining_backlog() {
     let after = order.len() - 1 - place;
     let waiting = usize::try_from(ready.get()).expect("few");
     // The live call can be one of the waiting calls. The other seven are more than the calls that
-    // can be under way when it ends. On a slow machine, few calls can be left. The simulation tests
-    // the order in virtual time.
+    // can be under way when it ends. On a slow machine, too few calls might still wait to show
+    // their order. The simulation tests the order in virtual time.
     assert!(
         after >= waiting.saturating_sub(8),
         "{after} of {waiting} after it ({before})"

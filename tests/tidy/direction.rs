@@ -161,7 +161,7 @@ fn tests_enable_no_features_of_the_programs_crates() {
     let program = crates_with_features(&["--package=callbridge", "--edges=no-dev"]);
     let tests = crates_with_features(&["--workspace", "--exclude=callbridge-fuzz"]);
     let other: Vec<_> = program.difference(&tests).collect();
-    // Another feature also means that these crates, and all that use them, are compiled twice.
+    // A crate with another feature, and every crate that depends on it, is also compiled twice.
     assert!(
         other.is_empty(),
         "the tests have other features: {other:#?}"

@@ -333,8 +333,8 @@ impl SwitchFacts {
             };
             found.push(if known.is_empty() {
                 let message = format!(
-                    "the switch has none of this name: calls over trunk {trunk} would be internal; \
-                     it has {there}"
+                    "FreeSWITCH does not know this name, so calls over trunk {trunk} would be \
+                     internal; it has {there}"
                 );
                 let fix = "give a name that `sofia status` shows";
                 SwitchFinding::new(Severity::Fault, about, message, fix)

@@ -67,14 +67,16 @@ impl Served {
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// Returns the number of connections that are accepted at one moment. Connections begin and end
-    /// while the kernel lists them, but those in two listings in a row all existed in between.
+    /// Returns how many accepted connections were open at the same time. Connections begin and end
+    /// while the kernel lists them, so only those in two consecutive listings are counted. All of
+    /// them were open between the two.
     fn connections(&self) -> usize {
         let first = self.listed_connections();
         first.intersection(&self.listed_connections()).count()
     }
 
-    /// Returns the inodes of the accepted connections. In `/proc/net/tcp`, only these have one.
+    /// Returns the inodes of the accepted connections. In `/proc/net/tcp`, a connection that is not
+    /// yet accepted has no inode.
     fn listed_connections(&self) -> HashSet<String> {
         let own = format!(":{:04X}", self.at.port());
         let all = std::fs::read_to_string("/proc/net/tcp").expect("Linux");

@@ -202,7 +202,7 @@ pub(crate) fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answ
                 warn!(
                     call = uuid,
                     id = row.0,
-                    "the CRM journaled the call under another lead than was sent"
+                    "the CRM journaled the call under a different lead than the one that was sent"
                 );
             }
             (200, "confirmed")

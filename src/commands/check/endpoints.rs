@@ -133,7 +133,7 @@ fn judge_trunk(
     {
         let message =
             format!("{reason}: calls of this phone would be logged as calls with a customer");
-        let fix = "give --trunk the line to the carrier instead";
+        let fix = "name the line to the carrier in --trunk instead";
         return fault(Code::Configuration, name, message, fix);
     }
     if !own.is_empty() {

@@ -107,7 +107,8 @@ async fn check_hub(config: &Config, address: &Address, token: &Secret) -> Vec<Ch
             return vec![fault(Code::Unreachable, name, message, fix)];
         }
         Reply::NoToken(message) => {
-            let fix = "put the token of `callbridge branch add` into the file";
+            let fix = "put the token that `callbridge branch add` printed into the file of \
+                       --forward-token-file";
             return vec![fault(Code::NoPermission, name, message, fix)];
         }
     };
@@ -126,8 +127,8 @@ async fn check_hub(config: &Config, address: &Address, token: &Secret) -> Vec<Ch
         }
         (401 | 403, _) => {
             let message = format!("refuses the token ({status}{error})");
-            let fix = "put the token of `callbridge branch add` or `branch rotate` at the hub into \
-                       the file of --forward-token-file";
+            let fix = "put the token that `callbridge branch add` or `branch rotate` printed at \
+                       the hub into the file of --forward-token-file";
             vec![fault(Code::NoPermission, name, message, fix)]
         }
         (429 | 500.., _) => {

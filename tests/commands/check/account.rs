@@ -367,7 +367,7 @@ async fn phone_given_as_trunk_exits_78() {
         78,
         "endpoint PJSIP/101",
         "PJSIP/101 is named like a phone",
-        "give --trunk the line",
+        "name the line to the carrier",
     );
     // A gateway registers at the PBX as a phone does, and its number can name a line.
     let rows = "Response: Success\nActionID: {id}\nEventList: start\n\n\

@@ -140,7 +140,7 @@ async fn unusable_or_missing_lead_rule_exits_78() {
     report.assert_single_failure(78, "trunk city", message, "lead=csv:FILE");
     let flags = replace_flag(flags, "--trunk", "city=PJSIP/city,country=UZ");
     let report = check(&place, &flags).await;
-    report.assert_single_failure(78, "trunk city", "there is no lead rule", "lead=var:NAME");
+    report.assert_single_failure(78, "trunk city", "no lead rule is given", "lead=var:NAME");
 }
 
 #[tokio::test]
@@ -264,7 +264,7 @@ async fn trunk_that_is_an_employees_phone_exits_78() {
         78,
         "trunk city",
         "PJSIP/101 is an employee's phone",
-        "give --trunk the line",
+        "name the line to the carrier",
     );
     let trunk = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID,employees=101:501";
     check(&place, &replace_flag(flags, "--trunk", trunk))
@@ -284,7 +284,7 @@ async fn run_warns_about_a_trunk_that_check_fails() {
     report.assert_single_failure(
         78,
         "trunk city",
-        "nothing fills the directory",
+        "no flag fills the directory",
         "--lead-directory",
     );
     let run = ["run".to_owned(), "--until-idle".to_owned()];
@@ -300,7 +300,7 @@ async fn run_warns_about_a_trunk_that_check_fails() {
         "WARN",
         "trunk=",
         "city",
-        "nothing fills the directory",
+        "no flag fills the directory",
         "--webhook-listen",
     ] {
         assert!(warning.contains(part), "{part}: {warning}");

@@ -92,7 +92,7 @@ async fn gateways_without_trunk_or_registration_are_reported() {
 async fn gateway_missing_on_switch_exits_78() {
     let stage = Stage::new().await;
     let report = stage.check("gateway/town|profile/external").await;
-    let message = "the switch has none of this name: calls over trunk city would be internal";
+    let message = "FreeSWITCH does not know this name, so calls over trunk city would be internal";
     report.assert_single_failure(78, "endpoint gateway/town of", message, "`sofia status`");
 }
 

@@ -9,7 +9,8 @@ use tokio::process::Command;
 
 /// Runs the demo on a new terminal with these environment variables. Returns the output.
 async fn run_demo_on_terminal(variables: &[(&str, &str)]) -> String {
-    // `script` of Debian's bsdutils runs a command on a terminal and copies its output.
+    // The command `script` (Debian package bsdutils) runs another command on a terminal, and copies
+    // its output.
     let demo = concat!("'", env!("CARGO_BIN_EXE_callbridge"), "' demo");
     let output = Command::new("script")
         .env_clear()

@@ -42,7 +42,8 @@ async fn takeover_during_refresh_needs_no_consent() {
         })
         .await;
     let delay = Rule::next(Endpoint::OauthToken, 1, Action::Delay(ANSWER_DELAY));
-    // Only pairs after the fault count, because the token can have been refreshed before.
+    // Only token pairs that are issued after the fault is set are counted. The token might have
+    // been refreshed before.
     let before = stage.crm.admin(|core, _| {
         core.set_faults(vec![delay]);
         pairs_of(core)

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Returns how long the system tries to deliver data to this address.
+/// Returns how long the system tries to deliver data to this address before it gives up.
 fn user_timeout(to: SocketAddr) -> Option<Duration> {
     let ourselves = pidfd_open(getpid(), PidfdFlags::empty()).expect("our own process");
     let open = std::fs::read_dir("/proc/self/fd").expect("our files");

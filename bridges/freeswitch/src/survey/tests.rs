@@ -146,7 +146,8 @@ fn unmatched_trunk_and_unmatched_gateway_are_reported() {
     let found =
         faults(&healthy_facts().judge(&trunks(&[("city", "gateway/town|profile/outside")]), false));
     assert_eq!(found.len(), 3, "{found:?}");
-    let none = "the switch has none of this name: calls over trunk city would be internal; it has";
+    let none =
+        "FreeSWITCH does not know this name, so calls over trunk city would be internal; it has";
     assert!(found[0].starts_with(&format!("Fault endpoint gateway/town: {none} city, gsm; ")));
     assert!(found[1].starts_with(&format!(
         "Fault endpoint profile/outside: {none} external, "

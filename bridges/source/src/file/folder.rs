@@ -441,8 +441,9 @@ impl RecordFolder {
         self.finish_record(bytes, details)
     }
 
-    /// Reads the file. Returns its document, and the state in which it was opened. A file that is
-    /// written meanwhile is not complete, because it is read again in its new state.
+    /// Reads the file. Returns its document, and the state of the file before it was read. If the
+    /// file changed during the read, the document does not count as complete. Its next state
+    /// differs, so the file is read again.
     fn read(&self, name: &OsStr, is_asked: bool) -> io::Result<(Document, FileState)> {
         let (file, about) = opening::open_entry(&self.path.join(name))?;
         let opened = FileState::from_metadata(&about);

@@ -287,7 +287,7 @@ fn plain_value(name: &'static str, value: &str, message: &str) -> ValueRow {
 /// Returns a text about the origin of the uuid, which depends on the PBX id.
 fn uuid_reason(pbx: &str) -> String {
     if pbx == super::PBX {
-        return "without --pbx-id, this is not the uuid that `run` uses".to_owned();
+        return "give the --pbx-id of `run` to see the uuid that `run` uses".to_owned();
     }
     format!("of PBX {pbx}")
 }

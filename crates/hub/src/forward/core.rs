@@ -329,8 +329,8 @@ impl ForwardCore {
             401 | 403 => Verdict::Pause(self.pause(
                 "hub_token_refused",
                 &format!(
-                    "refuses the token ({status}{error}); put the token of `callbridge branch \
-                     add` or `branch rotate` into --forward-token-file"
+                    "refuses the token ({status}{error}); put the token that `callbridge branch \
+                     add` or `branch rotate` printed into the file of --forward-token-file"
                 ),
             )),
             429 | 500.. => Verdict::Failure {

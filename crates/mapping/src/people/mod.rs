@@ -187,7 +187,7 @@ impl People {
             return LeadAnswer::None("no number to look up in the directory".to_owned());
         };
         let Some(directory) = &self.directory else {
-            let message = "no directory of leads is open here: it is kept in the folder of --state";
+            let message = "the directory of leads was not read: give --state, whose folder has it";
             return LeadAnswer::None(message.to_owned());
         };
         match directory.lead_of(phone) {

@@ -88,9 +88,9 @@ impl Paused {
         }
     }
 
-    /// Returns `true` if the pause began before a request was sent at `sent`, a time since boot.
-    /// Only such a request can end the pause. The CRM can have answered an earlier one before the
-    /// cause of the pause arose.
+    /// Returns `true` if a request that was sent at `sent`, a time since boot, was sent after the
+    /// pause began. Only such a request can end the pause. The CRM might have answered an earlier
+    /// request before the problem began.
     pub fn began_before(&self, sent: Duration) -> bool {
         self.since <= sent
     }

@@ -381,8 +381,8 @@ impl Ended<'_> {
         }
         self.core.failures.forget(row);
         let message = format!(
-            "the CRM failed on this call again and again ({counted} times while it accepted \
-             others); the last time: {why}"
+            "the CRM failed on this call {counted} times while it accepted other calls; the last \
+             time: {why}"
         );
         if !self.core.confirm.reads_pages(self.now.wall) {
             self.step(confirm::give_up(&message));

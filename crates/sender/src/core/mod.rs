@@ -117,7 +117,7 @@ impl Core {
             let step = Step::Unresolved {
                 next_check: now.wall.plus(STRAGGLER + WRITTEN_WITHIN),
                 if_absent: IfAbsent::Interrupted,
-                why: "callbridge ended while the request was under way".to_owned(),
+                why: "callbridge stopped while the request was under way".to_owned(),
             };
             ops.push(Op::step(row.id, step, now.wall));
         }
@@ -181,7 +181,7 @@ impl Core {
         self.paused = None;
         for row in self.refusals.take() {
             let step = Step::Reopened {
-                why: "several calls in a row were refused, and this one was not the cause"
+                why: "the CRM refused several calls in a row, so the cause was not in this call"
                     .to_owned(),
             };
             ops.push(Op::step(row, step, now.wall));

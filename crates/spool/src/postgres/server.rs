@@ -326,7 +326,8 @@ fn judge_timeouts(found: &[FoundSetting]) -> ServerFinding {
                        released within 15 s";
         return ServerFinding::ok(part, message);
     }
-    let fix = "connect to the server directly, or let the pooler pass on the settings of a session";
+    let fix = "connect to PostgreSQL directly, or configure the pooler to pass the settings of a \
+               session to it";
     ServerFinding::failed(part, wrong.join("; "), fix)
 }
 
@@ -440,7 +441,8 @@ fn judge_replication(found: &Replication) -> ServerFinding {
         let fix = "GRANT pg_read_all_stats to the role";
         return ServerFinding::new(part, Grade::Unknown, message, fix);
     }
-    let message = format!("no synchronous replica is connected ({names}), so every commit waits");
+    let message =
+        format!("no synchronous replica is connected (expected: {names}), so every commit waits");
     let fix = "start the replica, or correct synchronous_standby_names";
     ServerFinding::failed(part, message, fix)
 }
