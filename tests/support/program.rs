@@ -2,6 +2,7 @@
 
 use callbridge::{ControlReply, ControlRequest, socket};
 use callbridge_model::Status;
+use callbridge_model::status::Books;
 use callbridge_spool::{ConnectionStore, StatePlace};
 use callbridge_testbed::pbx::{self, FakePbx};
 use callbridge_testbed::wait::{DEADLINE, soon, until};
@@ -304,6 +305,16 @@ pub fn preload(place: &Place, source: &str) -> String {
     library
 }
 
+fn is_settled(books: &Books, finished: u64) -> bool {
+    books.finished >= finished && books.settled()
+}
+
+/// Returns the number of finished calls plus the number of those that need no more requests. It
+/// grows as long as the program makes progress.
+fn ended_calls(books: &Books) -> u64 {
+    books.finished + books.journaled + books.forwarded + books.dead + books.discarded
+}
+
 fn is_stopped(thread: std::io::Result<fs::DirEntry>) -> bool {
     let stat = thread.and_then(|thread| fs::read_to_string(thread.path().join("stat")));
     let stat = stat.unwrap_or_default();
@@ -360,13 +371,22 @@ impl Program {
         last.expect("a status")
     }
 
-    /// Waits until `finished` calls are finished and none is under way.
+    /// Waits until `finished` calls are finished and none is under way. A slow machine can need
+    /// minutes for many calls, so the deadline begins again with each call that ends.
     pub async fn settled(&mut self, finished: u64) -> Status {
         let what = format!("the end of {finished} calls");
-        self.until(&what, |status| {
-            status.books.finished >= finished && status.books.settled()
-        })
-        .await
+        let mut ended = 0;
+        loop {
+            let status = self
+                .until(&what, |status| {
+                    is_settled(&status.books, finished) || ended_calls(&status.books) > ended
+                })
+                .await;
+            if is_settled(&status.books, finished) {
+                return status;
+            }
+            ended = ended_calls(&status.books);
+        }
     }
 
     /// Kills the program with SIGKILL.

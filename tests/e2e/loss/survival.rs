@@ -9,7 +9,7 @@ use callbridge_sandbox::token::{CALL_READ, CALL_SAVE, Grant};
 use callbridge_sandbox::{Action, Endpoint, Rule, Server, ViolationKind};
 use callbridge_testbed::broker::{self, Broker};
 use callbridge_testbed::pbx::{self, FakePbx};
-use callbridge_testbed::wait::until;
+use callbridge_testbed::wait::{pass, until};
 use std::time::Duration;
 
 /// Returns the time five minutes ago, in seconds since the epoch.
@@ -22,15 +22,28 @@ fn is_paused_by(reason: &str) -> impl Fn(&Status) -> bool {
     move |status| (status.pause.as_ref()).is_some_and(|pause| pause.reason == reason)
 }
 
-/// Returns a call that the tests cut in the middle of its events, and an internal call that begins
-/// at the cut. A source reports events in order. So once the internal call is finished, all events
-/// before the cut are stored.
-fn cut_call() -> (Recording, Recording) {
-    let call = recordings::one("attended_transfer").moved_to(five_minutes_ago());
-    let events: Vec<&[u8]> = call.events().collect();
-    let cut_time = recordings::last_time(&events[..events.len() / 2].concat()).expect("a time");
-    let internal = recordings::one("internal_call").moved_to(cut_time.floor_seconds().get());
-    (call, internal)
+/// Longer than a gap in which nothing can be missed.
+const LONG_GAP: Duration = Duration::from_secs(3);
+
+/// Returns a call that the tests cut.
+fn cut_call() -> Recording {
+    recordings::one("attended_transfer").moved_to(five_minutes_ago())
+}
+
+/// Returns an internal call that begins after these events. A source reports events in order. So
+/// once the internal call is finished, all these events are stored.
+fn internal_call_after(events: &[&[u8]]) -> Recording {
+    let cut_time = recordings::last_time(&events.concat()).expect("a time");
+    recordings::one("internal_call").moved_to(cut_time.floor_seconds().get())
+}
+
+/// Divides the events of the call before the employee puts the customer on hold. A call that is cut
+/// while two parties talk is complete, however long the gap is.
+fn cut_in_talk<'a>(events: &'a [&'a [u8]]) -> (&'a [&'a [u8]], &'a [&'a [u8]]) {
+    let hold = events
+        .iter()
+        .position(|event| memchr::memmem::find(event, b"Hold").is_some());
+    events.split_at(hold.expect("the call is put on hold"))
 }
 
 #[tokio::test]
@@ -38,9 +51,10 @@ async fn ami_call_interrupted_by_kill_is_complete_after_restart() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let source = place.ami(&pbx);
     let flags = [&source, TRUNKS[0], RATE_FLAG];
-    let (call, internal) = cut_call();
+    let call = cut_call();
     let events: Vec<&[u8]> = call.events().collect();
-    let (before, after) = events.split_at(events.len() / 2);
+    let (before, after) = cut_in_talk(&events);
+    let internal = internal_call_after(before);
 
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
@@ -51,6 +65,7 @@ async fn ami_call_interrupted_by_kill_is_complete_after_restart() {
         .until("the internal call", |status| status.books.internal == 1)
         .await;
     program.kill().await;
+    pass(LONG_GAP).await;
 
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(2).await;
@@ -64,9 +79,9 @@ async fn ami_call_interrupted_by_kill_is_complete_after_restart() {
 async fn websocket_cut_during_call_counts_gap_and_call_continues() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::websocket().await);
     let source = format!("--source=ws://{}/", pbx.addr());
-    let (call, _) = cut_call();
+    let call = cut_call();
     let frames: Vec<&[u8]> = call.frames().collect();
-    let (before, after) = frames.split_at(frames.len() / 2);
+    let (before, after) = cut_in_talk(&frames);
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
     pbx.logged_in(1).await;
     for frame in before {
@@ -96,7 +111,9 @@ async fn call_is_complete_after_kill_with_acknowledged_events() {
     let leads = place.write("leads.csv", "phone,leadId\n998901110002,4002\n");
     let trunk = format!("--trunk=city=PJSIP/city,country=UZ,lead=csv:{leads}");
     let flags = [&source, &trunk, RATE_FLAG];
-    let (call, internal) = cut_call();
+    let call = cut_call();
+    let events: Vec<&[u8]> = call.events().collect();
+    let internal = internal_call_after(&events[..events.len() / 2]);
     let bodies = call.cel();
     let (before, after) = bodies.split_at(bodies.len() / 2);
 

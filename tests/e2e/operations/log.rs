@@ -75,7 +75,7 @@ async fn reconnect_is_logged_in_one_line_with_gap_and_reason() {
     let log = place.logs();
     let lines: Vec<&str> = log
         .lines()
-        .skip_while(|line| !line.contains("is down"))
+        .skip_while(|line| !line.contains("the source is up"))
         .collect();
     let texts = ["the source is up again", "gap", "missing"];
     let counts = texts.map(|text| lines.iter().filter(|line| line.contains(text)).count());
