@@ -87,13 +87,11 @@ mod tests {
 
     #[tokio::test]
     async fn desk_with_stalled_disk_keeps_deadline_and_skips_expired() {
-        let (begun, begins) = mpsc::sync_channel(0);
         let (go_on, going) = mpsc::sync_channel::<()>(0);
         let looked_up = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&looked_up);
         let stalled_lookup: LookUp = Box::new(move |_: &Question| {
             counted.fetch_add(1, Ordering::Relaxed);
-            begun.send(()).ok();
             going.recv().ok();
             known_answer()
         });
@@ -102,26 +100,32 @@ mod tests {
             .expect("a thread");
         // Limits the wait of the test. If the desk kept no deadline, it would wait for the disk.
         let patience = Duration::from_secs(60);
-        let first = tokio::spawn({
-            let desk = desk.clone();
-            async move { timeout(patience, desk.ask(Question::default())).await }
-        });
-        let looks_up = tokio::task::spawn_blocking(move || begins.recv().is_ok());
-        assert!(looks_up.await.expect("it waits"));
+        let late = Answer::unknown(UnknownReason::Late);
+        // On a slow machine, a question can expire before the thread takes it. The thread skips it,
+        // so the test asks until a question is looked up.
+        let mut asked = 0;
+        while looked_up.load(Ordering::Relaxed) == 0 {
+            let answer = timeout(patience, desk.ask(Question::default())).await;
+            assert_eq!(answer.expect("answered in time"), late);
+            asked += 1;
+        }
         let waiting: Vec<_> = (0..WAITING_MAX)
             .map(|_| {
                 let desk = desk.clone();
                 tokio::spawn(async move { desk.ask(Question::default()).await })
             })
             .collect();
-        let first = first.await.expect("it asks").expect("answered in time");
-        assert_eq!(first, Answer::unknown(UnknownReason::Late));
-        for late in waiting {
-            assert_eq!(
-                late.await.expect("answered"),
-                Answer::unknown(UnknownReason::Late)
-            );
+        let mut refused = 0;
+        for answer in waiting {
+            if answer.await.expect("answered") != late {
+                refused += 1;
+            }
         }
+        // Of the questions above, all but the one that is looked up can still be in the queue.
+        assert!(
+            refused < asked,
+            "{refused} of {WAITING_MAX}, {asked} before"
+        );
         // The queue still holds all expired questions, so further questions are refused.
         assert_eq!(
             desk.ask(Question::default()).await,
