@@ -80,13 +80,18 @@ async fn websocket_cut_during_call_counts_gap_and_call_continues() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::websocket().await);
     let source = format!("--source=ws://{}/", pbx.addr());
     let call = cut_call();
+    let events: Vec<&[u8]> = call.events().collect();
+    let internal = internal_call_after(cut_in_talk(&events).0);
     let frames: Vec<&[u8]> = call.frames().collect();
     let (before, after) = cut_in_talk(&frames);
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
     pbx.logged_in(1).await;
-    for frame in before {
+    for frame in before.iter().copied().chain(internal.frames()) {
         pbx.say(frame).await;
     }
+    program
+        .until("the internal call", |status| status.books.internal == 1)
+        .await;
     pbx.cut().await;
     program
         .until("a gap", |status| status.sources[0].gaps > 0)
