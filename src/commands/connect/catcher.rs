@@ -281,13 +281,14 @@ mod tests {
 
     #[tokio::test]
     async fn catcher_on_localhost_listens_on_both_addresses_or_none() {
+        // A port that the system chose for IPv6 can be in use for IPv4.
+        let port = callbridge_testbed::port::free_port();
         // A machine without IPv6 has only one address.
-        let Ok(other) = TcpListener::bind("[::1]:0").await else {
+        let Ok(other) = TcpListener::bind(("::1", port)).await else {
             let line = b"\nnot run: the redirect listener on 127.0.0.1 and ::1 (needs IPv6)\n";
             let written = std::io::Write::write_all(&mut std::io::stderr(), line);
             return written.expect("stderr");
         };
-        let port = other.local_addr().expect("its address").port();
         let redirect = Redirect::parse(&format!("http://localhost:{port}/back")).expect("good");
         let refused = Catcher::listen(&redirect).await.expect_err("half is taken");
         let message = refused.to_string();
