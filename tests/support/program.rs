@@ -310,8 +310,8 @@ fn is_settled(books: &Books, finished: u64) -> bool {
 }
 
 /// Returns the number of finished calls plus the number of those that need no more requests. It
-/// grows as long as the program makes progress.
-fn ended_calls(books: &Books) -> u64 {
+/// grows as long as the program works.
+fn progress(books: &Books) -> u64 {
     books.finished + books.journaled + books.forwarded + books.dead + books.discarded
 }
 
@@ -375,17 +375,17 @@ impl Program {
     /// minutes for many calls, so the deadline begins again with each call that ends.
     pub async fn settled(&mut self, finished: u64) -> Status {
         let what = format!("the end of {finished} calls");
-        let mut ended = 0;
+        let mut before = 0;
         loop {
             let status = self
                 .until(&what, |status| {
-                    is_settled(&status.books, finished) || ended_calls(&status.books) > ended
+                    is_settled(&status.books, finished) || progress(&status.books) > before
                 })
                 .await;
             if is_settled(&status.books, finished) {
                 return status;
             }
-            ended = ended_calls(&status.books);
+            before = progress(&status.books);
         }
     }
 

@@ -342,7 +342,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
                 return back;
             };
             say(&format!(
-                "ignored a redirect of another sign-in ({why}); still waiting for the right one"
+                "ignored a redirect of another consent ({why}); still waiting for the right one"
             ));
         }
     };

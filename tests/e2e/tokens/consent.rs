@@ -271,7 +271,7 @@ async fn forged_redirect_is_refused_and_true_one_still_accepted() {
     let output = connecting.end().await;
     assert_eq!(output.code, Some(0), "{output:?}");
     assert!(
-        output.err.contains("ignored a redirect of another sign-in"),
+        output.err.contains("ignored a redirect of another consent"),
         "{output:?}"
     );
     // callbridge exchanged only the right code.

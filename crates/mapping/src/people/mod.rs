@@ -187,7 +187,8 @@ impl People {
             return LeadAnswer::None("no number to look up in the directory".to_owned());
         };
         let Some(directory) = &self.directory else {
-            let message = "the directory of leads was not read: give --state, whose folder has it";
+            let message = "the directory of leads is not read here; `callbridge explain --call` \
+                           shows the lead of a call that callbridge has taken";
             return LeadAnswer::None(message.to_owned());
         };
         match directory.lead_of(phone) {

@@ -140,7 +140,7 @@ impl Employees {
             format!(", not listed: {}", self.unlisted())
         };
         Some(format!(
-            "staff    {matched} of {calls} calls have an extension in --employees{unlisted}"
+            "staff    {matched} of {calls} calls have an extension in an employee list{unlisted}"
         ))
     }
 }

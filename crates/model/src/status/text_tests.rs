@@ -82,7 +82,7 @@ fn lists_and_employees_get_one_line_each_in_status_text() {
         .filter(|line| line.starts_with("staff") || line.starts_with("list"))
         .collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
-    staff    10 of 12 calls have an extension in --employees, not listed: 105 (2)
+    staff    10 of 12 calls have an extension in an employee list, not listed: 105 (2)
     list     /etc/leads.csv: 120 leads, 2 bad
     ");
 }

@@ -313,6 +313,7 @@ impl Ended<'_> {
         let token = self.in_flight.token.clone();
         self.step(Step::Accepted { request_id, token });
         if let Some(paused) = &self.core.paused {
+            // The refused calls stay in the list of those that are sent again after the pause.
             if !paused.began_before(self.in_flight.sent.boot) {
                 return;
             }
