@@ -3,8 +3,9 @@
 use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, number, seconds, settings,
 };
-use callbridge_call::ChannelState::{Down, Ring};
+use callbridge_call::ChannelState::{Down, Ring, Up};
 use callbridge_call::{Assembler, Endpoints, Line, PbxEvent, Settings, Timing, TrunkEndpoint};
+use std::borrow::Cow;
 use std::time::Duration;
 
 fn send_events(assembler: &mut Assembler, story: &Story) {
@@ -75,6 +76,39 @@ fn calls_of_a_file_settle_by_the_event_times() {
     assert_eq!((most_open, assembler.take_finished().len()), (1, 99));
     assembler.finish_all(moment(1e7));
     assert_eq!(assembler.take_finished().len(), 1);
+}
+
+/// AMI 1.x reports no linkedid. If a hangup is missing there, other channels show that the call is
+/// over.
+#[test]
+fn end_of_file_finishes_call_without_linkedid_if_partners_left() {
+    for (has_linkedid, has_phone_left) in [(false, true), (false, false), (true, true)] {
+        let mut city = customer(1);
+        let mut phone = channel("PJSIP/101-00000002", 2).join_call(&city);
+        if !has_linkedid {
+            city.0.linkedid = Cow::Borrowed("");
+            phone.0.linkedid = Cow::Borrowed("");
+        }
+        let mut story = Story::new();
+        story.at(0.0).create(&city, Ring).create(&phone, Down);
+        story.dial(&city, &phone, "101");
+        story.at(1.0).state(&phone, Up).join(&phone, &city);
+        if has_phone_left {
+            story.at(5.0).hangup(&phone);
+        }
+        let mut assembler = assembler();
+        send_events(&mut assembler, &story);
+        assembler.finish_all(moment(60.0));
+        let reasons: Vec<Option<String>> = assembler
+            .take_finished()
+            .into_iter()
+            .map(|call| call.incomplete)
+            .collect();
+        let is_over = !has_linkedid && has_phone_left;
+        let expected = is_over.then(|| Some("a hang-up was not received".to_owned()));
+        assert_eq!(reasons, Vec::from_iter(expected));
+        assert_eq!(assembler.open_calls(), usize::from(!is_over));
+    }
 }
 
 /// A rotated file is read after a newer file. An earlier assembler took the latest time of the

@@ -7,6 +7,7 @@ use crate::{
     Settings, State, Step, Store, WebhookEvent, WebhookPace, tables,
 };
 use callbridge_call::EpochSeconds;
+use callbridge_crm::ShownCall;
 use callbridge_model::status::{Echo, SentField};
 use callbridge_model::{LeadId, Outcome, Reason, TokenFingerprint};
 use std::collections::BTreeSet;
@@ -461,4 +462,55 @@ fn call_journaled_by_other_provider_matches_in_any_order() {
         deliver(&mut store, event("a", 1, 30));
         assert_eq!(foreign_counts(&store), [("ONLINE_PBX".to_owned(), 1)]);
     }
+}
+
+/// Returns the state of a call after these steps and a page of the journal that shows the call with
+/// this lead.
+fn state_after_page(steps: &[Step], lead: i64) -> State {
+    let mut store = store();
+    let row = store_call(&mut store, steps);
+    let uuid = |n| journal(n).judged.record.uuid.expect("a uuid");
+    // The second call of the page is unknown here.
+    let calls = [1, 2].map(|n| ShownCall {
+        uuid: uuid(n),
+        leads: vec![lead],
+        duration_sec: None,
+        answered: None,
+        direction: None,
+    });
+    let op = Op::Shown {
+        calls: calls.to_vec(),
+        at: time_at(50),
+    };
+    store.write(vec![op]).expect("stored");
+    assert!(store.books().balance());
+    state_of(&store, row)
+}
+
+#[test]
+fn page_confirms_calls_that_were_sent_from_here() {
+    assert_eq!(state_after_page(&[Step::Send], 4001), State::Journaled);
+    let accepted = [Step::Send, accepted_step()];
+    assert_eq!(state_after_page(&accepted, 4001), State::Journaled);
+    assert_eq!(state_after_page(&accepted, 4002), State::Journaled);
+    let unconfirmed = letter_steps(Reason::Unconfirmed);
+    assert_eq!(state_after_page(&unconfirmed, 4001), State::Journaled);
+    let failed = letter_steps(Reason::Failed);
+    assert_eq!(state_after_page(&failed, 4001), State::Dead);
+    // Another sender may have sent the call.
+    assert_eq!(state_after_page(&[], 4001), State::Ready);
+}
+
+#[test]
+fn page_confirms_call_sent_with_new_lead_only_with_that_lead() {
+    let mut record = journal(1).judged.record;
+    record.lead_id = LeadId::new(4005);
+    let retry = Step::Retry {
+        record,
+        by_itself: false,
+    };
+    let mut steps = letter_steps(Reason::Failed);
+    steps.extend([retry, Step::Send]);
+    assert_eq!(state_after_page(&steps, 4001), State::Sending);
+    assert_eq!(state_after_page(&steps, 4005), State::Journaled);
 }
