@@ -179,7 +179,7 @@ impl Assembler {
             return;
         }
         let timing = self.stream.timing;
-        let mut found = self.calls.find_for_event(&id, &event.channel.linkedid);
+        let found = self.calls.find_for_event(&id, &event.channel.linkedid);
         let open = found.ok().flatten();
         let call = open.and_then(|key| self.calls.get(key));
         let wall_ahead = call.map_or(timing.wall_ahead, |call| call.times.wall_ahead);
@@ -210,10 +210,9 @@ impl Assembler {
             self.on_sign(process, stamp, None, at, arrived);
         }
         self.listening.whole = self.listening.whole.max(Some(arrived));
-        if self.advance(arrived) {
-            found = self.calls.find_for_event(&id, &event.channel.linkedid);
-        }
-        let Ok(open) = found else {
+        self.advance(arrived);
+        // The call, or the part of it that had this channel, can be over now.
+        let Ok(open) = self.calls.find_for_event(&id, &event.channel.linkedid) else {
             self.counts.late += 1;
             return;
         };

@@ -18,6 +18,7 @@ use answer::{Answer, EventKinds, PlayOptions};
 use change::{Chance, Rename};
 use recording::{Message, Recording};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// CEL reports a new channel or a hangup up to this many microseconds before the channel event
 /// does.
@@ -95,6 +96,36 @@ fn events_up_to_400_ms_out_of_order_change_no_call() {
             Chance::new(seed).shuffle(messages);
         });
     }
+}
+
+/// A call can be taken as over during the pause. The rest of its events must not begin another call.
+#[test]
+fn pause_before_any_hangup_changes_no_number_of_calls() {
+    let options = PlayOptions::default();
+    let pause = Duration::from_secs(1);
+    let mut wrong = String::new();
+    for recording in recording::all() {
+        for kinds in recording.event_kinds() {
+            let calls = options.unchanged_calls(recording, kinds).len();
+            for at in 0..recording.messages.len() {
+                let mut messages = recording.messages.clone();
+                let text = String::from_utf8_lossy(&messages[at].bytes).to_lowercase();
+                if !text.contains("hangup") {
+                    continue;
+                }
+                let resumed = messages[at].at.plus(pause);
+                for message in &mut messages[at..] {
+                    message.at = message.at.max(resumed);
+                }
+                let paused = options.calls_of(recording, kinds, &messages).len();
+                if paused != calls {
+                    let name = recording.name(kinds);
+                    wrong += &format!("{name}: {paused} calls, not {calls}, paused at {at}\n");
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 #[test]

@@ -46,14 +46,13 @@ impl Assembler {
         self.forget_early(now);
     }
 
-    /// Finishes the calls that are due by `now` or by the time of the stream. Returns `true` if
-    /// there were any.
-    pub(super) fn advance(&mut self, now: EventTime) -> bool {
+    /// Finishes the calls, and the ended parts of calls, that are due by `now` or by the time of the
+    /// stream.
+    pub(super) fn advance(&mut self, now: EventTime) {
         self.check_settling();
         if self.wrong_clock.is_some() {
-            return false;
+            return;
         }
-        let open = self.calls.len();
         let settled = self.reception.clock(now, self.settings.settle);
         for key in self.settling.due_by_stream(settled, self.stream.at) {
             self.end(key);
@@ -62,7 +61,6 @@ impl Assembler {
             let before = stream.minus(self.settings.max_call);
             self.end_too_long(now, |calls| calls.backlog_until(before));
         }
-        self.calls.len() < open
     }
 
     /// Returns the moment at which the next call can be finished if nothing else is received.
