@@ -98,7 +98,8 @@ fn events_up_to_400_ms_out_of_order_change_no_call() {
     }
 }
 
-/// A call can be taken as over during the pause. The rest of its events must not begin another call.
+/// A call can be taken as over during the pause. The rest of its events must not begin another
+/// call.
 #[test]
 fn pause_before_any_hangup_changes_no_number_of_calls() {
     let options = PlayOptions::default();

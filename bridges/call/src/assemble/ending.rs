@@ -46,8 +46,8 @@ impl Assembler {
         self.forget_early(now);
     }
 
-    /// Finishes the calls, and the ended parts of calls, that are due by `now` or by the time of the
-    /// stream.
+    /// Finishes the calls, and the ended parts of calls, that are due by `now` or by the time of
+    /// the stream.
     pub(super) fn advance(&mut self, now: EventTime) {
         self.check_settling();
         if self.wrong_clock.is_some() {
