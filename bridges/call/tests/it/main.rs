@@ -11,6 +11,7 @@ mod fold;
 mod fold_properties;
 mod gaps;
 mod joining;
+mod late;
 mod limits;
 mod number;
 mod occupancies;

@@ -562,38 +562,3 @@ fn room_call_does_not_get_the_id_of_a_later_channel() {
         .collect();
     assert_eq!(ids, ["1795000000.9", "1795000000.8"]);
 }
-
-#[test]
-fn late_event_of_a_forgotten_channel_opens_no_call() {
-    let city = customer(1);
-    let phone = channel("PJSIP/103-00000002", 2).join_call(&city);
-    let joins = channel("PJSIP/101-00000003", 3);
-    let stays = channel("PJSIP/102-00000004", 4);
-    let mut story = Story::from_cel();
-    story.at(0.0).create(&city, Up).create(&phone, Up);
-    for (at, who) in [(1.0, &city), (1.0, &phone)] {
-        story.at(at).enter_kind(who, "room", "softmix");
-    }
-    for (at, who) in [(5.0, &joins), (6.0, &stays)] {
-        story.at(at).create(who, Up);
-        story.enter_kind(who, "room", "softmix");
-    }
-    for (at, who) in [(10.0, &city), (10.1, &joins)] {
-        story.at(at).leave_kind(who, "room", "softmix").hangup(who);
-    }
-    // The hangup of the phone shows that both calls are over, and the assembler forgets the phone.
-    // After that, an event from before the hangup arrives, and the hangup again.
-    story.at(11.0).hangup(&phone);
-    story.at(10.9).leave_kind(&phone, "room", "softmix");
-    story.at(11.0).hangup(&phone);
-    story.at(12.0).leave_kind(&stays, "room", "softmix");
-    story.hangup(&stays);
-    let mut assembler = assembler();
-    for (at, event) in &story.events {
-        assembler.on_event(event, *at);
-        assembler.tick(*at);
-    }
-    assembler.tick(moment(14.0));
-    let given = assembler.take_finished();
-    assert_eq!((given.len(), assembler.open_calls()), (3, 0), "{given:?}");
-}

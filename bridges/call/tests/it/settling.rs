@@ -50,15 +50,6 @@ fn new_channel_within_the_settling_time_continues_the_call() {
 }
 
 #[test]
-fn channel_after_settling_time_is_late_without_tick() {
-    let (mut story, city, phone) = answered_by_101();
-    let later = channel("PJSIP/102-00000003", 3).join_call(&city);
-    story.at(5.0).hangups(&[&phone, &city]);
-    story.at(5.6).create(&later, Down).at(9.0).hangup(&later);
-    assert_eq!(seconds(&story.call()), (4.0, 5.0));
-}
-
-#[test]
 fn calls_of_a_file_settle_by_the_event_times() {
     // All calls arrive at the same instant, long after they happened.
     let mut assembler = assembler();
