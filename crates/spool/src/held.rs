@@ -5,7 +5,7 @@ use crate::folder::make_private;
 use crate::leader::leader;
 use crate::postgres::{self, Access, PostgresUrl, Session};
 use crate::state_dir::{FILE, check_siblings, connect, make_folder, not_writable};
-use crate::store::{Store, refuse};
+use crate::store::{Store, refuse, with_hook};
 use crate::tables::meta;
 use crate::tables::schema::{Found, MIGRATIONS};
 use crate::{Db, Error, Lock, StatePlace, refuse_shared};
@@ -129,11 +129,9 @@ impl HeldState {
         Ok(held)
     }
 
-    fn new(mut db: Db, folder: Option<HeldFolder>, place: String) -> Self {
-        #[cfg(debug_assertions)]
-        db.set_hook(crate::fault::hook());
+    fn new(db: Db, folder: Option<HeldFolder>, place: String) -> Self {
         Self {
-            db,
+            db: with_hook(db, None),
             _folder: folder,
             place,
             last_leader: None,

@@ -7,7 +7,7 @@ use crate::postgres::{self, Session};
 use crate::tables::hub_row;
 use crate::tables::schema::{self, Found, MIGRATIONS};
 use crate::tally::Tally;
-use crate::{Db, Error, RowId, Settings};
+use crate::{Db, Error, RowId, Settings, StatementHook};
 use callbridge_model::Phone;
 use callbridge_model::status::Books;
 use rusqlite::config::DbConfig;
@@ -168,7 +168,8 @@ impl Store {
 
     /// Makes a store, and reads the values that it keeps in memory, such as the books.
     fn load(db: Db, settings: Settings) -> Result<Self, Error> {
-        let mut store = Self::empty(with_hook(db, &settings), settings);
+        let db = with_hook(db, settings.on_statement.clone());
+        let mut store = Self::empty(db, settings);
         store.read_memory()?;
         Ok(store)
     }
@@ -310,8 +311,9 @@ impl Store {
     }
 }
 
-fn with_hook(mut db: Db, settings: &Settings) -> Db {
-    let hook = settings.on_statement.clone();
+/// Sets the hook that is run before each statement. In builds of the tests, an environment variable
+/// can describe one.
+pub(crate) fn with_hook(mut db: Db, hook: Option<StatementHook>) -> Db {
     #[cfg(debug_assertions)]
     let hook = hook.or_else(crate::fault::hook);
     db.set_hook(hook);
