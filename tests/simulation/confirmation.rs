@@ -25,11 +25,7 @@ fn run_backlog(world: &mut World, calls: u32) -> (usize, u64) {
         world.run_for(MINUTE / 6);
         let waited = world.now.wall.since(began);
         let books = world.disk.store.books();
-        assert!(
-            waited < 120 * MINUTE,
-            "{books:?} {:?}",
-            world.status().pause
-        );
+        assert!(waited < 120 * MINUTE, "{books:?} {:?}", world.pause());
     }
     let minutes = world.now.wall.since(began).as_secs() / 60;
     (world.sent.len(), minutes)
@@ -139,7 +135,7 @@ fn failed_call_among_many_is_found_by_an_individual_poll() {
     world.run_for(10 * MINUTE);
     let books = world.disk.store.books();
     assert_eq!((books.journaled, books.dead), (299, 1), "{books:?}");
-    assert_eq!(world.status().pause, None);
+    assert_eq!(world.pause(), None);
     assert!(world.sent.len() <= 320, "{}", world.sent.len());
 }
 

@@ -35,7 +35,8 @@ pub struct Disk {
     pub history: Option<Vec<Vec<Op>>>,
     /// Whether the disk was restored, and no slot has been taken since.
     pub restored: bool,
-    writes: u64,
+    /// Number of writes.
+    pub writes: u64,
     counted: u64,
 }
 

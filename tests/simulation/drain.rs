@@ -51,7 +51,7 @@ impl Run {
                 self.retry(letter);
             }
         }
-        let pause = self.world.status().pause;
+        let pause = self.world.pause();
         panic!("not drained: {:?} {pause:?}", self.world.disk.store.books());
     }
 

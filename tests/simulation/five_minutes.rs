@@ -29,7 +29,7 @@ fn trouble(
     let began = world.now.wall;
     finish_calls(&mut world, 100, 5 * MINUTE);
 
-    let pause = world.status().pause.expect("a pause");
+    let pause = world.pause().expect("a pause");
     assert_eq!(pause.reason, reason);
     assert!(pause.fix.contains(fix), "{}", pause.fix);
     let Books {
@@ -73,13 +73,8 @@ fn trouble(
         journaled,
         ..
     } = world.disk.store.books();
-    assert_eq!(
-        (finished, journaled),
-        (36, 36),
-        "{:?}",
-        world.status().pause
-    );
-    assert_eq!(world.status().pause, None);
+    assert_eq!((finished, journaled), (36, 36), "{:?}", world.pause());
+    assert_eq!(world.pause(), None);
     assert_eq!(world.sandbox.records().len(), 36);
     world.assert_never_wrong(&ALLOWED);
     submissions

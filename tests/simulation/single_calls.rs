@@ -61,10 +61,7 @@ fn five_refusals_pause_and_all_calls_are_sent_after_a_probe() {
         world.finish(call(n, world.now.wall, 4001, false));
     }
     world.run_for(MINUTE);
-    assert_eq!(
-        world.status().pause.expect("a pause").reason,
-        "calls_refused"
-    );
+    assert_eq!(world.pause().expect("a pause").reason, "calls_refused");
     let dead = world.disk.store.books().dead;
     assert!((5..=8).contains(&dead), "{dead}");
     let before = world.sent.len();
@@ -76,7 +73,7 @@ fn five_refusals_pause_and_all_calls_are_sent_after_a_probe() {
     world.run_for(70 * MINUTE);
     let books = world.disk.store.books();
     assert_eq!((books.journaled, books.dead), (20, 0), "{books:?}");
-    assert_eq!(world.status().pause, None);
+    assert_eq!(world.pause(), None);
     world.assert_never_wrong(&[ViolationKind::RepeatAfter400]);
 }
 
@@ -89,14 +86,14 @@ fn retried_call_is_sent_while_calls_are_refused() {
         world.finish(call(n, world.now.wall, 4001, false));
     }
     world.run_for(MINUTE);
-    let reason = world.status().pause.expect("a pause").reason;
+    let reason = world.pause().expect("a pause").reason;
     assert_eq!(reason, "calls_refused");
     let before = world.sent.len();
     let letter = letters(&world).pop().expect("a dead letter");
     retry(&mut world, &letter, 4001);
     world.run_for(MINUTE);
     assert_eq!(world.sent.len(), before + 1, "it is refused again");
-    assert!(world.status().pause.is_some());
+    assert!(world.pause().is_some());
     retry(&mut world, &letter, 4002);
     world.run_for(MINUTE);
     assert_eq!(world.disk.store.books().journaled, 1);
@@ -224,7 +221,7 @@ fn failed_write_is_dead_letter_until_retried_with_other_lead() {
         (books.journaled, books.dead),
         (60, 30),
         "{:?}",
-        world.status().pause
+        world.pause()
     );
     for letter in letters(&world) {
         assert_eq!(letter.reason, Reason::Failed);
@@ -283,7 +280,7 @@ fn call_is_sent_once_if_polls_and_pages_are_refused() {
         ),
         (3, 3)
     );
-    assert_eq!(world.status().pause, None);
+    assert_eq!(world.pause(), None);
     let degraded = world.status().degraded;
     assert_eq!(degraded.len(), 1, "{degraded:?}");
     assert!(

@@ -103,7 +103,7 @@ fn run_backlog(seed: u64, rate: &str, permille: u32, calls: u32) -> BacklogResul
         if books.journaled + books.dead == u64::from(calls) || since > LONGEST {
             return drained;
         }
-        if world.status().pause.is_some() {
+        if world.pause().is_some() {
             drained.paused += step.as_secs_f64();
         }
         world.run_for(step);
@@ -222,7 +222,7 @@ fn outage(seed: u64, kind: &str, lasts: Duration, alone: bool) -> Outage {
             n += 1;
         }
     }
-    let reason = world.status().pause.map(|pause| pause.reason);
+    let reason = world.pause().map(|pause| pause.reason);
     let hour = began.plus(60 * MINUTE);
     let requests = world.sent[before..]
         .iter()
@@ -244,7 +244,7 @@ fn outage(seed: u64, kind: &str, lasts: Duration, alone: bool) -> Outage {
     let books = world.disk.store.books();
     assert!(books.settled(), "{kind} {lasts:?} {alone}: {books:?}");
     assert_eq!(books.dead, 0, "{kind} {lasts:?} {alone}");
-    assert_eq!(world.status().pause, None, "{kind} {lasts:?} {alone}");
+    assert_eq!(world.pause(), None, "{kind} {lasts:?} {alone}");
     Outage {
         resumed,
         requests,
@@ -312,7 +312,7 @@ fn failing_endpoint_is_reported_and_replaced_by_the_others() {
         for fault in ["status 500", "gateway 503", "cut", "broken"] {
             let (mut world, before, after) =
                 run_with_failing_endpoint(seed, &format!("call-history {fault}"));
-            let pause = world.status().pause.expect("no call is accepted");
+            let pause = world.pause().expect("no call is accepted");
             assert_eq!(pause.reason, "failing");
             assert!(
                 pause.fix.starts_with("submissions failing since"),
@@ -329,7 +329,7 @@ fn failing_endpoint_is_reported_and_replaced_by_the_others() {
                 degraded_parts(&world),
                 [("polls".to_owned(), polls.to_owned())]
             );
-            assert_eq!(world.status().pause, None);
+            assert_eq!(world.pause(), None);
             assert!(after - before >= 44, "{before} {after}");
             let what = format!("polls: {fault}");
             print_row(seed, &what, polls, &world, after - before);
@@ -349,7 +349,7 @@ fn failing_endpoint_is_reported_and_replaced_by_the_others() {
                 is_reported |= degraded_parts(&world) == expected;
             }
             assert!(is_reported, "{fault}");
-            assert_eq!(world.status().pause, None);
+            assert_eq!(world.pause(), None);
             let what = format!("pages: {fault}");
             print_row(seed, &what, pages, &world, after - before);
             check_recovery(&mut world);
@@ -376,5 +376,5 @@ fn check_recovery(world: &mut World) {
     world.run_for(30 * MINUTE);
     let books = world.disk.store.books();
     assert!(books.settled() && books.dead == 0, "{books:?}");
-    assert_eq!(world.status().pause, None);
+    assert_eq!(world.pause(), None);
 }

@@ -13,6 +13,7 @@ use crate::simulation::witness::OutcomeSource;
 use crate::support::simulated_calls::{self, Dice};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, ApiResponse};
+use callbridge_model::status::Pause;
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::{Sandbox, ViolationKind};
@@ -170,20 +171,36 @@ impl World {
         self.core.status(self.now, &head)
     }
 
-    /// Makes one turn of the shell's loop, and advances to the next event.
+    /// Returns the sender's pause. It does not depend on the work.
+    pub fn pause(&self) -> Option<Pause> {
+        self.core.status(self.now, &WorkQueue::default()).pause
+    }
+
+    /// Makes one turn of the shell's loop. Then advances to the next event that the shell notices:
+    /// an answer, a write, a new token, or the time of its next turn.
     fn step(&mut self, until: EventTime) {
         let wait = self.turn();
-        if let Some((number, received)) = self.landed.pop_front() {
-            self.land(number, received);
-            return;
+        let mut at = wait.unwrap_or(self.now.boot + LOOK_AGAIN);
+        if !self.untold.is_empty() {
+            at = at.min(self.now.boot + SPOOL_AGAIN);
         }
-        let at = wait.unwrap_or(self.now.boot + LOOK_AGAIN);
         // The CRM's clock counts whole microseconds.
         let micros = at.saturating_sub(self.now.boot).as_nanos().div_ceil(1000);
         let wait = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
-        let at = self.truth.plus(wait);
-        let woken = self.events.keys().next().map_or(until, |(at, _)| *at);
-        self.pass_to(at.min(until).min(woken.max(self.truth)));
+        let end = self.truth.plus(wait).min(until);
+        let known = (self.disk.writes, self.unwritten.len());
+        loop {
+            if let Some((number, received)) = self.landed.pop_front() {
+                self.land(number, received);
+                return;
+            }
+            let next = self.events.keys().next().map_or(end, |(at, _)| *at);
+            self.pass_to(end.min(next.max(self.truth)));
+            let changed = (self.disk.writes, self.unwritten.len()) != known;
+            if self.truth >= end || changed {
+                return;
+            }
+        }
     }
 
     /// Does all that can be done now. Returns the time since boot of the next turn.
@@ -303,8 +320,7 @@ impl World {
         self.witness
             .record_verdict(number, &waits, kind, self.truth);
         self.unwritten.push_back(outcome.ops);
-        let shown = self.core.status(self.now, &WorkQueue::default());
-        if let Some(pause) = shown.pause {
+        if let Some(pause) = self.pause() {
             self.met.count_pause(&pause.reason);
         }
         self.strike(Moment::Answered);
