@@ -303,6 +303,12 @@ impl Path {
                 kind,
                 ..
             } if kind != VerdictKind::Record => 10_000,
+            // The grant must be lost shortly before the last poll of a call.
+            Self::Verdict {
+                lane: Lane::Deadline,
+                kind: VerdictKind::NotGranted,
+                ..
+            } => 10_000,
             // A stall must happen at one of many moments.
             Self::Verdict {
                 kind: VerdictKind::TooLate,
@@ -415,6 +421,7 @@ fn no_such_step(state: State, step: &str) -> Option<&'static str> {
         return Some("the pure function refuses it");
     }
     match (state, step) {
+        (_, "forwarded") => Some("a collector's"),
         (_, "rejudged" | "moved") => Some("the simulation keeps no directory of leads"),
         (_, "send again") => {
             Some("a person does so after an audit; the journal here loses nothing")
