@@ -160,3 +160,73 @@ pub enum Unreadable {
     #[error("an id in the message has control characters, or more than {ID_BYTES_MAX} bytes")]
     NoId,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{ChannelRef, Kind, Mark, MonitorMode, Origin};
+
+    const GOOD: &str = "1795151317.146";
+
+    fn has_good_ids(event: PbxEvent<'_>) -> bool {
+        let server = Some(Text::Borrowed("pbx-1"));
+        ServerEvent { server, event }.has_good_ids()
+    }
+
+    fn of_kind(kind: Kind<'_>) -> PbxEvent<'_> {
+        let channel = ChannelRef::by_id(GOOD.into());
+        PbxEvent::Channel(ChannelEvent::new(None, Origin::Cel, channel, kind))
+    }
+
+    /// Returns an event for each place that can have an id, with this id in that place.
+    fn with_id_in_each_place(id: &str) -> Vec<PbxEvent<'_>> {
+        let other = || Box::new(ChannelRef::by_id(id.into()));
+        let linkedid = ChannelRef {
+            linkedid: id.into(),
+            ..ChannelRef::by_id(GOOD.into())
+        };
+        let of_linkedid = ChannelEvent::new(None, Origin::Channel, linkedid, Kind::Seen);
+        vec![
+            PbxEvent::Channel(of_linkedid),
+            of_kind(Kind::DialBegin {
+                by: Some(other()),
+                dial_string: "".into(),
+            }),
+            of_kind(Kind::Linked { with: other() }),
+            of_kind(Kind::Unlinked { with: other() }),
+            of_kind(Kind::Joined {
+                with: vec![GOOD.into(), id.into()],
+            }),
+            of_kind(Kind::Monitors {
+                target: id.into(),
+                mode: MonitorMode::Listen,
+                by_keys: false,
+            }),
+            of_kind(Kind::Transfers { call: id.into() }),
+        ]
+    }
+
+    #[test]
+    fn id_is_good_without_control_characters_up_to_256_bytes() {
+        let longest = "1".repeat(ID_BYTES_MAX);
+        for id in [GOOD, "", "zürich-1795151317.146", &longest] {
+            for event in with_id_in_each_place(id) {
+                assert!(has_good_ids(event.clone()), "{event:?}");
+            }
+        }
+        let too_long = "1".repeat(ID_BYTES_MAX + 1);
+        for id in ["1795151317.146\n", "\u{1b}[2J", "\u{85}", &too_long] {
+            for event in with_id_in_each_place(id) {
+                assert!(!has_good_ids(event.clone()), "{event:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn server_name_with_control_character_is_no_good_id() {
+        let event = PbxEvent::Mark(Mark::LoggedIn);
+        assert!(has_good_ids(event.clone()));
+        let server = Some(Text::Borrowed("pbx\r1"));
+        assert!(!ServerEvent { server, event }.has_good_ids());
+    }
+}

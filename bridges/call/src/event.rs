@@ -145,8 +145,8 @@ impl<'a> ChannelEvent<'a> {
             Kind::Joined { with } => with.as_slice(),
             _ => &[],
         };
-        let target = match &self.kind {
-            Kind::Monitors { target, .. } => target.as_ref(),
+        let single = match &self.kind {
+            Kind::Monitors { target: id, .. } | Kind::Transfers { call: id } => id.as_ref(),
             _ => "",
         };
         // A text with a slash is a channel's name.
@@ -154,7 +154,7 @@ impl<'a> ChannelEvent<'a> {
             .iter()
             .map(AsRef::as_ref)
             .filter(|id: &&str| !id.contains('/'));
-        ids.chain(joined_ids).chain(std::iter::once(target))
+        ids.chain(joined_ids).chain(std::iter::once(single))
     }
 
     /// Removes the variables whose names are not wanted.
