@@ -421,7 +421,7 @@ fn no_such_step(state: State, step: &str) -> Option<&'static str> {
         return Some("the pure function refuses it");
     }
     match (state, step) {
-        (_, "forwarded") => Some("a collector's"),
+        (_, "forwarded") => Some("no hub takes the calls"),
         (_, "rejudged" | "moved") => Some("the simulation keeps no directory of leads"),
         (_, "send again") => {
             Some("a person does so after an audit; the journal here loses nothing")

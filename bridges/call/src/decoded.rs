@@ -164,7 +164,8 @@ pub enum Unreadable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{ChannelRef, Kind, Mark, MonitorMode, Origin};
+    use crate::event::{Cdr, ChannelRef, ChannelTraits, Kind, Mark, MonitorMode, Origin};
+    use crate::units::EventTime;
 
     const GOOD: &str = "1795151317.146";
 
@@ -181,16 +182,42 @@ mod tests {
     /// Returns an event for each place that can have an id, with this id in that place.
     fn with_id_in_each_place(id: &str) -> Vec<PbxEvent<'_>> {
         let other = || Box::new(ChannelRef::by_id(id.into()));
-        let linkedid = ChannelRef {
+        let of_channel = |channel| ChannelEvent::new(None, Origin::Channel, channel, Kind::Seen);
+        let by_linkedid = ChannelRef {
             linkedid: id.into(),
             ..ChannelRef::by_id(GOOD.into())
         };
-        let of_linkedid = ChannelEvent::new(None, Origin::Channel, linkedid, Kind::Seen);
+        let linked = ChannelTraits {
+            linked: Some((EventTime::default(), id.into())),
+            ..ChannelTraits::default()
+        };
+        let by_link = ChannelRef {
+            traits: Some(Box::new(linked)),
+            ..ChannelRef::by_id(GOOD.into())
+        };
+        let cdr = |uniqueid: &'_ str, linkedid: &'_ str| Cdr {
+            uniqueid: uniqueid.to_owned().into(),
+            linkedid: linkedid.to_owned().into(),
+            ..Cdr::default()
+        };
+        let cdr_with_event = Cdr {
+            events: vec![of_channel(*other())],
+            ..cdr(GOOD, GOOD)
+        };
         vec![
-            PbxEvent::Channel(of_linkedid),
+            PbxEvent::Channel(of_channel(*other())),
+            PbxEvent::Channel(of_channel(by_linkedid)),
+            PbxEvent::Channel(of_channel(by_link)),
+            PbxEvent::Cdr(Box::new(cdr(id, GOOD))),
+            PbxEvent::Cdr(Box::new(cdr(GOOD, id))),
+            PbxEvent::Cdr(Box::new(cdr_with_event)),
             of_kind(Kind::DialBegin {
                 by: Some(other()),
                 dial_string: "".into(),
+            }),
+            of_kind(Kind::DialEnd {
+                by: Some(other()),
+                status: "".into(),
             }),
             of_kind(Kind::Linked { with: other() }),
             of_kind(Kind::Unlinked { with: other() }),

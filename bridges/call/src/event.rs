@@ -139,8 +139,12 @@ impl<'a> ChannelEvent<'a> {
     #[inline]
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         let channels = std::iter::once(&self.channel).chain(self.kind.other());
-        let ids =
-            channels.flat_map(|channel| [channel.uniqueid.as_ref(), channel.linkedid.as_ref()]);
+        let ids = channels.flat_map(|channel| {
+            let traits = channel.traits.as_ref();
+            let linked = traits.and_then(|traits| traits.linked.as_ref());
+            let linked = linked.map_or("", |(_, id)| id.as_ref());
+            [channel.uniqueid.as_ref(), channel.linkedid.as_ref(), linked]
+        });
         let joined = match &self.kind {
             Kind::Joined { with } => with.as_slice(),
             _ => &[],
