@@ -303,7 +303,7 @@ impl Path {
                 kind,
                 ..
             } if kind != VerdictKind::Record => 10_000,
-            // The grant must be lost shortly before the last poll of a call.
+            // The grant must be lost shortly before a requestId can no longer be read.
             Self::Verdict {
                 lane: Lane::Deadline,
                 kind: VerdictKind::NotGranted,
