@@ -313,6 +313,24 @@ fn refused_client_with_good_token_is_not_retried_at_once() {
     assert_eq!(core.next(now_at(12)), boot_at(3_610));
 }
 
+#[test]
+fn unblocked_company_is_tried_at_once_after_unsure_refreshes() {
+    let mut core = refresher_with_token(3_600);
+    refuse_token(&mut core, "a");
+    let mut now = 0;
+    for _ in 0..5 {
+        core.begin(now_at(now));
+        core.ended(now_at(now), RefreshOutcome::Unsure);
+        now += u32::try_from(seconds_until_next(&core, now)).expect("small") + 1;
+    }
+    assert!(now > 300, "the last wait is five minutes");
+    core.begin(now_at(now));
+    core.ended(now_at(now), RefreshOutcome::WrongClient);
+    assert_eq!(core.next(now_at(now)), boot_at(now + 3_600));
+    assert!(core.on_token_used(&TokenFingerprint::of("a"), true));
+    assert!(core.is_due(now_at(now)));
+}
+
 #[derive(Clone, Debug)]
 enum Event {
     Pass(u32),
@@ -344,7 +362,10 @@ proptest! {
                 Event::Pass(seconds) => now += seconds,
                 Event::Refused => refuse_token(&mut core, &format!("{name}")),
                 Event::Good => {
-                    core.on_token_used(&TokenFingerprint::of(&format!("{name}")), true);
+                    // A company that is no longer blocked is tried at once.
+                    if core.on_token_used(&TokenFingerprint::of(&format!("{name}")), true) {
+                        tried = None;
+                    }
                 }
                 Event::End(how) if under_way => {
                     under_way = false;
