@@ -357,14 +357,22 @@ proptest! {
         core.adopt(now_at(0), &facts("0", 0, life));
         let (mut now, mut under_way, mut last, mut name) = (0u32, false, None::<u32>, 0u32);
         let (mut unsure, mut tried, mut tried_before) = (0, None::<u32>, None);
+        let (mut token_refused, mut client_refused) = (false, false);
         for event in events {
             match event {
                 Event::Pass(seconds) => now += seconds,
-                Event::Refused => refuse_token(&mut core, &format!("{name}")),
+                Event::Refused => {
+                    refuse_token(&mut core, &format!("{name}"));
+                    token_refused = true;
+                }
                 Event::Good => {
-                    // A company that is no longer blocked is tried at once.
-                    if core.on_token_used(&TokenFingerprint::of(&format!("{name}")), true) {
-                        tried = None;
+                    // The company was blocked (§3.1) and no longer is, so it is tried at once.
+                    let unblocked = token_refused && client_refused;
+                    let fingerprint = TokenFingerprint::of(&format!("{name}"));
+                    prop_assert_eq!(core.on_token_used(&fingerprint, true), unblocked);
+                    token_refused = false;
+                    if unblocked {
+                        (tried, client_refused) = (None, false);
                     }
                 }
                 Event::End(how) if under_way => {
@@ -372,10 +380,14 @@ proptest! {
                     let ended = match how {
                         0 => {
                             (name, unsure, tried) = (name + 1, 0, None);
+                            token_refused = false;
                             RefreshOutcome::Rotated(facts(&format!("{name}"), i64::from(now), life))
                         }
                         1 => RefreshOutcome::Refused,
-                        2 => RefreshOutcome::WrongClient,
+                        2 => {
+                            client_refused = true;
+                            RefreshOutcome::WrongClient
+                        }
                         3 => {
                             unsure += 1;
                             RefreshOutcome::Unsure
@@ -400,7 +412,7 @@ proptest! {
                 let rarely = unsure < 5 || since.is_none_or(|since| since >= 300);
                 prop_assert!(rarely, "the {unsure}. time after {since:?} s");
                 tried_before = tried.replace(now);
-                under_way = true;
+                (under_way, client_refused) = (true, false);
                 if core.begin(now_at(now)) && unsure == 0 {
                     prop_assert!(last.is_none_or(|last| now - last >= 60));
                     last = Some(now);
