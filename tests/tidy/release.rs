@@ -67,8 +67,8 @@ fn package_script_checks_the_advisories() {
         "{prepare}"
     );
     // Only `package` runs cargo deb, and `prepare` is called before both calls of it.
-    let packages = |line: &&str| line.trim_start().starts_with("cargo deb ");
-    assert_eq!(script.lines().filter(packages).count(), 1);
+    let runs_cargo_deb = |line: &&str| line.trim_start().starts_with("cargo deb ");
+    assert_eq!(script.lines().filter(runs_cargo_deb).count(), 1);
     assert!(script.contains("  only-build) prepare; "));
     let (_, whole_run) = script.split_once("\nprepare\n").expect("a call");
     assert!(whole_run.contains("\npackage 0."));

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn server_name_with_control_character_is_not_good() {
+    fn server_name_with_control_character_is_not_a_good_id() {
         let event = PbxEvent::Mark(Mark::LoggedIn);
         assert!(has_good_ids(event.clone()));
         let server = Some(Text::Borrowed("pbx\r1"));
