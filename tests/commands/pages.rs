@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The pages, and the least number of callbridge's command lines in each page.
-const PAGES: [(&str, usize); 31] = [
+const PAGES: [(&str, usize); 32] = [
     ("README.md", 6),
     ("ARCHITECTURE.md", 0),
     ("CHANGELOG.md", 0),
@@ -19,6 +19,7 @@ const PAGES: [(&str, usize); 31] = [
     ("docs/audit.md", 2),
     ("docs/call-message.md", 2),
     ("docs/dead-letters.md", 9),
+    ("docs/exactness.md", 0),
     ("docs/freeswitch.md", 0),
     ("docs/gaps.md", 1),
     ("docs/high-availability.md", 0),

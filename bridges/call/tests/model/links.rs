@@ -108,7 +108,11 @@ impl Reporter<'_> {
             Act::Leave(bridge) => self.report_leave(at, channel, bridge),
             Act::Sign => self.push_event(at, channel, Kind::Seen),
             Act::Hangup => self.push_event(at, channel, Kind::Hangup { cause: Some(16) }),
-            Act::DialBegin { .. } | Act::DialEnd { .. } | Act::Ringing | Act::Joined(_) => {}
+            Act::DialBegin { .. }
+            | Act::DialEnd { .. }
+            | Act::Ringing
+            | Act::Joined(_)
+            | Act::Runs(_) => {}
         }
     }
 

@@ -10,12 +10,14 @@
 //! | `telling` | reports the story as channel events, as CEL, or as both |
 //! | `links` | reports the story as links of two channels, and rooms |
 //! | `compare` | compares the assembler's calls with the true ones |
+//! | `matrix` | fixed stories, told in the format of every source, make the docs' table |
 //!
 //! `PROPTEST_CASES=10000 cargo test -p callbridge-call --test model -- --nocapture` runs more cases
 //! and prints how many of them had each trait.
 
 mod compare;
 mod links;
+mod matrix;
 mod moves;
 mod plot;
 mod story;

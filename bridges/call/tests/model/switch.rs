@@ -99,6 +99,8 @@ pub enum Act {
     Joined(Ch),
     /// An event shows only that the channel is alive, such as the beginning of a hold.
     Sign,
+    /// The channel runs an application of the dialplan. Only the stories of the matrix have it.
+    Runs(&'static str),
     Hangup,
 }
 
@@ -222,6 +224,12 @@ impl Switch {
 
     pub fn add_sign_of_life(&mut self, channel: Ch) {
         self.note(channel, Act::Sign);
+    }
+
+    /// Lets the channel run an application of the dialplan, such as `Dial` or `Queue`.
+    pub fn run(&mut self, channel: Ch, application: &'static str) {
+        self.note(channel, Act::Runs(application));
+        self.now += 100;
     }
 
     pub fn join(&mut self, channel: Ch, with: Ch) {
@@ -353,6 +361,7 @@ impl Deed {
             | Act::Enter(_)
             | Act::Leave(_)
             | Act::Sign
+            | Act::Runs(_)
             | Act::Hangup) => act,
         };
         Self {

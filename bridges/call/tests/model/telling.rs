@@ -86,7 +86,7 @@ fn add_suffix(base: &str, channel: Ch) -> String {
 }
 
 /// Returns the part of a dial string after the technology.
-fn dial_string(story: &Deeds, channel: Ch) -> String {
+pub fn dial_string(story: &Deeds, channel: Ch) -> String {
     match &story.channels[channel].role {
         Role::DialedOut { trunk, number } => match trunk.endpoint.split_once('/') {
             Some(("PJSIP", peer)) => format!("{number}@{peer}"),
@@ -210,7 +210,7 @@ fn channel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
         Act::Joined(with) => vec![Kind::Joined {
             with: vec![owned(id(story, manner, with).as_str())],
         }],
-        Act::Sign => vec![Kind::Seen],
+        Act::Sign | Act::Runs(_) => vec![Kind::Seen],
         Act::Hangup => vec![Kind::Hangup { cause: Some(16) }],
     };
     kinds.into_iter().map(|k| (channel.clone(), k)).collect()
@@ -300,7 +300,7 @@ fn cel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
         Act::Joined(with) => Kind::Joined {
             with: vec![owned(id(story, manner, with).as_str())],
         },
-        Act::Sign => Kind::Seen,
+        Act::Sign | Act::Runs(_) => Kind::Seen,
         Act::Hangup => {
             reports.push((channel.clone(), Kind::Gone));
             Kind::Hangup { cause: Some(16) }

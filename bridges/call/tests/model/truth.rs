@@ -73,6 +73,7 @@ fn instants(story: &Deeds) -> Vec<Instant> {
             | Act::Ringing
             | Act::Up
             | Act::Joined(_)
+            | Act::Runs(_)
             | Act::Sign => {}
         }
         let to = story.deeds.get(i + 1).map_or(deed.at, |next| next.at);
@@ -110,6 +111,17 @@ fn audible_channels(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<C
             return received;
         }
     }
+}
+
+/// Returns the channels that `channel` hears if each channel is in the bridge that `places` names.
+pub fn heard_channels(story: &Deeds, places: &BTreeMap<Ch, Br>, channel: Ch) -> BTreeSet<Ch> {
+    let place = places.iter().map(|(&ch, &bridge)| (ch, (bridge, 0)));
+    let instant = Instant {
+        from: 0,
+        to: 0,
+        place: place.collect(),
+    };
+    audible_channels(story, &instant, channel)
 }
 
 /// Returns the channels in the bridge of `channel`. Returns no channels for a room and a holding

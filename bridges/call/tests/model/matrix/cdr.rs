@@ -1,0 +1,227 @@
+//! Tells a story as CDRs of Asterisk 12 and later: rows of `cdr_csv`, with a
+//! linkedid if `newcdrcolumns=yes`. A record is a path between channel A and channel B. A channel that was
+//! dialed is only a B, and each further B begins another record of A.
+
+use super::scene::Scene;
+use crate::switch::{Act, Ch, Deed, Deeds, Micros, Role};
+use crate::telling::EPOCH;
+
+/// Returns the rows of the file, with or without the columns of `newcdrcolumns`.
+pub fn tell(story: &Deeds, has_linkedid: bool) -> Vec<u8> {
+    let mut writer = Writer {
+        scene: Scene::new(story),
+        open: Vec::new(),
+        replaced: None,
+        has_linkedid,
+        rows: String::new(),
+    };
+    for deed in &story.deeds {
+        writer.scene.follow(deed);
+        writer.write(deed);
+    }
+    writer.rows.into_bytes()
+}
+
+struct Record {
+    a: Ch,
+    b: Option<Ch>,
+    start: Micros,
+    answer: Option<Micros>,
+    end: Option<Micros>,
+    disposition: &'static str,
+    app: (&'static str, String),
+    /// Set while A and B are in a bridge.
+    bridged: bool,
+}
+
+struct Writer<'s> {
+    scene: Scene<'s>,
+    /// Records of channels that have not hung up.
+    open: Vec<Record>,
+    /// The phone whose call was picked up.
+    replaced: Option<Ch>,
+    has_linkedid: bool,
+    rows: String,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, deed: &Deed) {
+        let (at, channel) = (deed.at, deed.channel);
+        match deed.act {
+            Act::Born => {
+                self.add(channel, None, at);
+            }
+            Act::DialBegin { by: Some(by) } => {
+                let record = self.free_record(by, at);
+                record.b = Some(channel);
+            }
+            Act::DialEnd { by: Some(by) } => {
+                let status = self.scene.dial_status(channel);
+                if status != "ANSWER" {
+                    let status = if status == "NOANSWER" {
+                        "NO ANSWER"
+                    } else {
+                        status
+                    };
+                    self.end(at, status, |record| {
+                        record.a == by && record.b == Some(channel)
+                    });
+                }
+            }
+            Act::Up => {
+                let own = self.open.iter_mut().filter(|record| record.a == channel);
+                for record in own.filter(|record| record.end.is_none()) {
+                    record.answer.get_or_insert(at);
+                    record.disposition = "ANSWERED";
+                }
+            }
+            Act::Runs(_) => {
+                let app = self.scene.application(channel);
+                self.free_record(channel, at).app = app;
+            }
+            Act::Enter(bridge) if !self.scene.story.bridges[bridge].is_holding() => {
+                for other in self.scene.partners(channel) {
+                    self.pair(channel, other, at);
+                }
+            }
+            Act::Leave(_) => self.end(at, "ANSWERED", |record| {
+                let is_of_pair = record.a == channel || record.b == Some(channel);
+                is_of_pair && (record.bridged || record.app.0 == "Park")
+            }),
+            Act::Joined(with) if self.is_pickup(channel, with) => self.pick_up(channel, with, at),
+            Act::Hangup => self.hang_up(deed),
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, a: Ch, b: Option<Ch>, at: Micros) -> &mut Record {
+        let answer = self.scene.is_up(a).then_some(at);
+        self.open.push(Record {
+            a,
+            b,
+            start: at,
+            answer,
+            end: None,
+            disposition: if answer.is_some() {
+                "ANSWERED"
+            } else {
+                "NO ANSWER"
+            },
+            app: self.scene.application(a),
+            bridged: false,
+        });
+        self.open.last_mut().expect("just added")
+    }
+
+    /// Returns the channel's record that has no B yet, or a new one.
+    fn free_record(&mut self, a: Ch, at: Micros) -> &mut Record {
+        let is_free = |r: &Record| r.a == a && r.b.is_none() && r.end.is_none();
+        match self.open.iter().rposition(is_free) {
+            Some(place) => &mut self.open[place],
+            None => self.add(a, None, at),
+        }
+    }
+
+    fn end(&mut self, at: Micros, disposition: &'static str, which: impl Fn(&Record) -> bool) {
+        for record in &mut self.open {
+            if record.end.is_none() && which(record) {
+                record.end = Some(at);
+                record.disposition = disposition;
+            }
+        }
+    }
+
+    /// Puts two channels of a bridge into one record. A is the one that was not dialed, or the
+    /// older one.
+    fn pair(&mut self, one: Ch, other: Ch, at: Micros) {
+        let born = &self.scene.story.channels;
+        let (a, b) = match (born[one].dialed_by, born[other].dialed_by) {
+            (None, Some(_)) => (one, other),
+            (Some(_), None) => (other, one),
+            _ => (one.min(other), one.max(other)),
+        };
+        let is_dialed = |r: &Record| r.a == a && r.b == Some(b) && r.end.is_none();
+        let record = match self.open.iter().position(is_dialed) {
+            Some(place) => &mut self.open[place],
+            None => self.free_record(a, at),
+        };
+        record.b = Some(b);
+        record.bridged = true;
+        record.answer.get_or_insert(at);
+        record.disposition = "ANSWERED";
+    }
+
+    fn is_pickup(&self, channel: Ch, with: Ch) -> bool {
+        let is_local = matches!(self.scene.story.channels[channel].role, Role::Local { .. });
+        !is_local && !self.scene.is_up(with)
+    }
+
+    /// Lets the colleague take the place of the ringing phone, whose record is written instead of
+    /// the colleague's own.
+    fn pick_up(&mut self, colleague: Ch, ringing: Ch, at: Micros) {
+        self.end(at, "NO ANSWER", |record| record.b == Some(ringing));
+        self.open.retain(|record| record.a != colleague);
+        self.replaced = Some(ringing);
+    }
+
+    /// Ends and writes the records of a channel that hangs up.
+    fn hang_up(&mut self, deed: &Deed) {
+        let (channel, at) = (deed.channel, deed.at);
+        self.end(at, "NO ANSWER", |record| {
+            record.b == Some(channel) && !record.bridged
+        });
+        let (own, others): (Vec<Record>, Vec<Record>) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|record| record.a == channel);
+        self.open = others;
+        let was_dialed = self.scene.story.channels[channel].dialed_by.is_some();
+        for record in own {
+            if record.b.is_some() || !was_dialed || self.replaced == Some(channel) {
+                self.write_row(&record, deed);
+            }
+        }
+    }
+
+    fn write_row(&mut self, record: &Record, hangup: &Deed) {
+        let (scene, a) = (&self.scene, record.a);
+        let (number, end) = (scene.number(a), record.end.unwrap_or(hangup.at));
+        let seconds = |from: Micros| ((end - from) / 1_000_000).to_string();
+        let billed = record.answer.map_or("0".to_owned(), seconds);
+        let dest = record.b.map(|b| scene.name(b)).unwrap_or_default();
+        let answer = record.answer.map(local_time).unwrap_or_default();
+        let cells = [
+            "",
+            &number,
+            &scene.exten(a),
+            "internal",
+            &format!("\"\" <{number}>"),
+            &scene.name(a),
+            &dest,
+            record.app.0,
+            &record.app.1,
+            &local_time(record.start),
+            &answer,
+            &local_time(end),
+            &seconds(record.start),
+            &billed,
+            record.disposition,
+            "DOCUMENTATION",
+            &scene.id(a),
+            "",
+            "",
+            &scene.id(hangup.linkedid),
+            "1",
+        ];
+        let quoted = cells.map(|cell| format!("\"{}\"", cell.replace('"', "\"\"")));
+        let columns = if self.has_linkedid { quoted.len() } else { 18 };
+        self.rows += &quoted[..columns].join(",");
+        self.rows.push('\n');
+    }
+}
+
+/// Returns a time as the PBX writes it in UTC: `2026-11-18 11:06:40`.
+fn local_time(at: Micros) -> String {
+    let seconds = EPOCH + at.div_euclid(1_000_000);
+    let at = jiff::Timestamp::from_second(seconds).expect("a time");
+    at.strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
