@@ -212,7 +212,11 @@ impl Switch {
 
     /// Ends the dialing of a channel, with or without an answer.
     pub fn end_dial(&mut self, channel: Ch) {
-        let by = self.done.channels[channel].dialed_by;
+        self.end_dial_by(self.done.channels[channel].dialed_by, channel);
+    }
+
+    /// Ends the dialing by the channel `by`, which `channel` answered.
+    pub fn end_dial_by(&mut self, by: Option<Ch>, channel: Ch) {
         self.note(channel, Act::DialEnd { by });
         self.now += 100;
     }

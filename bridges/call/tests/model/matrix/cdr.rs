@@ -22,6 +22,9 @@ pub fn tell(story: &Deeds, has_linkedid: bool) -> Vec<u8> {
     writer.rows.into_bytes()
 }
 
+/// The application of a channel that was dialed and has not run one itself.
+const DIALED: &str = "AppDial";
+
 struct Record {
     a: Ch,
     b: Option<Ch>,
@@ -75,13 +78,17 @@ impl Writer<'_> {
                     record.disposition = "ANSWERED";
                 }
             }
-            Act::Runs(_) => {
-                let app = self.scene.application(channel);
-                self.free_record(channel, at).app = app;
-            }
+            Act::Runs(_) => self.run(channel, at),
             Act::Enter(bridge) if !self.scene.story.bridges[bridge].is_holding() => {
+                let is_room = self.scene.story.bridges[bridge].technology == "softmix";
                 for other in self.scene.partners(channel) {
-                    self.pair(channel, other, at);
+                    let b = self.pair(channel, other, at);
+                    // In a room, the own record of a B that was there before goes on.
+                    if b == channel || !is_room {
+                        let is_up = self.scene.is_up(b);
+                        let status = if is_up { "ANSWERED" } else { "FAILED" };
+                        self.end(at, status, |record| record.a == b && record.b.is_none());
+                    }
                 }
             }
             Act::Leave(_) => self.end(at, "ANSWERED", |record| {
@@ -131,13 +138,24 @@ impl Writer<'_> {
         }
     }
 
+    /// Lets the channel run an application. A channel that was dialed then goes on on its own.
+    fn run(&mut self, channel: Ch, at: Micros) {
+        let app = self.scene.application(channel);
+        let record = self.free_record(channel, at);
+        if record.app.0 == DIALED {
+            record.start = at;
+            record.answer = Some(at);
+        }
+        record.app = app;
+    }
+
     /// Puts two channels of a bridge into one record. A is the one that was not dialed, or the
-    /// older one.
-    fn pair(&mut self, one: Ch, other: Ch, at: Micros) {
-        let born = &self.scene.story.channels;
-        let (a, b) = match (born[one].dialed_by, born[other].dialed_by) {
-            (None, Some(_)) => (one, other),
-            (Some(_), None) => (other, one),
+    /// older one. Returns B.
+    fn pair(&mut self, one: Ch, other: Ch, at: Micros) -> Ch {
+        let dialed = [one, other].map(|ch| self.scene.application(ch).0 == DIALED);
+        let (a, b) = match dialed {
+            [false, true] => (one, other),
+            [true, false] => (other, one),
             _ => (one.min(other), one.max(other)),
         };
         let is_dialed = |r: &Record| r.a == a && r.b == Some(b) && r.end.is_none();
@@ -149,6 +167,7 @@ impl Writer<'_> {
         record.bridged = true;
         record.answer.get_or_insert(at);
         record.disposition = "ANSWERED";
+        b
     }
 
     fn is_pickup(&self, channel: Ch, with: Ch) -> bool {
@@ -174,9 +193,8 @@ impl Writer<'_> {
             .into_iter()
             .partition(|record| record.a == channel);
         self.open = others;
-        let was_dialed = self.scene.story.channels[channel].dialed_by.is_some();
         for record in own {
-            if record.b.is_some() || !was_dialed || self.replaced == Some(channel) {
+            if record.b.is_some() || record.app.0 != DIALED || self.replaced == Some(channel) {
                 self.write_row(&record, deed);
             }
         }

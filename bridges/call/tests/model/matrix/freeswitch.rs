@@ -16,23 +16,21 @@ pub fn tell(story: &Deeds) -> Vec<u8> {
         scene: Scene::new(story),
         bridged: BTreeSet::new(),
         answered: BTreeMap::new(),
+        hung_up: BTreeSet::new(),
         sequence: 0,
         lines: Vec::new(),
     };
     for (place, deed) in story.deeds.iter().enumerate() {
+        let next = story.deeds.get(place + 1);
+        let hangs_up =
+            next.is_some_and(|next| next.channel == deed.channel && next.act == Act::Hangup);
+        // A hangup is reported before the end of the bridge or of the stay in a room.
+        if hangs_up && matches!(deed.act, Act::Leave(_)) {
+            teller.hang_up(deed);
+        }
         teller.scene.follow(deed);
         teller.tell(deed);
-        let next = story.deeds.get(place + 1);
-        let hangs_up = next.is_some_and(|next| {
-            next.channel == deed.channel && next.act == Act::Hangup && deed.act != Act::Hangup
-        });
-        // A party's hangup is reported before the end of its bridge.
-        if !hangs_up {
-            teller.update_bridges(deed.at);
-        }
-        if deed.act == Act::Hangup && is_party(story, deed.channel) {
-            teller.send("CHANNEL_HANGUP_COMPLETE", deed.at, deed.channel, &[]);
-        }
+        teller.update_bridges(deed.at);
     }
     teller.lines
 }
@@ -58,8 +56,10 @@ pub fn bridged_pairs(scene: &Scene<'_>) -> BTreeSet<(Ch, Ch)> {
     for &one in &inside {
         for other in heard_channels(story, &scene.places, one) {
             if inside.contains(&other) && one < other {
-                // A phone that joins on its own, as in a pickup, reports the bridge.
-                let joins = story.channels[other].dialed_by.is_none();
+                // A phone that joins on its own, as in a pickup, reports the bridge, but not one
+                // that takes a parked call.
+                let is_dialed = story.channels[other].dialed_by.is_some();
+                let joins = !is_dialed && scene.application(other).0 != "ParkedCall";
                 pairs.insert(if joins { (other, one) } else { (one, other) });
             }
         }
@@ -151,6 +151,7 @@ struct Teller<'s> {
     scene: Scene<'s>,
     bridged: BTreeSet<(Ch, Ch)>,
     answered: BTreeMap<Ch, Micros>,
+    hung_up: BTreeSet<Ch>,
     sequence: u64,
     lines: Vec<u8>,
 }
@@ -170,10 +171,18 @@ impl Teller<'_> {
             Act::Enter(bridge) => self.move_in_room(deed, bridge, "add-member"),
             Act::Leave(bridge) => self.move_in_room(deed, bridge, "del-member"),
             Act::Hangup => {
-                let cause = [("Hangup-Cause", "NORMAL_CLEARING".to_owned())];
-                self.send("CHANNEL_HANGUP", at, channel, &cause);
+                self.hang_up(deed);
+                self.send("CHANNEL_HANGUP_COMPLETE", at, channel, &[]);
             }
             _ => {}
+        }
+    }
+
+    /// Reports the hangup of a party, unless it was reported before.
+    fn hang_up(&mut self, deed: &Deed) {
+        if is_party(self.scene.story, deed.channel) && self.hung_up.insert(deed.channel) {
+            let cause = [("Hangup-Cause", "NORMAL_CLEARING".to_owned())];
+            self.send("CHANNEL_HANGUP", deed.at, deed.channel, &cause);
         }
     }
 

@@ -63,7 +63,10 @@ impl<'s> Scene<'s> {
                 self.places.insert(channel, bridge);
             }
             Act::Leave(_) | Act::Hangup => {
-                self.places.remove(&channel);
+                let was_parked = self.apps.get(&channel) == Some(&"Park");
+                if self.places.remove(&channel).is_some() && was_parked {
+                    self.apps.insert(channel, "Dial");
+                }
             }
             _ => {}
         }

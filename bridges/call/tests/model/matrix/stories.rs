@@ -1,7 +1,7 @@
 //! The fixed stories of the matrix. Each is played on the simulated switchboard, so the model knows
 //! the true calls.
 
-use crate::switch::{Br, Ch, Deeds, Role, Switch, TRUNKS, Trunk};
+use crate::switch::{Act, Br, Ch, Deeds, Role, Switch, TRUNKS, Trunk};
 
 const CITY: Trunk = TRUNKS[0];
 const GSM: Trunk = TRUNKS[1];
@@ -17,13 +17,13 @@ pub struct Story {
     play: fn(&mut Switch),
 }
 
-pub const STORIES: [Story; 20] = [
+pub const STORIES: [Story; 22] = [
     Story::new("answered", inbound),
     Story::new("missed", missed),
     Story::new("outbound", outbound),
-    Story::new("outbound, unanswered", outbound_unanswered),
+    Story::new("outbound unanswered", outbound_unanswered),
     Story::new("queue", queue),
-    Story::new("queue, given up", queue_given_up),
+    Story::new("queue given up", queue_given_up),
     Story::new("ring group", ring_group),
     Story::new("blind transfer", blind_transfer),
     Story::new("attended transfer", attended_transfer),
@@ -31,8 +31,10 @@ pub const STORIES: [Story; 20] = [
     Story::new("pickup", pickup),
     Story::new("parking", parking),
     Story::new("conference", conference),
+    Story::new("conference of two customers", conference_of_two),
     Story::new("dialer room", dialer_room),
     Story::new("agent login", agent_login),
+    Story::new("agent login through a queue", agent_queue),
     Story::new("click-to-call", click_to_call),
     Story::new("forwarding", forwarding),
     Story::new("failover", failover),
@@ -87,11 +89,14 @@ fn meet(switch: &mut Switch, channels: [Ch; 2]) -> Br {
     bridge
 }
 
-/// Lets the dialed party answer the caller, who is told so. Returns their bridge.
+/// Lets the dialed party answer, and then the caller's channel. Returns their bridge.
 fn answer(switch: &mut Switch, caller: Ch, dialed: Ch) -> Br {
     switch.answer(dialed);
     switch.end_dial(dialed);
-    switch.answer(caller);
+    let mut deeds = switch.done.deeds.iter();
+    if !deeds.any(|deed| deed.channel == caller && deed.act == Act::Up) {
+        switch.answer(caller);
+    }
     meet(switch, [dialed, caller])
 }
 
@@ -119,7 +124,7 @@ fn inbound(switch: &mut Switch) {
 
 fn missed(switch: &mut Switch) {
     let customer = call_in(switch, CUSTOMER);
-    let phone = ring(switch, customer, "101");
+    let phone = ring(switch, customer, "102");
     wait(switch, 5.0);
     give_up(switch, phone);
     switch.run(customer, "Hangup");
@@ -156,6 +161,8 @@ fn wait_in_queue(switch: &mut Switch) -> Ch {
     switch.run(customer, "Queue");
     let first = switch.dial(Some(customer), phone_role("102", false));
     wait(switch, 4.0);
+    // A queue ends the dialing twice.
+    switch.end_dial(first);
     give_up(switch, first);
     wait(switch, 2.0);
     customer
@@ -209,14 +216,14 @@ fn consult(switch: &mut Switch) -> (Ch, Ch) {
 }
 
 fn attended_transfer(switch: &mut Switch) {
-    let (customer, first, bridge) = talk(switch);
+    let (customer, first, _) = talk(switch);
     let (line, second) = consult(switch);
-    answer(switch, line, second);
+    let bridge = answer(switch, line, second);
     wait(switch, 3.0);
     switch.join(first, line);
-    switch.hangup(first);
-    switch.enter(second, bridge);
     switch.hangup(line);
+    switch.enter(customer, bridge);
+    switch.hangup(first);
     wait(switch, 5.0);
     switch.hangup(customer);
 }
@@ -243,6 +250,7 @@ fn pickup(switch: &mut Switch) {
     switch.run(colleague, "Pickup");
     switch.join(colleague, ringing);
     switch.hangup(ringing);
+    switch.end_dial_by(Some(customer), colleague);
     switch.answer(customer);
     meet(switch, [colleague, customer]);
     wait(switch, 5.0);
@@ -286,6 +294,28 @@ fn conference(switch: &mut Switch) {
     wait(switch, 3.0);
 }
 
+/// 101 talks with a customer who called in, dials another one on a second line, and moves everyone
+/// into a room.
+fn conference_of_two(switch: &mut Switch) {
+    let (customer, first, _) = talk(switch);
+    let line = switch.begin_call(phone_role("101", true));
+    switch.run(line, "Dial");
+    let second = switch.dial(Some(line), outside(CITY, SECOND_CUSTOMER));
+    wait(switch, 2.0);
+    answer(switch, line, second);
+    wait(switch, 3.0);
+    let room = switch.bridge("600".to_owned(), "softmix");
+    for channel in [customer, first, second] {
+        switch.leave(channel);
+        enter_room(switch, channel, room);
+    }
+    switch.hangup(line);
+    wait(switch, 4.0);
+    switch.hangup(second);
+    wait(switch, 3.0);
+    switch.hangup(customer);
+}
+
 /// An agent stays in a room. A dialer calls two customers into it, of whom only the first answers.
 fn dialer_room(switch: &mut Switch) {
     let agent = switch.begin_call(phone_role("101", true));
@@ -308,13 +338,37 @@ fn dialer_room(switch: &mut Switch) {
     switch.hangup(agent);
 }
 
-/// An agent has logged in and hears music. A queue connects two customers with the agent in turn.
-fn agent_login(switch: &mut Switch) {
+/// Lets 101 log in as an agent, who hears music. Returns the agent and the bridge with music.
+fn log_in(switch: &mut Switch) -> (Ch, Br) {
     let agent = switch.begin_call(phone_role("101", true));
     switch.answer(agent);
     switch.run(agent, "AgentLogin");
     let pool = switch.bridge("agents".to_owned(), "holding_bridge");
     switch.enter(agent, pool);
+    (agent, pool)
+}
+
+/// Two customers ask for an agent who has logged in, one after the other.
+fn agent_login(switch: &mut Switch) {
+    let (agent, pool) = log_in(switch);
+    for number in [CUSTOMER, SECOND_CUSTOMER] {
+        wait(switch, 6.0);
+        let customer = call_in(switch, number);
+        switch.answer(customer);
+        switch.run(customer, "AgentRequest");
+        wait(switch, 2.0);
+        meet(switch, [customer, agent]);
+        wait(switch, 5.0);
+        switch.hangup(customer);
+        switch.enter(agent, pool);
+    }
+    wait(switch, 6.0);
+    switch.hangup(agent);
+}
+
+/// A queue connects two customers with an agent who has logged in, by Local channels.
+fn agent_queue(switch: &mut Switch) {
+    let (agent, pool) = log_in(switch);
     for number in [CUSTOMER, SECOND_CUSTOMER] {
         wait(switch, 6.0);
         let customer = call_in(switch, number);
@@ -323,8 +377,8 @@ fn agent_login(switch: &mut Switch) {
         let (near, far) = switch.dial_local(customer);
         switch.run(far, "AgentRequest");
         wait(switch, 2.0);
+        meet(switch, [far, agent]);
         switch.answer(far);
-        meet(switch, [agent, far]);
         answer(switch, customer, near);
         wait(switch, 5.0);
         switch.hangup(customer);
@@ -342,11 +396,9 @@ fn click_to_call(switch: &mut Switch) {
     switch.answer(phone);
     switch.end_dial(phone);
     let customer = dial_out(switch, phone, CITY);
-    switch.answer(customer);
-    switch.end_dial(customer);
-    meet(switch, [customer, phone]);
+    answer(switch, phone, customer);
     wait(switch, 5.0);
-    switch.hangup(customer);
+    switch.hangup(phone);
 }
 
 fn forwarding(switch: &mut Switch) {
@@ -372,7 +424,7 @@ fn failover(switch: &mut Switch) {
 
 fn voicemail(switch: &mut Switch) {
     let customer = call_in(switch, CUSTOMER);
-    let phone = ring(switch, customer, "101");
+    let phone = ring(switch, customer, "102");
     wait(switch, 4.0);
     give_up(switch, phone);
     switch.run(customer, "VoiceMail");
@@ -388,9 +440,7 @@ fn callback(switch: &mut Switch) {
     switch.end_dial(customer);
     let phone = ring(switch, customer, "102");
     wait(switch, 2.0);
-    switch.answer(phone);
-    switch.end_dial(phone);
-    meet(switch, [phone, customer]);
+    answer(switch, customer, phone);
     wait(switch, 5.0);
     switch.hangup(customer);
 }
