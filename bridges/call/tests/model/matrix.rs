@@ -1,6 +1,7 @@
 //! The matrix: fixed stories, each told by every source in its own format and read with the real
-//! decoders. Each cell shows how well the source tells the story. `docs/exactness.md` has the cells,
-//! so a rule that's fixed for one source only shows up there. No cell may be complete and wrong.
+//! decoders. Each cell shows how well the source tells the story, and `docs/exactness.md` shows all
+//! cells, so a rule that's fixed for one source only shows up there. No cell may be complete and
+//! wrong.
 //!
 //! `CALLBRIDGE_SHOW_STORY=pickup` prints what each source writes for a story, and the calls that
 //! come of it.
@@ -99,6 +100,14 @@ impl Source {
         }
     }
 
+    /// Returns the number of seconds by which its times can differ from the true ones.
+    const fn slack(self) -> f64 {
+        match self {
+            Self::Cdr | Self::BareCdr => ABOUT_A_SECOND,
+            _ => 0.1,
+        }
+    }
+
     /// Returns the origin of the events that count: some recordings of AMI have CEL events as well.
     const fn origin(self) -> Origin {
         match self {
@@ -160,10 +169,9 @@ fn is_uncovered(story: &str, source: Source) -> bool {
     )
 }
 
-/// Times of generated events can differ by this many seconds.
-const TOLD_SECONDS: f64 = 0.1;
-/// Times of recordings are measured from their stories.
-const RECORDED_SECONDS: f64 = 1.0;
+/// Times of recordings are measured from their stories, and CDRs of Asterisk have whole seconds, of
+/// which each can be rounded down.
+const ABOUT_A_SECOND: f64 = 1.01;
 
 /// Returns the calls with customers that truly happen in a story.
 fn true_calls(story: &Story) -> Vec<Facts> {
@@ -181,16 +189,11 @@ fn cell(story: &Story, source: Source) -> Option<Cell> {
     if is_uncovered(story.name, source) {
         return None;
     }
-    let (truth, bytes, slack) = match recording(story.name, source) {
-        Some(folder) => {
-            let truth = recorded::truth(folder, source != Source::Ami1);
-            (
-                truth,
-                recorded::file(folder, source.file()),
-                RECORDED_SECONDS,
-            )
-        }
-        None => (true_calls(story), tell(story, source), TOLD_SECONDS),
+    let (truth, bytes, slack) = if let Some(folder) = recording(story.name, source) {
+        let truth = recorded::truth(folder, source != Source::Ami1);
+        (truth, recorded::file(folder, source.file()), ABOUT_A_SECOND)
+    } else {
+        (true_calls(story), tell(story, source), source.slack())
     };
     let given = measure::calls(&bytes, source.format(), source.origin());
     if std::env::var_os("CALLBRIDGE_SHOW_STORY").is_some_and(|wanted| wanted == *story.name) {

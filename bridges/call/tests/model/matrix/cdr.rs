@@ -1,9 +1,9 @@
-//! Tells a story as CDRs of Asterisk 12 and later: rows of `cdr_csv`, with a
-//! linkedid if `newcdrcolumns=yes`. A record is a path between channel A and channel B. A channel that was
+//! Tells a story as CDRs of Asterisk 12 and later: rows of `cdr_csv`, with a linkedid if
+//! `newcdrcolumns=yes`. A record is a path between channel A and channel B. A channel that was
 //! dialed is only a B, and each further B begins another record of A.
 
 use super::scene::Scene;
-use crate::switch::{Act, Ch, Deed, Deeds, Micros, Role};
+use crate::switch::{Act, Br, Ch, Deed, Deeds, Micros, Role};
 use crate::telling::EPOCH;
 
 /// Returns the rows of the file, with or without the columns of `newcdrcolumns`.
@@ -52,24 +52,16 @@ impl Writer<'_> {
         let (at, channel) = (deed.at, deed.channel);
         match deed.act {
             Act::Born => {
-                self.add(channel, None, at);
+                self.add(channel, at);
             }
-            Act::DialBegin { by: Some(by) } => {
-                let record = self.free_record(by, at);
-                record.b = Some(channel);
-            }
-            Act::DialEnd { by: Some(by) } => {
-                let status = self.scene.dial_status(channel);
-                if status != "ANSWER" {
-                    let status = if status == "NOANSWER" {
-                        "NO ANSWER"
-                    } else {
-                        status
-                    };
-                    self.end(at, status, |record| {
-                        record.a == by && record.b == Some(channel)
-                    });
-                }
+            Act::DialBegin { by: Some(by) } => self.free_record(by, at).b = Some(channel),
+            Act::DialEnd { by: Some(by) } if !self.scene.is_up(channel) => {
+                let status = match self.scene.dial_status(channel) {
+                    "NOANSWER" => "NO ANSWER",
+                    status => status,
+                };
+                let is_of_pair = |record: &Record| record.a == by && record.b == Some(channel);
+                self.end(at, status, is_of_pair);
             }
             Act::Up => {
                 let own = self.open.iter_mut().filter(|record| record.a == channel);
@@ -79,18 +71,7 @@ impl Writer<'_> {
                 }
             }
             Act::Runs(_) => self.run(channel, at),
-            Act::Enter(bridge) if !self.scene.story.bridges[bridge].is_holding() => {
-                let is_room = self.scene.story.bridges[bridge].technology == "softmix";
-                for other in self.scene.partners(channel) {
-                    let b = self.pair(channel, other, at);
-                    // In a room, the own record of a B that was there before goes on.
-                    if b == channel || !is_room {
-                        let is_up = self.scene.is_up(b);
-                        let status = if is_up { "ANSWERED" } else { "FAILED" };
-                        self.end(at, status, |record| record.a == b && record.b.is_none());
-                    }
-                }
-            }
+            Act::Enter(bridge) => self.enter(channel, bridge, at),
             Act::Leave(_) => self.end(at, "ANSWERED", |record| {
                 let is_of_pair = record.a == channel || record.b == Some(channel);
                 is_of_pair && (record.bridged || record.app.0 == "Park")
@@ -101,19 +82,16 @@ impl Writer<'_> {
         }
     }
 
-    fn add(&mut self, a: Ch, b: Option<Ch>, at: Micros) -> &mut Record {
-        let answer = self.scene.is_up(a).then_some(at);
+    /// Adds a record of a channel that has no B yet.
+    fn add(&mut self, a: Ch, at: Micros) -> &mut Record {
+        let is_up = self.scene.is_up(a);
         self.open.push(Record {
             a,
-            b,
+            b: None,
             start: at,
-            answer,
+            answer: is_up.then_some(at),
             end: None,
-            disposition: if answer.is_some() {
-                "ANSWERED"
-            } else {
-                "NO ANSWER"
-            },
+            disposition: if is_up { "ANSWERED" } else { "NO ANSWER" },
             app: self.scene.application(a),
             bridged: false,
         });
@@ -125,7 +103,7 @@ impl Writer<'_> {
         let is_free = |r: &Record| r.a == a && r.b.is_none() && r.end.is_none();
         match self.open.iter().rposition(is_free) {
             Some(place) => &mut self.open[place],
-            None => self.add(a, None, at),
+            None => self.add(a, at),
         }
     }
 
@@ -149,15 +127,36 @@ impl Writer<'_> {
         record.app = app;
     }
 
+    /// Pairs the channel with each channel in the bridge. The own record of a B ends, except in a
+    /// room that the B entered first.
+    fn enter(&mut self, channel: Ch, bridge: Br, at: Micros) {
+        let bridge = &self.scene.story.bridges[bridge];
+        if bridge.is_holding() {
+            return;
+        }
+        let is_room = bridge.technology == "softmix";
+        for other in self.scene.partners(channel) {
+            let b = self.pair(channel, other, at);
+            if b == channel || !is_room {
+                let is_up = self.scene.is_up(b);
+                let status = if is_up { "ANSWERED" } else { "FAILED" };
+                self.end(at, status, |record| record.a == b && record.b.is_none());
+            }
+        }
+    }
+
     /// Puts two channels of a bridge into one record. A is the one that was not dialed, or the
     /// older one. Returns B.
     fn pair(&mut self, one: Ch, other: Ch, at: Micros) -> Ch {
-        let dialed = [one, other].map(|ch| self.scene.application(ch).0 == DIALED);
-        let (a, b) = match dialed {
-            [false, true] => (one, other),
-            [true, false] => (other, one),
-            _ => (one.min(other), one.max(other)),
+        let was_dialed = |channel: Ch| self.scene.application(channel).0 == DIALED;
+        let a = if was_dialed(one) == was_dialed(other) {
+            one.min(other)
+        } else if was_dialed(one) {
+            other
+        } else {
+            one
         };
+        let b = if a == one { other } else { one };
         let is_dialed = |r: &Record| r.a == a && r.b == Some(b) && r.end.is_none();
         let record = match self.open.iter().position(is_dialed) {
             Some(place) => &mut self.open[place],

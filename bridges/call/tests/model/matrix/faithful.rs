@@ -41,6 +41,17 @@ const SAME_IN_FREESWITCH: [(&str, &str); 13] = [
     ("voicemail", "voicemail"),
 ];
 
+/// Stories, and recordings of the same story by Asterisk 11 and 16 with `chan_sip`.
+const SAME_IN_OLD_ASTERISK: [(&str, &str); 7] = [
+    ("answered", "inbound_answered"),
+    ("outbound", "outbound_answered"),
+    ("queue", "queue_second_agent"),
+    ("ring group", "ring_group"),
+    ("forwarding", "forwarded_to_mobile"),
+    ("click-to-call", "click_to_call"),
+    ("voicemail", "voicemail"),
+];
+
 fn told(name: &str, source: Source) -> String {
     let story = STORIES.iter().find(|story| story.name == name);
     let bytes = tell(story.expect("a story"), source);
@@ -68,34 +79,84 @@ fn records(rows: &str) -> Vec<String> {
     records
 }
 
-/// Returns the events of each channel in their order, sorted by endpoint.
-fn events(text: &str) -> Vec<String> {
-    let mut channels: BTreeMap<&str, String> = BTreeMap::new();
-    for message in text.split("\r\n\r\n") {
-        let value = |key: &str| {
-            let mut lines = message.lines().filter_map(|line| line.split_once(": "));
-            lines
-                .find(|(name, _)| *name == key)
-                .map_or("", |(_, value)| value)
-        };
-        let (channel, event) = match value("Event") {
-            event @ ("DialBegin" | "DialEnd") => (value("DestChannel"), event),
-            // Whether a phone rings is up to the phone.
-            "Newstate" if value("ChannelStateDesc") == "Up" => (value("Channel"), "Up"),
-            event @ ("Newchannel" | "BridgeEnter" | "BridgeLeave" | "Hangup") => {
-                (value("Channel"), event)
-            }
-            _ => continue,
-        };
-        let events = channels.entry(channel).or_default();
-        *events += &format!(" {event}");
+/// Returns the value of a key in a message of AMI, or an empty text.
+fn value<'m>(message: &'m str, key: &str) -> &'m str {
+    let mut lines = message.lines().filter_map(|line| line.split_once(": "));
+    let found = lines.find(|(name, _)| *name == key);
+    found.map_or("", |(_, value)| value)
+}
+
+/// Collects the events of each channel.
+#[derive(Default)]
+struct Shapes<'t>(BTreeMap<&'t str, String>);
+
+impl<'t> Shapes<'t> {
+    fn add(&mut self, channel: &'t str, event: &str) {
+        *self.0.entry(channel).or_default() += &format!(" {event}");
     }
-    let mut shapes: Vec<String> = channels
-        .iter()
-        .map(|(name, events)| endpoint(name).to_owned() + events)
-        .collect();
-    shapes.sort();
-    shapes
+
+    /// Returns the endpoint and the events of each channel, sorted.
+    fn sorted(&self) -> Vec<String> {
+        let channels = self.0.iter();
+        let mut shapes: Vec<String> = channels
+            .map(|(name, events)| endpoint(name).to_owned() + events)
+            .collect();
+        shapes.sort();
+        shapes
+    }
+}
+
+fn ami_events(text: &str) -> Vec<String> {
+    let mut shapes = Shapes::default();
+    for message in text.split("\r\n\r\n") {
+        let channel = value(message, "Channel");
+        match value(message, "Event") {
+            event @ ("DialBegin" | "DialEnd") => shapes.add(value(message, "DestChannel"), event),
+            // Whether a phone rings is up to the phone.
+            "Newstate" if value(message, "ChannelStateDesc") == "Up" => shapes.add(channel, "Up"),
+            event @ ("Newchannel" | "BridgeEnter" | "BridgeLeave" | "Hangup") => {
+                shapes.add(channel, event);
+            }
+            _ => {}
+        }
+    }
+    shapes.sorted()
+}
+
+fn ami1_events(text: &str) -> Vec<String> {
+    let mut shapes = Shapes::default();
+    for message in text.split("\r\n\r\n") {
+        let channel = value(message, "Channel");
+        match value(message, "Event") {
+            "Newstate" if value(message, "ChannelStateDesc") != "Ringing" => {
+                shapes.add(channel, value(message, "ChannelStateDesc"));
+            }
+            "Dial" if value(message, "SubEvent") == "Begin" => {
+                shapes.add(value(message, "Destination"), "Dial");
+            }
+            "Bridge" => {
+                for key in ["Channel1", "Channel2"] {
+                    shapes.add(value(message, key), value(message, "Bridgestate"));
+                }
+            }
+            event @ ("Newchannel" | "Hangup") => shapes.add(channel, event),
+            _ => {}
+        }
+    }
+    shapes.sorted()
+}
+
+fn cel_events(rows: &str) -> Vec<String> {
+    let mut shapes = Shapes::default();
+    for row in rows.lines() {
+        let cells: Vec<&str> = row.split("\",\"").collect();
+        let (event, channel) = (cells[0].trim_start_matches('"'), cells[9]);
+        // `cel.conf` names the applications whose events are written.
+        if !event.starts_with("APP_") && event != "LINKEDID_END" {
+            shapes.add(channel, event);
+        }
+    }
+    shapes.sorted()
 }
 
 /// Returns FreeSWITCH's events of each channel in their order, sorted by name.
@@ -141,7 +202,7 @@ fn told_ami_events_have_the_shape_of_recorded_ones() {
         let recording = recorded::file(folder, "ami.raw");
         let recording = String::from_utf8_lossy(&recording);
         let told = told(story, Source::Ami);
-        assert_eq!(events(&told), events(&recording), "{story}");
+        assert_eq!(ami_events(&told), ami_events(&recording), "{story}");
     }
 }
 
@@ -156,5 +217,26 @@ fn told_freeswitch_events_have_the_recorded_shape() {
             freeswitch_events(&recording),
             "{story}"
         );
+    }
+}
+
+#[test]
+fn told_ami1_events_have_the_shape_of_recorded_ones() {
+    for (story, folder) in SAME_IN_OLD_ASTERISK {
+        let recording = recorded::file(&format!("asterisk-old/11/{folder}"), "ami.raw");
+        let recording = String::from_utf8_lossy(&recording);
+        let told = told(story, Source::Ami1);
+        assert_eq!(ami1_events(&told), ami1_events(&recording), "{story}");
+    }
+}
+
+#[test]
+fn told_cel_has_the_shape_of_recorded_cel() {
+    for (story, folder) in SAME_IN_OLD_ASTERISK {
+        let recording = recorded::file(&format!("asterisk-old/16/{folder}"), "cel.csv");
+        let recording = String::from_utf8(recording).expect("text");
+        let recording = recording.replace("SIP/", "PJSIP/");
+        let told = told(story, Source::Cel);
+        assert_eq!(cel_events(&told), cel_events(&recording), "{story}");
     }
 }

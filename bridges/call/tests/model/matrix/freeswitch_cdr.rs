@@ -70,8 +70,11 @@ impl Leg {
             bridge.to = Some(at);
         }
         if let Some(with) = with {
-            let to = None;
-            self.bridges.push(Bridged { with, from: at, to });
+            self.bridges.push(Bridged {
+                with,
+                from: at,
+                to: None,
+            });
         }
     }
 
@@ -94,7 +97,8 @@ impl Leg {
         variables.insert("start_stamp".to_owned(), "2026-11-18%2011%3A06%3A40".into());
         variables.insert("hangup_cause_q850".to_owned(), "16".into());
         let rooms = self.rooms.iter().map(|&at| {
-            json!({"app_name": "conference", "app_data": "600@default", "app_stamp": micros(Some(at))})
+            let at = micros(Some(at));
+            json!({"app_name": "conference", "app_data": "600@default", "app_stamp": at})
         });
         json!({
             "core-uuid": "core",
@@ -107,58 +111,68 @@ impl Leg {
 
     /// Returns the leg's profiles, newest first. Each transfer begins another one.
     fn profiles(&self, scene: &Scene<'_>, hangup: &Deed) -> Vec<Value> {
+        let Some((newest, earlier)) = self.bridges.split_last() else {
+            return vec![self.profile(scene, hangup, None)];
+        };
+        let mut profiles = Vec::new();
+        // The last bridge ends with the leg, unless the leg went on alone, as in a room.
+        if newest.to.is_some_and(|to| hangup.at - to > 100_000) {
+            profiles.push(self.profile(scene, hangup, None));
+            profiles.push(transferred(
+                self.profile(scene, hangup, Some(newest)),
+                newest,
+            ));
+        } else {
+            profiles.push(self.profile(scene, hangup, Some(newest)));
+        }
+        for bridge in earlier.iter().rev() {
+            profiles.push(transferred(
+                self.profile(scene, hangup, Some(bridge)),
+                bridge,
+            ));
+        }
+        profiles
+    }
+
+    /// Returns a profile that ends with the leg.
+    fn profile(&self, scene: &Scene<'_>, hangup: &Deed, bridge: Option<&Bridged>) -> Value {
         let channel = hangup.channel;
         let all = headers(scene, channel);
         let header = |wanted: &str| {
             let found = all.iter().find(|(name, _)| *name == wanted);
             found.map_or("", |(_, value)| value.as_str())
         };
-        let profile = |bridge: Option<&Bridged>, transferred: Option<Micros>| {
-            let mut caller = json!({
-                "uuid": scene.id(channel),
-                "ani": header("Caller-ANI"),
-                "destination_number": header("Caller-Destination-Number"),
-                "context": header("Caller-Context"),
-            });
-            if let Some(bridge) = bridge {
-                let side = if scene.story.channels[channel].dialed_by == Some(bridge.with) {
-                    "originator"
-                } else {
-                    "originatee"
-                };
-                let name = headers(scene, bridge.with).swap_remove(2).1;
-                let other = json!({"uuid": scene.id(bridge.with), "chan_name": name});
-                caller[side] = json!({format!("{side}_caller_profiles"): [other]});
-            }
-            let left = if transferred.is_some() {
-                None
+        let mut caller = json!({
+            "uuid": scene.id(channel),
+            "ani": header("Caller-ANI"),
+            "destination_number": header("Caller-Destination-Number"),
+            "context": header("Caller-Context"),
+        });
+        let born = &scene.story.channels[channel];
+        if let Some(bridge) = bridge {
+            let side = if born.dialed_by == Some(bridge.with) {
+                "originator"
             } else {
-                Some(hangup.at)
+                "originatee"
             };
-            json!({"caller_profile": caller, "times": {
-                "created_time": micros(Some(scene.story.channels[channel].born)),
-                "answered_time": micros(self.answered),
-                "bridged_time": micros(bridge.map(|bridge| bridge.from)),
-                "transfer_time": micros(transferred),
-                "hangup_time": micros(left),
-            }})
-        };
-        let Some((newest, earlier)) = self.bridges.split_last() else {
-            return vec![profile(None, None)];
-        };
-        // The last bridge ends with the leg, unless the leg went on alone, as in a room.
-        let goes_on = newest.to.is_some_and(|to| hangup.at - to > 100_000);
-        let mut profiles = Vec::new();
-        if goes_on {
-            profiles.push(profile(None, None));
-            profiles.push(profile(Some(newest), newest.to));
-        } else {
-            profiles.push(profile(Some(newest), None));
+            let other = json!({"uuid": scene.id(bridge.with)});
+            caller[side] = json!({format!("{side}_caller_profiles"): [other]});
         }
-        let earlier = earlier.iter().rev();
-        profiles.extend(earlier.map(|bridge| profile(Some(bridge), bridge.to)));
-        profiles
+        json!({"caller_profile": caller, "times": {
+            "created_time": micros(Some(born.born)),
+            "answered_time": micros(self.answered),
+            "bridged_time": micros(bridge.map(|bridge| bridge.from)),
+            "transfer_time": "0",
+            "hangup_time": micros(Some(hangup.at)),
+        }})
     }
+}
+
+/// Returns a profile that ends with a transfer, at the end of its bridge.
+fn transferred(mut profile: Value, bridge: &Bridged) -> Value {
+    profile["times"]["transfer_time"] = micros(bridge.to).into();
+    profile["times"]["hangup_time"] = "0".into();
+    profile
 }
 
 /// Returns the variable in which a leg's file has the value of a header.

@@ -60,7 +60,7 @@ impl From<&FinishedCall> for Given {
             facts: Facts {
                 direction: call.direction,
                 answered: call.answered,
-                number: numbers.filter_map(valid_number).next(),
+                number: numbers.into_iter().find_map(valid_number),
                 employee: call.employee.as_ref().map(ToString::to_string),
                 started: seconds(call.started),
                 duration: call.ended.since(call.started).as_secs_f64(),
@@ -109,8 +109,8 @@ fn settings() -> Settings {
     Settings::new(Endpoints::new(endpoints.to_vec()).expect("no conflict"))
 }
 
-/// Returns the customers' calls that callbridge makes of these bytes, oldest first. Only
-/// events of this origin count.
+/// Returns the customers' calls that callbridge makes of these bytes, oldest first. Only events of
+/// this origin count.
 pub fn calls(bytes: &[u8], format: Format, origin: Origin) -> Vec<Given> {
     let mut decoder = Decoder::new(
         format,
@@ -166,13 +166,13 @@ pub const VALUES: [&str; 7] = [
     "talk",
 ];
 
-/// How a value that a source gives compares with the true one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a value that a source gives compares with the true one, the best first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     Right,
     /// The source doesn't have the value.
     Unknown,
-    /// The duration or talk time of an estimate is off by more than a second.
+    /// The duration or talk time of an estimate is off.
     Off(String),
     Wrong(String),
 }
@@ -191,7 +191,7 @@ pub struct Cell {
 
 impl Cell {
     /// Compares the calls that a source gives with the true ones. Times can differ by `slack`
-    /// seconds, and those of Asterisk's CDRs by a second.
+    /// seconds.
     pub fn measure(truth: &[Facts], given: &[Given], slack: f64) -> Self {
         let pairs = truth.iter().zip(given);
         let complete = pairs.filter(|(_, given)| given.incomplete.is_none());
@@ -246,12 +246,8 @@ fn class_of_values(outcomes: &[[Outcome; VALUES.len()]], estimate: bool, all: bo
     class.to_owned() + &notes.collect::<String>()
 }
 
-/// Asterisk's CDRs have whole seconds, of which each can be rounded down.
-const CDR_SECONDS: f64 = 1.01;
-
 fn outcomes(truth: &Facts, given: &Given, slack: f64) -> [Outcome; VALUES.len()] {
     let facts = &given.facts;
-    let slack = if given.estimate { CDR_SECONDS } else { slack };
     let equal = |is_right: bool, given: String| {
         if is_right {
             Outcome::Right

@@ -15,15 +15,11 @@ type Column = (Source, Vec<(Story, Option<Cell>)>);
 
 /// Returns the tables of values and of stories.
 pub fn tables() -> String {
-    let columns: Vec<Column> = SOURCES
-        .into_iter()
-        .map(|source| {
-            (
-                source,
-                STORIES.map(|story| (story, cell(&story, source))).to_vec(),
-            )
-        })
-        .collect();
+    let column = |source| {
+        let cells = STORIES.map(|story| (story, cell(&story, source)));
+        (source, cells.to_vec())
+    };
+    let columns: Vec<Column> = SOURCES.into_iter().map(column).collect();
     let mut text = format!("## By value\n\n{}", head("value", &columns));
     for (place, value) in VALUES.into_iter().enumerate() {
         let cells = columns.iter().map(|(_, cells)| value_cell(place, cells));
@@ -56,23 +52,27 @@ fn row(first: &str, cells: impl Iterator<Item = String>) -> String {
 
 /// Returns how well a source tells a value, and in which stories it doesn't.
 fn value_cell(place: usize, cells: &[(Story, Option<Cell>)]) -> String {
-    let (mut unknown, mut off) = (Vec::new(), Vec::new());
+    let (mut unknown, mut off, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
     let mut estimate = false;
     for (story, cell) in cells {
-        let Some(cell) = cell.as_ref().filter(|cell| !cell.is_wrong()) else {
+        let Some(cell) = cell else {
             continue;
         };
         estimate |= cell.estimate;
-        let has =
-            |wanted: fn(&Outcome) -> bool| cell.outcomes.iter().any(|call| wanted(&call[place]));
-        if has(|outcome| *outcome == Outcome::Unknown) {
-            unknown.push(story.name);
-        } else if has(|outcome| matches!(outcome, Outcome::Off(_))) {
-            off.push(story.name);
+        let worst = cell.outcomes.iter().map(|call| &call[place]).max();
+        match worst {
+            None | Some(Outcome::Right) => {}
+            Some(Outcome::Unknown) => unknown.push(story.name),
+            Some(Outcome::Off(_)) => off.push(story.name),
+            Some(Outcome::Wrong(_)) => wrong.push(story.name),
         }
     }
     let mut text = if estimate { "estimate" } else { "exact" }.to_owned();
-    for (what, stories) in [("unknown", unknown), ("off by seconds", off)] {
+    for (what, stories) in [
+        ("unknown", unknown),
+        ("off by seconds", off),
+        ("wrong", wrong),
+    ] {
         if !stories.is_empty() {
             text += &format!("; {what}: {}", stories.join(", "));
         }
@@ -82,12 +82,12 @@ fn value_cell(place: usize, cells: &[(Story, Option<Cell>)]) -> String {
 
 fn lead_cell(cells: &[(Story, Option<Cell>)]) -> String {
     let mut known = cells.iter().filter_map(|(_, cell)| cell.as_ref());
-    if known.all(|cell| cell.lead) {
+    let word = if known.all(|cell| cell.lead) {
         "yes"
     } else {
         "no"
-    }
-    .to_owned()
+    };
+    word.to_owned()
 }
 
 /// Fails if the page has other tables. Writes the page instead if the environment asks for that.
