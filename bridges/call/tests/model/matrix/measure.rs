@@ -15,6 +15,7 @@ use std::time::Duration;
 pub struct Facts {
     pub direction: Direction,
     pub answered: bool,
+    pub trunk: Option<String>,
     /// With the country's code.
     pub number: Option<String>,
     pub employee: Option<String>,
@@ -38,6 +39,7 @@ impl From<&TrueCall> for Facts {
         Self {
             direction: call.direction,
             answered,
+            trunk: call.trunk.map(str::to_owned),
             number: call.number.clone(),
             employee: call.employee.clone(),
             started: seconds(moment(call.started)),
@@ -60,6 +62,7 @@ impl From<&FinishedCall> for Given {
             facts: Facts {
                 direction: call.direction,
                 answered: call.answered,
+                trunk: call.trunk.clone(),
                 number: numbers.into_iter().find_map(valid_number),
                 employee: call.employee.as_ref().map(ToString::to_string),
                 started: seconds(call.started),
@@ -156,9 +159,10 @@ pub fn calls(bytes: &[u8], format: Format, origin: Origin) -> Vec<Given> {
 }
 
 /// The values that a source is asked for, as the docs name them.
-pub const VALUES: [&str; 7] = [
+pub const VALUES: [&str; 8] = [
     "direction",
     "answered",
+    "trunk",
     "number",
     "employee",
     "start",
@@ -276,6 +280,7 @@ fn outcomes(truth: &Facts, given: &Given, slack: f64) -> [Outcome; VALUES.len()]
             facts.direction.word().to_owned(),
         ),
         equal(truth.answered == facts.answered, facts.answered.to_string()),
+        known(&truth.trunk, &facts.trunk),
         known(&truth.number, &facts.number),
         known(&truth.employee, &facts.employee),
         time(truth.started, facts.started),

@@ -12,7 +12,7 @@ pub fn tell(calls: &[Facts]) -> Vec<u8> {
             "pbx": "cloud",
             "id": format!("call-{number}"),
             "direction": call.direction.word(),
-            "trunk": "city",
+            "trunk": call.trunk,
             "phone": call.number,
             "startedAt": call.started,
             "durationSec": call.duration,

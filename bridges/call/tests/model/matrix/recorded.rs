@@ -16,6 +16,7 @@ struct Expected {
 struct ExpectedCall {
     direction: Direction,
     answered: bool,
+    trunk: Option<String>,
     client_phone: Option<String>,
     employee: Option<String>,
     started_at: f64,
@@ -43,6 +44,7 @@ pub fn truth(folder: &str, by_bridges: bool) -> Vec<Facts> {
         talk: by_bridges(&call),
         direction: call.direction,
         answered: call.answered,
+        trunk: call.trunk,
         number: call.client_phone.map(|phone| phone.replace('+', "")),
         employee: call.employee,
         started: call.started_at_exact.unwrap_or(call.started_at),
