@@ -10,13 +10,19 @@
 //! | `masquerade` | which telephone had which unique id when (AMI 1.x)? |
 //! | `unnamed` | which bridge was it, if the PBX reports no id? |
 //! | `split` | which channels really belong together? |
-//! | `plan` | who is the customer, how many calls are these, and who heard whom when? |
+//! | `connections` | when did the customer hear whom? |
+//! | `dialing` | who dialed each channel, and for which customer? |
+//! | `attempts` | how many calls do the lines to the outside make? |
+//! | `plan` | who is the customer of each call, and which channels are the call's? |
 //! | `doubt` | can events of the call be missing? |
 //! | `number` | which number is the customer's? |
 //! | `finish` | what are the values of the finished call? |
 //! | `unobservable` | can the PBX have left out how the call went? |
 //! | `timeline` | what happened, to be stored and drawn? |
 
+mod attempts;
+mod connections;
+mod dialing;
 mod doubt;
 mod finish;
 mod linked;
@@ -37,8 +43,9 @@ use split::Part;
 use std::collections::BTreeSet;
 use view::View;
 
+pub(crate) use attempts::{DialedLine, divide_by_customer, divide_indices};
 pub(crate) use number::{in_dial_data, is_number, subscriber};
-pub(crate) use plan::{DialedLine, Plan, divide_by_customer, divide_indices};
+pub(crate) use plan::Plan;
 pub(crate) use split::Sets;
 
 /// Reason why a call is incomplete if events of it come from a file and have no times. The arrival
@@ -129,7 +136,7 @@ pub(crate) fn resolve(
         } else {
             None
         };
-        let plans = plan::plans(&part, given);
+        let plans = plan::plans(&part, given, &call.rooms);
         let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
         for plan in &plans {
             // A colleague who stays after a customer's call belongs to that call, and does not

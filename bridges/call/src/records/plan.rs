@@ -27,10 +27,15 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
         return Vec::new();
     }
     let trunks = (0..channels.len()).filter(|&i| channels[i].party.trunk().is_some());
+    // All lines were dialed for a caller who was there first.
+    let caller = trunks.clone().next().filter(|&i| channels[i].came_in());
     let mut plans = divide_by_customer(
         trunks,
         |i| channels[i].came_in(),
-        |i| dialed_line(&channels[i]),
+        |i| DialedLine {
+            customer: caller.filter(|&caller| caller < i),
+            ..dialed_line(&channels[i])
+        },
         |customers| talk(records, channels, customers),
     );
     if plans.is_empty() {
@@ -56,6 +61,7 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
             customers,
             own: own.into_iter().map(|place| records[place]).collect(),
             begins_with: Vec::new(),
+            placed_by: None,
         });
     }
     made

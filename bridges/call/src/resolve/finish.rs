@@ -1,6 +1,7 @@
 //! Determines the values of a finished call, each with the event that decided it.
 
-use super::plan::{self, Plan};
+use super::connections;
+use super::plan::Plan;
 use super::split::Part;
 use super::view::View;
 use super::{number, timeline};
@@ -25,7 +26,7 @@ pub(super) fn finish(
 ) -> FinishedCall {
     let legs = part.legs.as_slice();
     let mut why = DecidingEvents::default();
-    let main = longest(&plan.customers, |those| plan::talk(legs, those));
+    let main = longest(&plan.customers, |those| connections::talk(legs, those));
     let customer = legs[main];
     let (at, how) = customer.way_by;
     let direction = if is_direction_unknown(legs, plan) {
@@ -221,8 +222,9 @@ fn employee(
     } else if inbound {
         only_dialed_extension(&own).map(|leg| (leg, leg.leg.first, "the one extension dialed"))
     } else {
-        let first = own.iter().find(|leg| leg.party.is_real());
-        first.map(|leg| (*leg, leg.leg.first, "placed the call"))
+        let placed_by = plan.placed_by.map(|by| legs[by]);
+        let first = placed_by.or_else(|| own.iter().copied().find(|leg| leg.party.is_real()));
+        first.map(|leg| (leg, leg.leg.first, "placed the call"))
     };
     if let Some((leg, at, message)) = found
         && let Some(extension) = leg.party.extension()

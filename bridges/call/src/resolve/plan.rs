@@ -1,14 +1,15 @@
-//! Finds which channels are the customer's, how many calls the channels make, and when the customer
-//! was connected with which other real parties.
-//!
-//! Two channels are connected while they share a bridge, directly or through the halves of Local
-//! channels. Music, menus, queues, parking, and voicemail put no other party into a bridge.
+//! Finds which channels are the customer's, how many calls the channels make, and which channels
+//! belong to each of them.
 
+use super::attempts::{DialedLine, divide_by_customer};
+use super::connections::talk;
+use super::dialing::{Dialing, has_answered};
 use super::number;
-use super::split::{Part, Sets};
+use super::split::Part;
 use super::view::View;
 use crate::age::by_age;
-use crate::talk::{Talk, local_pairs};
+use crate::facts::Texts;
+use crate::talk::Talk;
 use crate::{Direction, EventTime, UniqueId, Way};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,66 +24,183 @@ pub(crate) struct Plan<T = usize> {
     pub(crate) own: Vec<T>,
     /// The call begins with the first of these channels. Empty if the call is from records.
     pub(crate) begins_with: Vec<usize>,
+    /// The party that dialed the customer of an outbound call, even if its channel belongs to an
+    /// earlier call. Always `None` if the call is from records.
+    pub(crate) placed_by: Option<usize>,
     pub(crate) talk: Talk,
 }
 
 /// Returns the calls of a part's own channels, which are sorted by age. There are none if no real
 /// party took part. If parts of an open call were given out before, each call gets the id of its
 /// customer's own channel, and no channel whose id belongs to such a part begins another call.
-pub(super) fn plans(part: &Part<'_, '_>, given: Option<&BTreeSet<UniqueId>>) -> Vec<Plan> {
+/// `rooms` are the bridges that are conferences.
+pub(super) fn plans(
+    part: &Part<'_, '_>,
+    given: Option<&BTreeSet<UniqueId>>,
+    rooms: &Texts,
+) -> Vec<Plan> {
     let legs = part.legs.as_slice();
     let own_legs = part.own();
-    let first = own_legs.iter().position(|leg| {
-        let is_known = given.is_some_and(|given| given.contains(&leg.leg.id));
-        leg.party.is_real() && !is_known
-    });
+    let is_given = |i: usize| given.is_some_and(|given| given.contains(&legs[i].leg.id));
+    let first = (0..part.own).find(|&i| legs[i].party.is_real() && !is_given(i));
     let Some(first) = first else {
         return Vec::new();
     };
+    let dialing = Dialing::new(part, rooms);
     let trunks = (0..part.own).filter(|&i| legs[i].party.trunk().is_some());
-    let mut plans = divide_by_customer(
-        trunks,
+    let mut calls = divide_by_customer(
+        trunks.clone(),
         |i| legs[i].way == Way::CameIn,
-        |i| dialed_line(own_legs, i),
+        |i| dialed_line(part, &dialing, i),
         |customers| talk(legs, customers),
     );
-    if plans.is_empty() {
-        plans.push((Direction::Internal, vec![first]));
+    if calls.is_empty() {
+        // Lines that were dialed for a call that was given out before make no other call.
+        if trunks.clone().next().is_some() {
+            return Vec::new();
+        }
+        calls.push((Direction::Internal, vec![first]));
     }
-    let owns = divide_indices(part.own, &plans, |those| with_linkedid(part, those));
+    let owners = Owners::new(part, &dialing, &calls);
     let mut made = Vec::new();
-    for (i, ((direction, customers), own)) in plans.into_iter().zip(owns).enumerate() {
+    for (i, own) in owners.channels().into_iter().enumerate() {
+        let (direction, customers) = &calls[i];
+        let main = customers[0];
         // Colleagues who were in a room before the customer came do not begin the call.
-        let joined_later = direction == Direction::Inbound && first != customers[0];
-        let origin = origin(own_legs, customers[0]);
-        let apart = i == 0 && (joined_later || given.is_some());
-        let begins_with = match &origin {
-            Some(Origin::Leg(origin)) => vec![*origin],
-            None if apart => with_linkedid(part, &customers).into_iter().collect(),
-            Some(Origin::Unheard(_)) | None => own.clone(),
+        let joined_later = *direction == Direction::Inbound && first != main;
+        let origin = origin(own_legs, main);
+        let apart = joined_later || i == 0 && given.is_some();
+        let placed_by = match direction {
+            Direction::Outbound => dialing.placed_by(main),
+            Direction::Inbound | Direction::Internal | Direction::Unknown => None,
+        };
+        let begins_with = match (&origin, placed_by) {
+            (_, Some(by)) if is_given(by) || !dialing.begins_call(by, main, &owners.others(i)) => {
+                let lines = customers.iter().copied();
+                lines
+                    .clone()
+                    .chain(lines.flat_map(|line| dialing.between(line)))
+                    .collect()
+            }
+            (Some(Origin::Leg(origin)), _) => vec![*origin],
+            (None, _) if apart => with_linkedid(part, customers).into_iter().collect(),
+            (Some(Origin::Unheard(_)) | None, _) => own.clone(),
         };
         made.push(Plan {
             linkedid: match origin {
-                _ if i > 0 || given.is_some() => legs[customers[0]].leg.id.clone(),
+                _ if i > 0 || given.is_some() => legs[main].leg.id.clone(),
                 Some(Origin::Leg(origin)) => legs[origin].leg.id.clone(),
                 Some(Origin::Unheard(id)) => id,
                 None => oldest(part),
             },
-            direction,
-            talk: talk(legs, &customers),
-            customers,
+            direction: *direction,
+            talk: talk(legs, customers),
+            customers: customers.clone(),
             own,
             begins_with,
+            placed_by,
         });
     }
     made
 }
 
+/// Decides which channels of a part belong to which of its calls. Channels and calls are indices.
+struct Owners<'o, 'p, 'v, 'a> {
+    legs: &'o [&'v View<'a>],
+    dialing: &'o Dialing<'p, 'v, 'a>,
+    calls: &'o [(Direction, Vec<usize>)],
+    /// The id of the call that each channel was created in.
+    origins: Vec<String>,
+    /// The call of each line to the outside, or `None` if that call was given out before.
+    of_line: BTreeMap<usize, Option<usize>>,
+}
+
+impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
+    fn new(
+        part: &'o Part<'v, 'a>,
+        dialing: &'o Dialing<'p, 'v, 'a>,
+        calls: &'o [(Direction, Vec<usize>)],
+    ) -> Self {
+        let legs = part.own();
+        let mut of_line = BTreeMap::new();
+        for line in (0..legs.len()).filter(|&i| legs[i].party.trunk().is_some()) {
+            let of = |customer| {
+                calls
+                    .iter()
+                    .position(|(_, those)| those.contains(&customer))
+            };
+            of_line.insert(line, of(line).or_else(|| of(dialing.customer_of(line)?)));
+        }
+        Self {
+            legs,
+            dialing,
+            calls,
+            origins: (0..legs.len()).map(|i| call_of(legs, i)).collect(),
+            of_line,
+        }
+    }
+
+    /// Returns the channels of each call. A channel belongs to only one.
+    fn channels(&self) -> Vec<Vec<usize>> {
+        let mut channels = vec![Vec::new(); self.calls.len()];
+        for leg in 0..self.legs.len() {
+            if let Some(call) = self.call_of_channel(leg) {
+                channels[call].push(leg);
+            }
+        }
+        channels
+    }
+
+    /// Returns the lines to the outside that belong to other calls than this one.
+    fn others(&self, call: usize) -> Vec<usize> {
+        let others = self.of_line.iter().filter(|(_, of)| **of != Some(call));
+        others.map(|(&line, _)| line).collect()
+    }
+
+    fn call_of_channel(&self, leg: usize) -> Option<usize> {
+        if let Some(of) = self.of_line.get(&leg) {
+            return *of;
+        }
+        let mut ancestors = self.dialing.ancestors(leg);
+        let dialed_in = ancestors.find_map(|by| self.of_line.get(&by).copied().flatten());
+        let origin = self.origins[leg].as_str();
+        let born_in = || {
+            self.calls.iter().position(|(_, customers)| {
+                !origin.is_empty() && self.origins[customers[0]] == origin
+            })
+        };
+        dialed_in
+            .or_else(|| self.first_call_of(leg))
+            .or_else(born_in)
+            .or(Some(0))
+    }
+
+    /// Returns the first call in which the channel dialed a line to the outside, or met one.
+    fn first_call_of(&self, leg: usize) -> Option<usize> {
+        let mut first: Option<(EventTime, usize)> = None;
+        for (&line, &of) in &self.of_line {
+            let Some(call) = of else { continue };
+            let mut dialers = self.dialing.ancestors(line);
+            let dialed = dialers
+                .any(|by| by == leg)
+                .then(|| self.legs[line].leg.first);
+            let met = self.dialing.first_talk(line, leg);
+            if let Some(at) = dialed.into_iter().chain(met).min() {
+                first = first.into_iter().chain([(at, call)]).min();
+            }
+        }
+        first.map(|(_, call)| call)
+    }
+}
+
 /// Returns the line that was dialed on this trunk channel.
-fn dialed_line(legs: &[&View<'_>], i: usize) -> DialedLine {
+fn dialed_line(part: &Part<'_, '_>, dialing: &Dialing<'_, '_, '_>, i: usize) -> DialedLine {
+    let legs = part.own();
     DialedLine {
         origin: call_of(legs, i),
         number: number::dialed_digits(legs, i).unwrap_or_default(),
+        customer: dialing.customer_of(i),
+        answered: has_answered(legs[i]) || dialing.talk(i).is_answer(),
         from: legs[i].leg.first,
         to: legs[i].end,
     }
@@ -169,205 +287,4 @@ fn call_of(legs: &[&View<'_>], i: usize) -> String {
         None if legs[i].leg.linkedids.first().is_none() => String::new(),
         None => legs[i].first_linkedid().to_owned(),
     }
-}
-
-/// A trunk channel that was dialed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DialedLine {
-    /// The call in which the channel was born.
-    pub(crate) origin: String,
-    /// The number dialed, as digits; empty if it is unknown.
-    pub(crate) number: String,
-    /// Time of its birth.
-    pub(crate) from: EventTime,
-    /// Time of its hangup.
-    pub(crate) to: EventTime,
-}
-
-impl DialedLine {
-    /// Returns `true` if both lines were dialed in one call, or to one number at the same time.
-    fn is_of_call_of(&self, other: &Self) -> bool {
-        let overlaps = self.from <= other.to && other.from <= self.to;
-        let same_number = !self.number.is_empty() && self.number == other.number;
-        self.origin == other.origin || (same_number && overlaps)
-    }
-}
-
-/// Divides these trunk channels into calls, and returns the customer's channels of each. Every
-/// customer who called in has a call. If none of them was first, the dialed lines have calls too.
-/// Lines that were dialed in one call are one call, because the first carrier can refuse and the
-/// second can answer. They are several calls only if people on several numbers talked.
-pub(crate) fn divide_by_customer(
-    trunks: impl Iterator<Item = usize>,
-    came_in: impl Fn(usize) -> bool,
-    line: impl Fn(usize) -> DialedLine,
-    talk: impl Fn(&[usize]) -> Talk,
-) -> Vec<(Direction, Vec<usize>)> {
-    let (came, mut dialed): (Vec<usize>, Vec<usize>) = trunks.partition(|&i| came_in(i));
-    if came.first() < dialed.first() && !came.is_empty() {
-        dialed.clear();
-    }
-    let lines: Vec<(usize, DialedLine)> = dialed.into_iter().map(|i| (i, line(i))).collect();
-    let mut calls = Vec::new();
-    for lines in divide_by_call(&lines) {
-        let mut numbers = divide_by_number(&lines);
-        numbers.retain(|customers| talk(customers).is_answer());
-        if numbers.len() < 2 {
-            numbers = vec![lines.iter().map(|(i, _)| *i).collect()];
-        }
-        calls.extend(
-            numbers
-                .into_iter()
-                .map(|lines| (Direction::Outbound, lines)),
-        );
-    }
-    calls.extend(came.into_iter().map(|i| (Direction::Inbound, vec![i])));
-    calls
-}
-
-/// Divides dialed lines by the call that they were dialed in.
-fn divide_by_call(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLine)>> {
-    let mut of_one_call = Sets::new(lines.len());
-    for (later, (_, line)) in lines.iter().enumerate() {
-        for (earlier, (_, other)) in lines[..later].iter().enumerate() {
-            if line.is_of_call_of(other) {
-                of_one_call.join(earlier, later);
-            }
-        }
-    }
-    let mut calls: BTreeMap<usize, Vec<&(usize, DialedLine)>> = BTreeMap::new();
-    for (i, line) in lines.iter().enumerate() {
-        calls.entry(of_one_call.find(i)).or_default().push(line);
-    }
-    calls.into_values().collect()
-}
-
-/// Divides dialed lines by number, in the order of the first line of each.
-fn divide_by_number(lines: &[&(usize, DialedLine)]) -> Vec<Vec<usize>> {
-    let mut numbers: Vec<(&str, Vec<usize>)> = Vec::new();
-    for (i, line) in lines {
-        match numbers
-            .iter_mut()
-            .find(|(number, _)| *number == line.number)
-        {
-            Some((_, those)) => those.push(*i),
-            None => numbers.push((&line.number, vec![*i])),
-        }
-    }
-    numbers.into_iter().map(|(_, lines)| lines).collect()
-}
-
-/// Divides `all` indices among these calls. The first call gets those that no other call has.
-pub(crate) fn divide_indices(
-    all: usize,
-    plans: &[(Direction, Vec<usize>)],
-    own_of: impl Fn(&[usize]) -> BTreeSet<usize>,
-) -> Vec<Vec<usize>> {
-    let later: Vec<BTreeSet<usize>> = plans.iter().skip(1).map(|plan| own_of(&plan.1)).collect();
-    let first: Vec<usize> = (0..all)
-        .filter(|i| !later.iter().any(|own| own.contains(i)))
-        .collect();
-    let mut owns = vec![first];
-    owns.extend(later.into_iter().map(|own| own.into_iter().collect()));
-    owns
-}
-
-/// A stay in a bridge. Bridges and channels are indices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Presence {
-    from: EventTime,
-    to: EventTime,
-    bridge: usize,
-    leg: usize,
-}
-
-/// Returns the talk of the customer's channels, which are given as indices.
-pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
-    let mut bridges: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut presences: Vec<Presence> = Vec::new();
-    let mut reach: Option<(EventTime, EventTime)> = None;
-    for (i, leg) in legs.iter().enumerate() {
-        let is_customer = customers.contains(&i);
-        for stay in &leg.stays {
-            let count = bridges.len();
-            let bridge = *bridges.entry(stay.bridge).or_insert(count);
-            let mut to = stay.to;
-            if is_customer {
-                // A customer who has hung up does not talk, even if the channel goes on. A bridge
-                // that was entered at the very moment of the hangup still shows who was reached.
-                if leg.left < leg.end && stay.from < leg.left {
-                    to = to.min(leg.left);
-                }
-                let (first, last) = reach.unwrap_or((stay.from, to));
-                reach = Some((first.min(stay.from), last.max(to)));
-            }
-            presences.push(Presence {
-                from: stay.from,
-                to,
-                bridge,
-                leg: i,
-            });
-        }
-    }
-    // Stays without the customer do not count. A room that is never empty has many of them.
-    presences.retain(|presence| {
-        reach.is_some_and(|(from, to)| presence.from <= to && presence.to >= from)
-    });
-    presences.sort_unstable();
-    let times = presences
-        .iter()
-        .flat_map(|presence| [presence.from, presence.to])
-        .filter(|at| reach.is_some_and(|(from, to)| (from..=to).contains(at)))
-        .collect();
-    let pairs = local_pairs(legs.iter().map(|leg| leg.name));
-    let talk = Talk::between(times, |from, to| {
-        let there: Vec<Presence> = presences
-            .iter()
-            .copied()
-            .filter(|presence| presence.from <= from && presence.to >= to)
-            .collect();
-        connected_parties(legs, customers, &there, &pairs, bridges.len())
-    });
-    Talk {
-        untimed: legs.iter().any(|leg| !leg.timed),
-        ..talk
-    }
-}
-
-/// Returns the real parties, other than the customer's own channels, that one of these is connected
-/// with, in the order in which they entered the bridge.
-fn connected_parties(
-    legs: &[&View<'_>],
-    customers: &[usize],
-    there: &[Presence],
-    pairs: &[[usize; 2]],
-    bridges: usize,
-) -> Vec<usize> {
-    let mut sets = Sets::new(bridges);
-    for &[a, b] in pairs {
-        if let (Some(a), Some(b)) = (bridge_of(there, a), bridge_of(there, b)) {
-            sets.join(a, b);
-        }
-    }
-    let own: Vec<usize> = customers
-        .iter()
-        .filter_map(|&leg| bridge_of(there, leg))
-        .map(|bridge| sets.find(bridge))
-        .collect();
-    let mut heard = Vec::new();
-    for presence in there {
-        if !customers.contains(&presence.leg)
-            && legs[presence.leg].party.is_real()
-            && own.contains(&sets.find(presence.bridge))
-        {
-            heard.push(presence.leg);
-        }
-    }
-    heard
-}
-
-/// Returns the bridge that the channel is in.
-fn bridge_of(there: &[Presence], leg: usize) -> Option<usize> {
-    let presence = there.iter().find(|presence| presence.leg == leg);
-    presence.map(|presence| presence.bridge)
 }

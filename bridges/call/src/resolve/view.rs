@@ -85,6 +85,23 @@ impl<'a> View<'a> {
         any(&self.leg.facts, FactKind::is_dialed)
     }
 
+    /// Returns the bridges in which this channel and another were at the same time.
+    pub(super) fn common_bridges(&self, other: &Self) -> Vec<&'a str> {
+        let mut met = Vec::new();
+        for stay in &self.stays {
+            for theirs in other
+                .stays
+                .iter()
+                .filter(|theirs| theirs.bridge == stay.bridge)
+            {
+                if theirs.from < stay.to && stay.from < theirs.to {
+                    met.push(stay.bridge);
+                }
+            }
+        }
+        met
+    }
+
     /// Returns the channel's id and all its linkedids.
     pub(super) fn ids(&self) -> impl Iterator<Item = UniqueId> {
         let linkedids = self

@@ -21,13 +21,13 @@ pub const FAULTS: [Fault; 16] = [
     },
     Fault {
         name: "a Local channel joins nobody",
-        file: "resolve/plan.rs",
+        file: "resolve/connections.rs",
         old: "sets.join(a, b);",
         new: "sets.join(a, a.min(b));",
     },
     Fault {
         name: "a recorder or announcer is somebody to talk with",
-        file: "resolve/plan.rs",
+        file: "resolve/connections.rs",
         old: "&& legs[presence.leg].party.is_real()",
         new: "&& presence.leg < legs.len()",
     },
@@ -57,15 +57,15 @@ pub const FAULTS: [Fault; 16] = [
     },
     Fault {
         name: "two customers called on one line are one call",
-        file: "resolve/plan.rs",
+        file: "resolve/attempts.rs",
         old: "if numbers.len() < 2 {",
         new: "if numbers.len() < 200 {",
     },
     Fault {
         name: "the second customer of a conference is lost",
-        file: "resolve/plan.rs",
-        old: "came.into_iter().map(",
-        new: "came.into_iter().take(1).map(",
+        file: "resolve/attempts.rs",
+        old: "        if came_in(i) {",
+        new: "        if came_in(i) && calls.is_empty() {",
     },
     Fault {
         name: "a call is over when its first channel hangs up",

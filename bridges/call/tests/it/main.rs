@@ -3,6 +3,7 @@
 
 mod cdrs;
 mod clocks;
+mod dialed;
 mod direction;
 mod durability;
 mod employee;

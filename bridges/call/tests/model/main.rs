@@ -16,6 +16,7 @@
 //! and prints how many of them had each trait.
 
 mod compare;
+mod dialed;
 mod links;
 mod matrix;
 mod moves;

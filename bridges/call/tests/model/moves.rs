@@ -218,11 +218,14 @@ impl Plot<'_> {
 
     /// Lets the customer hang up, and the colleague call the next customer on the same line.
     fn next_customer(&mut self, talk: Talk) -> Option<Talk> {
-        let customer = &self.switch.done.channels[talk.customer.party].role;
-        if matches!(customer, Role::CameIn { .. }) || talk.colleague.local.is_some() {
+        if talk.colleague.local.is_some() {
             return Some(talk);
         }
-        self.add_trait("next customer on one line");
+        let customer = &self.switch.done.channels[talk.customer.party].role;
+        self.add_trait(match customer {
+            Role::CameIn { .. } => "a customer is dialed after the caller left",
+            _ => "next customer on one line",
+        });
         self.drop_line(talk.customer);
         self.switch.leave(talk.colleague.near());
         let number = format!("9989377{:05}", self.switch.done.channels.len());

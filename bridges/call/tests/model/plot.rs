@@ -6,7 +6,7 @@ use crate::switch::{Br, Ch, Deeds, Micros, Role, Switch, TRUNKS};
 use std::collections::BTreeSet;
 
 /// Traits that a story can have. Each trait must occur in every run of the model.
-pub const TRAITS: [&str; 61] = [
+pub const TRAITS: [&str; 62] = [
     "came in",
     "went out",
     "internal",
@@ -58,6 +58,7 @@ pub const TRAITS: [&str; 61] = [
     "an agent's room: two customers at once",
     "an agent's room: the agent leaves first",
     "next customer on one line",
+    "a customer is dialed after the caller left",
     "customer hangs up first",
     "chan_sip",
     "DAHDI",

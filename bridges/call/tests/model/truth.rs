@@ -2,6 +2,7 @@
 //! instant by instant, and finds which channels hear each other. The model knows the rules of the
 //! design, but no events, ids, names, or formats.
 
+use crate::dialed::{attempts, customer_of, dialing_of, placed_by};
 use crate::links::origin;
 use crate::switch::{Act, Br, Ch, Deeds, Micros, Role};
 use callbridge_call::Direction;
@@ -232,21 +233,19 @@ fn calls_in_part(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) 
         }
     }
     let mut groups: Vec<(Direction, Vec<Ch>)> = Vec::new();
-    // The call is outbound, unless a customer called in before. Otherwise the dialed party is the
-    // target of a transfer.
-    if let Some(&first) = went.first()
-        && came.iter().all(|&other| other > first)
-    {
-        for lines in group_by_call(story, &went, links) {
-            let numbers = split_by_number(story, instants, &lines);
-            groups.extend(numbers.into_iter().map(|went| (Direction::Outbound, went)));
-        }
+    let awaits = |caller, by, line| is_waiting(story, instants, caller, by, line);
+    went.retain(|&line| customer_of(story, line, &came, &awaits).is_none());
+    for lines in attempts(story, &went, links) {
+        let numbers = split_by_number(story, instants, &lines);
+        groups.extend(numbers.into_iter().map(|went| (Direction::Outbound, went)));
     }
     groups.extend(came.iter().map(|&ch| (Direction::Inbound, vec![ch])));
+    groups.sort_by_key(|(_, customers)| customers[0]);
     if groups.is_empty() {
         let first = part.iter().find(|&&ch| is_real(story, ch)).copied();
         groups.extend(first.map(|first| (Direction::Internal, vec![first])));
     }
+    let lines: Vec<Vec<Ch>> = groups.iter().map(|(_, lines)| lines.clone()).collect();
     let firsts: Vec<Ch> = groups.iter().map(|(_, customers)| customers[0]).collect();
     // Channels of other customers, whose calls are connected with the first call.
     let others = firsts.get(1..).unwrap_or_default();
@@ -266,6 +265,19 @@ fn calls_in_part(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) 
         let mut call = call(story, instants, direction, &customers, &own, linkedid);
         if let Some(first) = first {
             call.started = story.channels[first].born;
+        }
+        let others = lines.iter().enumerate().filter(|&(other, _)| other != i);
+        let others: Vec<Ch> = others.flat_map(|(_, lines)| lines.clone()).collect();
+        if direction == Direction::Outbound
+            && let Some(by) = placed_by(story, customers[0])
+        {
+            if !begins_call(story, instants, (by, customers[0]), &others) {
+                let dialing = dialing_of(story, customers[0]);
+                call.started = story.channels[dialing].born;
+            }
+            if call.talk == 0 {
+                call.employee = extension(story, by).map(str::to_owned);
+            }
         }
         calls.push(call);
     }
@@ -288,55 +300,49 @@ fn is_in_call(story: &Deeds, ch: Ch, customer: Ch, links: bool) -> bool {
     }
 }
 
-/// Groups dialed lines by call. Lines belong to one call if one call dialed the lines, or if the
-/// lines were dialed to one number at the same time.
-fn group_by_call(story: &Deeds, went: &[Ch], links: bool) -> Vec<Vec<Ch>> {
-    let mut calls: Vec<Vec<Ch>> = Vec::new();
-    for &line in went {
-        let (own, others): (Vec<_>, Vec<_>) = calls.into_iter().partition(|lines| {
-            lines
-                .iter()
-                .any(|&other| is_one_call(story, line, other, links))
-        });
-        calls = others;
-        let mut own: Vec<Ch> = own.into_iter().flatten().chain([line]).collect();
-        own.sort_unstable();
-        calls.push(own);
-    }
-    calls.sort();
-    calls
-}
-
-/// Returns `true` if one call dialed both lines, or if both were dialed to one number at the same
-/// time.
-fn is_one_call(story: &Deeds, a: Ch, b: Ch, links: bool) -> bool {
-    let [born_a, born_b] = [a, b].map(|ch| story.channels[ch].born);
-    let at_once = born_a <= hangup_time(story, b) && born_b <= hangup_time(story, a);
-    first_channel(story, a, links) == first_channel(story, b, links)
-        || (at_once && dialed_number(story, a) == dialed_number(story, b))
-}
-
-fn first_channel(story: &Deeds, ch: Ch, links: bool) -> Ch {
-    if links {
-        origin(story, ch)
-    } else {
-        story.channels[ch].linkedid
-    }
-}
-
-fn hangup_time(story: &Deeds, ch: Ch) -> Micros {
-    let mut hangups = story.deeds.iter().filter(|deed| deed.act == Act::Hangup);
-    let hangup = hangups.find(|deed| deed.channel == ch);
-    hangup.map_or(Micros::MAX, |deed| deed.at)
-}
-
-fn dialed_number(story: &Deeds, ch: Ch) -> Option<&str> {
-    match &story.channels[ch].role {
-        Role::DialedOut { number, .. } => Some(number),
-        Role::CameIn { .. } | Role::Phone { .. } | Role::Local { .. } | Role::Plumbing { .. } => {
-            None
+/// Returns `true` if the caller rang or talked with the phone `by` before it dialed the line, and
+/// did not talk with another phone at that time.
+fn is_waiting(story: &Deeds, instants: &[Instant], caller: Ch, by: Ch, line: Ch) -> bool {
+    let at = story.channels[line].born;
+    let is_phone = |&ch: &Ch| extension(story, ch) == extension(story, by);
+    let heard = |instant: &Instant| {
+        let mut heard = audible_channels(story, instant, caller);
+        heard.retain(|&ch| is_real(story, ch));
+        heard
+    };
+    let mut met = placed_by(story, by) == Some(caller);
+    for instant in instants.iter().filter(|instant| instant.to > instant.from) {
+        let heard = heard(instant);
+        if heard.contains(&line) {
+            return true;
+        }
+        met |= instant.from < at && heard.iter().any(is_phone);
+        let now = instant.from <= at && at < instant.to;
+        if now && !heard.is_empty() && !heard.iter().any(is_phone) {
+            met = false;
+            break;
         }
     }
+    met
+}
+
+/// Returns `true` if the call of a line that `by` dialed begins with `by`: that party was in no
+/// room and no holding bridge before, and did nothing for a customer of another call.
+fn begins_call(story: &Deeds, instants: &[Instant], (by, line): (Ch, Ch), others: &[Ch]) -> bool {
+    let at = story.channels[line].born;
+    let mut before = instants.iter().filter(|instant| instant.from < at);
+    !before.any(|instant| {
+        let place = instant.place.get(&by);
+        let seated = place.is_some_and(|&(bridge, _)| {
+            let bridge = &story.bridges[bridge];
+            bridge.is_holding() || bridge.technology == "softmix"
+        });
+        let met = audible_channels(story, instant, by);
+        seated || instant.to > instant.from && others.iter().any(|other| met.contains(other))
+    }) && !others.iter().any(|&other| {
+        placed_by(story, other) == Some(by) && story.channels[other].born < at
+            || placed_by(story, by) == Some(other)
+    })
 }
 
 /// Groups the dialed lines of a call by number. Returns one group if fewer than two numbers talked.

@@ -128,7 +128,7 @@ fn call_dialed_after_a_transfer_is_a_separate_call() {
     switch.at(4000).hang_up("two").hang_up("third");
     let wanted = [
         format!("near out city {CUSTOMER} [101 102] 102 talk 2.4 of 3.0, whole"),
-        format!("two out city {OTHER} [] 101 talk 0.0 of 2.8, whole"),
+        format!("two out city {OTHER} [] 102 talk 0.0 of 1.0, whole"),
     ];
     assert_eq!(lines(&switch), wanted);
 }

@@ -1,0 +1,167 @@
+//! Divides the lines to the outside into calls.
+//!
+//! ```text
+//! carrier 1  |--x                                 refused
+//! carrier 2     |-----x                           the same attempt, not answered
+//! carrier 1                 |----------|          dialed more than 5 s later: another attempt
+//! carrier 1                              |-----|  dialed after an answered line: another one
+//! ```
+
+use super::split::Sets;
+use crate::talk::Talk;
+use crate::{Direction, EventTime};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A line dialed within this time after an unanswered one continues the same attempt.
+pub(crate) const ATTEMPT_GAP: Duration = Duration::from_secs(5);
+
+/// A trunk channel that was dialed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DialedLine {
+    /// The call in which the channel was born.
+    pub(crate) origin: String,
+    /// The number dialed, as digits; empty if it is unknown.
+    pub(crate) number: String,
+    /// The customer's channel if the line was dialed in that customer's call, so it isn't a
+    /// customer's own line.
+    pub(crate) customer: Option<usize>,
+    pub(crate) answered: bool,
+    /// Time of its birth.
+    pub(crate) from: EventTime,
+    /// Time of its hangup.
+    pub(crate) to: EventTime,
+}
+
+impl DialedLine {
+    /// Returns `true` if both lines were dialed to one number at the same time.
+    fn is_to_number_of(&self, other: &Self) -> bool {
+        let overlaps = self.from <= other.to && other.from <= self.to;
+        overlaps && !self.number.is_empty() && self.number == other.number
+    }
+}
+
+/// The lines dialed so far in one attempt to reach a customer.
+struct Attempt {
+    /// The attempt's first line, as an index.
+    first: usize,
+    to: EventTime,
+    answered: bool,
+}
+
+impl Attempt {
+    /// Returns `true` if a line that was dialed next is part of the attempt: it was dialed while
+    /// another line was up, or soon after lines that nobody answered.
+    fn goes_on(&self, next: &DialedLine) -> bool {
+        next.from <= self.to || !self.answered && next.from.since(self.to) <= ATTEMPT_GAP
+    }
+}
+
+/// Divides these trunk channels into calls, the oldest first, and returns the customer's channels
+/// of each. Every customer who called in has a call. So has each attempt to reach a customer, as
+/// far as its lines were not dialed in another customer's call. The lines of an attempt are one
+/// call, because the first carrier can refuse and the second can answer. They are several calls
+/// only if people on several numbers talked.
+pub(crate) fn divide_by_customer(
+    trunks: impl Iterator<Item = usize>,
+    came_in: impl Fn(usize) -> bool,
+    line: impl Fn(usize) -> DialedLine,
+    talk: impl Fn(&[usize]) -> Talk,
+) -> Vec<(Direction, Vec<usize>)> {
+    let mut calls = Vec::new();
+    let mut lines = Vec::new();
+    for i in trunks {
+        if came_in(i) {
+            calls.push((Direction::Inbound, vec![i]));
+        } else {
+            lines.push((i, line(i)));
+        }
+    }
+    lines.retain(|(_, line)| line.customer.is_none());
+    for lines in divide_by_attempt(&lines) {
+        let mut numbers = divide_by_number(&lines);
+        numbers.retain(|customers| talk(customers).is_answer());
+        if numbers.len() < 2 {
+            numbers = vec![lines.iter().map(|(i, _)| *i).collect()];
+        }
+        calls.extend(
+            numbers
+                .into_iter()
+                .map(|lines| (Direction::Outbound, lines)),
+        );
+    }
+    calls.sort_by_key(|(_, customers)| customers[0]);
+    calls
+}
+
+/// Divides dialed lines by attempt. Attempts of different calls to one number at the same time are
+/// one attempt.
+fn divide_by_attempt(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLine)>> {
+    let mut of_one_attempt = Sets::new(lines.len());
+    for (later, (_, line)) in lines.iter().enumerate() {
+        for (earlier, (_, other)) in lines[..later].iter().enumerate() {
+            if line.is_to_number_of(other) {
+                of_one_attempt.join(earlier, later);
+            }
+        }
+    }
+    let mut by_time: Vec<usize> = (0..lines.len()).collect();
+    by_time.sort_by_key(|&i| lines[i].1.from);
+    let mut attempts: BTreeMap<&str, Attempt> = BTreeMap::new();
+    for i in by_time {
+        let line = &lines[i].1;
+        match attempts.get_mut(line.origin.as_str()) {
+            Some(attempt) if attempt.goes_on(line) => {
+                of_one_attempt.join(attempt.first, i);
+                attempt.to = attempt.to.max(line.to);
+                attempt.answered |= line.answered;
+            }
+            Some(_) | None => {
+                let attempt = Attempt {
+                    first: i,
+                    to: line.to,
+                    answered: line.answered,
+                };
+                attempts.insert(&line.origin, attempt);
+            }
+        }
+    }
+    let mut divided: BTreeMap<usize, Vec<&(usize, DialedLine)>> = BTreeMap::new();
+    for (i, line) in lines.iter().enumerate() {
+        divided
+            .entry(of_one_attempt.find(i))
+            .or_default()
+            .push(line);
+    }
+    divided.into_values().collect()
+}
+
+/// Divides dialed lines by number, in the order of the first line of each.
+fn divide_by_number(lines: &[&(usize, DialedLine)]) -> Vec<Vec<usize>> {
+    let mut numbers: Vec<(&str, Vec<usize>)> = Vec::new();
+    for (i, line) in lines {
+        match numbers
+            .iter_mut()
+            .find(|(number, _)| *number == line.number)
+        {
+            Some((_, those)) => those.push(*i),
+            None => numbers.push((&line.number, vec![*i])),
+        }
+    }
+    numbers.into_iter().map(|(_, lines)| lines).collect()
+}
+
+/// Divides `all` indices among these calls. The first call gets those that no other call has.
+pub(crate) fn divide_indices(
+    all: usize,
+    plans: &[(Direction, Vec<usize>)],
+    own_of: impl Fn(&[usize]) -> BTreeSet<usize>,
+) -> Vec<Vec<usize>> {
+    let later: Vec<BTreeSet<usize>> = plans.iter().skip(1).map(|plan| own_of(&plan.1)).collect();
+    let first: Vec<usize> = (0..all)
+        .filter(|i| !later.iter().any(|own| own.contains(i)))
+        .collect();
+    let mut owns = vec![first];
+    owns.extend(later.into_iter().map(|own| own.into_iter().collect()));
+    owns
+}

@@ -1,0 +1,304 @@
+//! Tests of lines that one phone or several dial in turn: for whom each line was dialed, which
+//! lines are one attempt, and with what each call begins. AMI and CEL tell the same stories.
+
+use crate::story::{Channel, Story, channel, customer, employee, number, seconds};
+use callbridge_call::ChannelState::{Down, Ring, Unknown, Up};
+use callbridge_call::Direction::{Inbound, Outbound};
+use callbridge_call::{FinishedCall, Origin};
+
+/// Each story is told by AMI's events, and then by CEL alone.
+const VOICES: [Origin; 2] = [Origin::Channel, Origin::Cel];
+
+fn begin_story(voice: Origin) -> Story {
+    let mut story = Story::new();
+    story.set_origin(voice);
+    story
+}
+
+/// Returns a channel on the trunk `city` that is dialed in the call of `by`.
+fn line(place: u32, by: &Channel) -> Channel {
+    channel(&format!("PJSIP/city-{place:08x}"), place).join_call(by)
+}
+
+fn phone(place: u32, extension: &str) -> Channel {
+    channel(&format!("PJSIP/{extension}-{place:08x}"), place).caller(extension)
+}
+
+/// Lets the channel `by` dial a number over the trunk `city`.
+fn dial(story: &mut Story, voice: Origin, by: &Channel, (to, number): (&Channel, &str)) {
+    if voice == Origin::Cel {
+        story.app(by, "Dial", &format!("PJSIP/{number}@city,30,tT"));
+        story.create(to, Unknown);
+    } else {
+        story
+            .create(to, Down)
+            .dial(by, to, &format!("{number}@city"));
+    }
+}
+
+fn begin(story: &mut Story, voice: Origin, channel: &Channel) {
+    let state = if voice == Origin::Cel { Unknown } else { Ring };
+    story.create(channel, state);
+}
+
+/// Lets both channels talk in a bridge for this time.
+fn talk(story: &mut Story, (a, b): (&Channel, &Channel), bridge: &str, (from, to): (f64, f64)) {
+    story
+        .at(from)
+        .state(b, Up)
+        .enter(a, bridge)
+        .enter(b, bridge);
+    story.at(to).leave(a, bridge).leave(b, bridge);
+}
+
+/// Returns a short form of a call: direction, employee, the number's last digit, seconds of talk,
+/// and duration.
+fn shown(call: &FinishedCall) -> String {
+    let way = match call.direction {
+        Inbound => "in",
+        Outbound => "out",
+        _ => "?",
+    };
+    let (talk, long) = seconds(call);
+    let number = number(call).map_or("-", |(text, _)| &text[text.len() - 1..]);
+    let whole = call.incomplete.as_deref().unwrap_or("whole");
+    let by = employee(call).unwrap_or("-");
+    format!("{way} {by} {number} talk {talk} of {long}, {whole}")
+}
+
+fn calls(story: &Story) -> Vec<String> {
+    let mut calls = story.calls();
+    calls.sort_by_key(|call| call.started);
+    calls.iter().map(shown).collect()
+}
+
+/// Returns a story in which 101 answers a caller's call after 5 s.
+fn answered(voice: Origin) -> (Story, Channel, Channel) {
+    let caller = customer(1);
+    let agent = phone(2, "101").join_call(&caller);
+    let mut story = begin_story(voice);
+    begin(&mut story, voice, &caller);
+    story.at(1.0);
+    if voice == Origin::Cel {
+        story.app(&caller, "Dial", "PJSIP/101,30");
+        story.create(&agent, Unknown);
+    } else {
+        story.create(&agent, Down).dial(&caller, &agent, "101");
+    }
+    (story, caller, agent)
+}
+
+#[test]
+fn line_dialed_after_the_caller_left_is_a_call_of_its_own() {
+    for voice in VOICES {
+        let (mut story, caller, agent) = answered(voice);
+        talk(&mut story, (&caller, &agent), "b1", (5.0, 25.0));
+        story.hangup(&caller).at(60.0);
+        let next = line(3, &agent);
+        dial(&mut story, voice, &agent, (&next, "998901110002"));
+        talk(&mut story, (&agent, &next), "b2", (65.0, 75.0));
+        story.hangups(&[&next, &agent]);
+        let wanted = [
+            "in 101 1 talk 20 of 25, whole",
+            "out 101 2 talk 10 of 15, whole",
+        ];
+        assert_eq!(calls(&story), wanted, "{voice:?}");
+    }
+}
+
+#[test]
+fn line_consulted_while_the_caller_waits_is_part_of_their_call() {
+    for voice in VOICES {
+        let (mut story, caller, agent) = answered(voice);
+        story.at(5.0).state(&agent, Up);
+        story.enter(&caller, "b1").enter(&agent, "b1");
+        story.at(20.0).leave(&agent, "b1");
+        let expert = line(3, &agent);
+        dial(&mut story, voice, &agent, (&expert, "998901110002"));
+        talk(&mut story, (&agent, &expert), "b2", (25.0, 30.0));
+        story.hangup(&agent).enter(&expert, "b1");
+        story.at(40.0).hangups(&[&expert, &caller]);
+        assert_eq!(
+            calls(&story),
+            ["in 101 1 talk 25 of 40, whole"],
+            "{voice:?}"
+        );
+    }
+}
+
+#[test]
+fn agent_on_a_mobile_rung_after_the_caller_left_is_no_customer() {
+    let caller = customer(1);
+    let mobile = line(2, &caller);
+    let mut story = Story::new();
+    story.create(&caller, Ring).at(5.0).hangup(&caller).at(5.2);
+    dial(
+        &mut story,
+        Origin::Channel,
+        &caller,
+        (&mobile, "998931110009"),
+    );
+    story.at(9.0).hangup(&mobile);
+    assert_eq!(calls(&story), ["in - 1 talk 0 of 5, whole"]);
+}
+
+#[test]
+fn caller_forwarded_to_two_mobiles_is_one_call() {
+    for voice in VOICES {
+        let caller = customer(1);
+        let [one, two] = [2, 3].map(|place| line(place, &caller));
+        let mut story = begin_story(voice);
+        begin(&mut story, voice, &caller);
+        story.at(2.0);
+        dial(&mut story, voice, &caller, (&one, "998931110008"));
+        dial(&mut story, voice, &caller, (&two, "998931110009"));
+        story.at(8.0).hangup(&one);
+        talk(&mut story, (&caller, &two), "b1", (8.0, 18.0));
+        story.hangups(&[&two, &caller]);
+        assert_eq!(calls(&story), ["in - 1 talk 10 of 18, whole"], "{voice:?}");
+    }
+}
+
+#[test]
+fn mobile_dialed_for_an_originated_customer_is_part_of_their_call() {
+    for voice in VOICES {
+        let customer = channel("PJSIP/city-00000001", 1);
+        let mobile = line(2, &customer);
+        let mut story = begin_story(voice);
+        if voice == Origin::Cel {
+            let originated = customer.clone().running("AppDial2", "(Outgoing Line)");
+            story.create(&customer, Unknown).state(&originated, Up);
+        } else {
+            story
+                .create(&customer, Down)
+                .originate(&customer, "998901110001@city");
+            story.at(4.0).state(&customer, Up);
+        }
+        story.at(6.0);
+        dial(&mut story, voice, &customer, (&mobile, "998931110009"));
+        talk(&mut story, (&customer, &mobile), "b1", (10.0, 30.0));
+        story.hangups(&[&mobile, &customer]);
+        let all = story.calls();
+        assert_eq!(all.len(), 1, "{voice:?}");
+        assert_eq!(seconds(&all[0]), (20.0, 30.0), "{voice:?}");
+        assert_eq!(all[0].direction, Outbound, "{voice:?}");
+    }
+}
+
+/// A dialer calls three numbers of a list on the agent's leg. Nobody answers the first one, and the
+/// third is busy.
+#[test]
+fn numbers_dialed_in_turn_on_one_leg_are_calls_each() {
+    for voice in VOICES {
+        let agent = phone(1, "101").exten("77");
+        let [one, two, three] = [2, 3, 4].map(|place| line(place, &agent));
+        let mut story = begin_story(voice);
+        begin(&mut story, voice, &agent);
+        story.at(20.0);
+        dial(&mut story, voice, &agent, (&one, "998901110001"));
+        story.at(40.0).hangup(&one).at(60.0);
+        dial(&mut story, voice, &agent, (&two, "998901110002"));
+        talk(&mut story, (&agent, &two), "b1", (65.0, 85.0));
+        story.hangup(&two).at(85.4);
+        dial(&mut story, voice, &agent, (&three, "998901110003"));
+        story.at(89.4).hangup(&three).at(160.0).hangup(&agent);
+        let wanted = [
+            "out 101 1 talk 0 of 40, whole",
+            "out 101 2 talk 20 of 25, whole",
+            "out 101 3 talk 0 of 4, whole",
+        ];
+        assert_eq!(calls(&story), wanted, "{voice:?}");
+    }
+}
+
+#[test]
+fn unanswered_number_is_one_attempt_until_five_seconds_passed() {
+    for voice in VOICES {
+        for (gap, wanted) in [(4.9, 1), (5.0, 1), (5.1, 2)] {
+            let agent = phone(1, "101");
+            let [one, two] = [2, 3].map(|place| line(place, &agent));
+            let mut story = begin_story(voice);
+            begin(&mut story, voice, &agent);
+            story.at(1.0);
+            dial(&mut story, voice, &agent, (&one, "998901110001"));
+            story.at(3.0).hangup(&one).at(3.0 + gap);
+            dial(&mut story, voice, &agent, (&two, "998901110001"));
+            talk(&mut story, (&agent, &two), "b1", (20.0, 30.0));
+            story.hangups(&[&two, &agent]);
+            assert_eq!(story.calls().len(), wanted, "{voice:?} {gap}");
+        }
+    }
+}
+
+/// The agent waits in a holding bridge or a conference all day, or is logged in with AgentLogin.
+#[test]
+fn call_dialed_by_a_waiting_agent_begins_with_its_dialing() {
+    for voice in VOICES {
+        for room in ["holding_bridge", "softmix", "AgentLogin"] {
+            let agent = phone(1, "101");
+            let next = line(2, &agent);
+            let mut story = begin_story(voice);
+            begin(&mut story, voice, &agent);
+            story.at(2.0).state(&agent, Up);
+            if room == "AgentLogin" {
+                story.app(&agent, "AgentLogin", "1001");
+            } else {
+                story.enter_kind(&agent, "lobby", room).at(3000.0);
+                story.leave_kind(&agent, "lobby", room);
+            }
+            story.at(3600.0);
+            dial(&mut story, voice, &agent, (&next, "998901110002"));
+            talk(&mut story, (&agent, &next), "b1", (3605.0, 3620.0));
+            story.hangups(&[&next, &agent]);
+            let wanted = ["out 101 2 talk 15 of 20, whole"];
+            assert_eq!(calls(&story), wanted, "{voice:?} {room}");
+        }
+    }
+}
+
+/// An agent in a room talks with a caller when a dialer puts a second customer into the room.
+#[test]
+fn customer_whom_a_room_dials_while_a_caller_is_there_has_a_call() {
+    for voice in VOICES {
+        let [agent, caller] = [phone(1, "101"), customer(2)];
+        let next = channel("PJSIP/city-00000003", 3);
+        let mut story = begin_story(voice);
+        begin(&mut story, voice, &agent);
+        story
+            .at(1.0)
+            .state(&agent, Up)
+            .enter_kind(&agent, "600", "softmix");
+        story.at(20.0);
+        begin(&mut story, voice, &caller);
+        story
+            .at(21.0)
+            .state(&caller, Up)
+            .enter_kind(&caller, "600", "softmix");
+        story.at(40.0);
+        if voice == Origin::Cel {
+            story.create(&next, Unknown);
+            let next = next.clone().running("AppDial2", "(Outgoing Line)");
+            story.at(45.0).state(&next, Up);
+        } else {
+            story
+                .create(&next, Down)
+                .originate(&next, "998901110002@city");
+            story.at(45.0).state(&next, Up);
+        }
+        story.enter_kind(&next, "600", "softmix");
+        story
+            .at(60.0)
+            .hangup(&caller)
+            .at(80.0)
+            .hangup(&next)
+            .at(100.0)
+            .hangup(&agent);
+        let all = story.calls();
+        let long: Vec<(f64, f64)> = all
+            .iter()
+            .filter(|call| call.trunk.is_some())
+            .map(seconds)
+            .collect();
+        assert_eq!(long, [(39.0, 40.0), (35.0, 40.0)], "{voice:?}");
+    }
+}
