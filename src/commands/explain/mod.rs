@@ -23,7 +23,7 @@ use callbridge_call::trunk::extension;
 use callbridge_call::{EventTime, FinishedCall, ReportedCall, Role};
 use callbridge_formats::{Format, Likeness};
 use callbridge_intake::written;
-use callbridge_mapping::journal::figures::wrong_start;
+use callbridge_mapping::journal::figures::{wrong_end, wrong_start};
 use callbridge_mapping::{People, Rules, judge, people::files::Watched};
 use callbridge_model::{Code, Environment, Judged, TypedNumber, Zone, clock, safe};
 use choice::Choice;
@@ -260,7 +260,10 @@ impl Printing<'_> {
                 Ok(reported) if reported.call.given.is_some() => {
                     self.call(reported, clock::now().wall)?;
                 }
-                Ok(reported) if wrong_start(reported.call.started, now).is_none() => {
+                Ok(reported)
+                    if wrong_start(reported.call.started, now).is_none()
+                        && wrong_end(reported.call.ended, now).is_none() =>
+                {
                     self.call(reported, now)?;
                 }
                 Ok(reported) if self.waiting.len() < WAITING_MAX => self.waiting.push(reported),
