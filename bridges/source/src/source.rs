@@ -215,7 +215,7 @@ async fn work(
 const LOOPBACK_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Returns the wait before the next try after this error. A PBX that does not repeat events is
-/// tried soon, except after a refused login, because too many tries with a wrong secret lock the
+/// tried at once if the connection had worked, and soon otherwise, except after a refused login, because too many tries with a wrong secret lock the
 /// account out.
 fn wait_after(
     backoff: &mut Backoff,
@@ -223,6 +223,11 @@ fn wait_after(
     transport: &Transport,
     up: Duration,
     chance: u64,
+    // Each moment without the connection is a gap, and a connection that worked isn't retried in a
+    // tight loop.
+    if backoff.has_worked(up) {
+        return Duration::ZERO;
+    }
 ) -> Duration {
     let endpoint = match transport.live_endpoint() {
         Some(endpoint) if error.fix() == Fix::Remote => endpoint,
@@ -293,15 +298,40 @@ mod tests {
 
     #[test]
     fn refused_connection_is_retried_every_5s_on_loopback() {
-        let soon = [500, 600, 1_100, 2_100, 4_100, 5_100, 7_100, 11_100];
+        let soon = [0, 100, 600, 1_600, 3_600, 4_100, 5_100, 7_100];
         for url in ["ami://u@127.0.0.1", "ami://u@localhost", "esl://[::1]"] {
             let tries = tries(url, connection_refused);
             assert_eq!(tries[..8], soon, "{url}");
-            assert_eq!(tries[8..], [16_100, 21_100], "{url}");
+            assert_eq!(tries[8..], [11_100, 16_100], "{url}");
         }
         let far = tries("ami://u@192.0.2.7", connection_refused);
         assert_eq!(far[..8], soon);
-        assert_eq!(far[8..], [19_100, 35_100]);
+        assert_eq!(far[8..], [11_100, 19_100]);
+    }
+
+    #[test]
+    fn connection_that_breaks_every_20s_is_retried_at_once() {
+        let transport = SourceUrl::parse("ami://u@192.0.2.7")
+            .expect("a PBX")
+            .transport;
+        let Some(endpoint) = transport.live_endpoint() else {
+            panic!("{transport:?}")
+        };
+        let lost = line_error(endpoint, LineError::Closed("reset".to_owned()));
+        let mut backoff = Backoff::new(Bounds::default());
+        let mut wait = |seconds| {
+            let up = Duration::from_secs(seconds);
+            wait_after(&mut backoff, &lost, &transport, up, u64::MAX)
+        };
+        for _ in 0..50 {
+            assert_eq!(wait(20), Duration::ZERO);
+        }
+        let short: Vec<_> = (0..3).map(|_| wait(9).as_millis()).collect();
+        assert_eq!(
+            short,
+            [500, 1_000, 2_000],
+            "it never worked for ten seconds"
+        );
     }
 
     #[test]
@@ -310,7 +340,7 @@ mod tests {
             line_error(endpoint, LineError::Ami(LoginError::BadCredentials))
         });
         let waits: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert_eq!(waits[..3], [1_000, 2_000, 4_000]);
+        assert_eq!(waits[..3], [500, 1_000, 2_000]);
         assert_eq!(waits[6..], [30_000, 30_000, 30_000]);
     }
 
