@@ -138,13 +138,13 @@ enum SocketQuestion {
 }
 
 /// The channels of a list whose details are requested with `uuid_dump`. `left` has those not
-/// requested yet, and `under_way` counts unanswered requests.
+/// requested yet, and `under_way` those whose requests have no response.
 #[derive(Debug, Default)]
 struct Listing {
     /// `true` while details of the list's channels are missing.
     open: bool,
     left: VecDeque<String>,
-    under_way: usize,
+    under_way: VecDeque<String>,
 }
 
 /// The dialogue on one connection, from the first frame on.
@@ -311,8 +311,14 @@ impl Dialogue {
             Some(SocketQuestion::Other) => FrameMeaning::Answer(body),
             Some(SocketQuestion::Channels) => self.on_list(body),
             Some(SocketQuestion::Channel) => {
-                self.listing.under_way = self.listing.under_way.saturating_sub(1);
-                // `-ERR No such channel!` means that the channel has hung up meanwhile.
+                let id = self.listing.under_way.pop_front();
+                // `-ERR No such channel!`: the channel has hung up, although the list, which trails
+                // the events, still had it. Its end was possibly reported before the list was.
+                if let Some(id) = id
+                    && body.starts_with(b"-ERR")
+                {
+                    self.sessions.note_not_live(id.as_bytes());
+                }
                 let is_reported = body.starts_with(b"{") && body.len() <= EVENT_BYTES_MAX;
                 self.ask_channels();
                 let last_of_list = self.list_ends();
@@ -366,18 +372,19 @@ impl Dialogue {
     }
 
     fn ask_channels(&mut self) {
-        while self.listing.under_way < DUMPS_UNDER_WAY {
+        while self.listing.under_way.len() < DUMPS_UNDER_WAY {
             let Some(id) = self.listing.left.pop_front() else {
                 return;
             };
-            self.listing.under_way += 1;
             self.ask(SocketQuestion::Channel, &format!("uuid_dump {id} json"));
         }
     }
 
     /// Returns `true` once, when all channels of the list have been reported.
     fn list_ends(&mut self) -> bool {
-        let ends = self.listing.open && self.listing.under_way == 0 && self.listing.left.is_empty();
+            self.listing.under_way.push_back(id);
+        let ends =
+            self.listing.open && self.listing.under_way.is_empty() && self.listing.left.is_empty();
         self.listing.open &= !ends;
         ends
     }
