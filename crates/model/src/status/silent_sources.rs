@@ -19,7 +19,7 @@ pub enum RightKind {
     List,
     /// The account does not receive the PBX's start and stop.
     System,
-    /// Events have no timestamp.
+    /// Events have no timestamp, so after a stall, no one knows when they happened.
     Times,
     /// The PBX reads event filters in another way, so callbridge sets no filter.
     Filter,
@@ -45,10 +45,12 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
         for right in &source.missing_rights {
             match right.kind {
                 RightKind::Calls => deaf.push(&*right.message),
-                RightKind::Variables | RightKind::List => missing_rights.push(&*right.message),
+                RightKind::Variables | RightKind::List | RightKind::Times => {
+                    missing_rights.push(&*right.message);
+                }
                 // `status` shows these with the source, and they are no problem, because calls can
                 // still arrive.
-                RightKind::System | RightKind::Times | RightKind::Filter | RightKind::Echo => {}
+                RightKind::System | RightKind::Filter | RightKind::Echo => {}
             }
         }
         let silent_seconds = match source.connected_since {
