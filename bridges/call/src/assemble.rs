@@ -252,10 +252,7 @@ impl Assembler {
         at: EventTime,
         arrived: EventTime,
     ) {
-        let traits = &event.channel.traits;
-        if traits.as_ref().is_some_and(|traits| traits.listed)
-            || matches!(event.kind, Kind::Listed { .. })
-        {
+        if event.is_listed() {
             self.listening.listed.insert(id.clone());
         }
         let back = self.listening.back;

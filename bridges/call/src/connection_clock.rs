@@ -22,8 +22,9 @@ const JUMP: Duration = Duration::from_secs(2);
 /// and arrived this much later. Before that, the delay can come from a stalled line or a busy
 /// machine.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(2);
-/// An answer to a ping that took longer than this says little about the clock of the PBX.
-const PROMPT_ANSWER: Duration = Duration::from_secs(2);
+/// A response to a ping within this time is prompt. Anything slower says little about the PBX's
+/// clock, and shows that events may be late, too. A stall of 4 s holds a ping for at least 2 s.
+pub const PROMPT_RESPONSE: Duration = Duration::from_millis(1_500);
 /// The reported clock difference is that of the last one or two spans of this length.
 const SHOWN_SPAN: Duration = Duration::from_secs(300);
 
@@ -102,7 +103,7 @@ impl ConnectionClock {
         answered: EventTime,
     ) -> Option<ClockSet> {
         let was_set = self.on_event(at, Some(answered));
-        if answered.since(asked) <= PROMPT_ANSWER {
+        if answered.since(asked) <= PROMPT_RESPONSE {
             // The PBX cannot have read its clock before we asked, so no message has a smaller
             // delay.
             self.least_delayed = Some(LeastDelayed {

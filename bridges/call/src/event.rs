@@ -32,6 +32,17 @@ pub enum PbxEvent<'a> {
 }
 
 impl PbxEvent<'_> {
+    /// Returns the time at which the PBX sent the event, by its own clock, if the event has one. An
+    /// item of a list shows no time at which anything happened.
+    pub fn sent_at(&self) -> Option<EventTime> {
+        match self {
+            PbxEvent::Channel(event) if event.is_listed() => None,
+            PbxEvent::Channel(event) => event.channel.stamp.map(|stamp| stamp.at).or(event.at),
+            PbxEvent::Cdr(cdr) => cdr.at,
+            PbxEvent::Mark(mark) => mark.sent_at(),
+        }
+    }
+
     /// Returns a substitute time for a channel event without a time, so events of a file can be
     /// ordered. It is later than `last`, the time of the previous event, and than the creation of
     /// the channel, which the unique id shows. Returns `None` for all other events.
@@ -85,6 +96,18 @@ pub enum Mark {
     },
 }
 
+impl Mark {
+    fn sent_at(&self) -> Option<EventTime> {
+        match self {
+            Self::Shutdown { at } => *at,
+            Self::Alive { at, .. } => Some(*at),
+            Self::FullyBooted { .. } | Self::LoggedIn | Self::ListEnd | Self::Restarted { .. } => {
+                None
+            }
+        }
+    }
+}
+
 /// The position of an event among the events of its process: its number, and the time of the clock
 /// when it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -119,6 +142,13 @@ pub struct ChannelEvent<'a> {
 }
 
 impl<'a> ChannelEvent<'a> {
+    /// Returns `true` if the event describes a channel of a list of live channels.
+    pub fn is_listed(&self) -> bool {
+        let traits = &self.channel.traits;
+        matches!(self.kind, Kind::Listed { .. })
+            || traits.as_ref().is_some_and(|traits| traits.listed)
+    }
+
     /// Creates an event from its four parts.
     #[inline]
     pub fn new(

@@ -58,6 +58,7 @@ mod unmatched;
 
 pub use assemble::{Assembler, AssemblyCounts, Line, Timing};
 pub use call::{Direction, FinishedCall, GivenIds, RawNumber, Variable};
+pub use connection_clock::PROMPT_RESPONSE;
 pub use decoded::{Decoded, ReportedCall, ServerEvent, Unreadable, WrongCall};
 pub use event::{
     Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, Kind, Mark, MonitorMode, Origin,

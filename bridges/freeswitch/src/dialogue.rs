@@ -107,6 +107,8 @@ pub enum FrameMeaning<'a> {
     },
     /// The answer to the next question of the survey.
     Answer(&'a [u8]),
+    /// The response to the oldest keep-alive without one ([`Dialogue::ping`]).
+    Pong,
     /// An event that is longer than the limit.
     TooLong,
     /// The switch closes the connection, with this text. The text does not show whether the switch
@@ -213,12 +215,14 @@ impl Dialogue {
         self.outbox.extend(Outgoing::new(command));
     }
 
-    /// Queues a keep-alive. If too many answers are missing, queues nothing, because the silence of
-    /// the switch already shows the problem.
-    pub fn ping(&mut self) {
-        if self.state == State::Open && self.asked.len() < ASKED_MAX {
+    /// Queues a keep-alive. If too many answers are missing, queues nothing and returns `false`,
+    /// because the silence of the switch already shows the problem.
+    pub fn ping(&mut self) -> bool {
+        let may_ask = self.state == State::Open && self.asked.len() < ASKED_MAX;
+        if may_ask {
             self.ask(SocketQuestion::Ping, "uptime ms");
         }
+        may_ask
     }
 
     /// Processes a frame, and queues the bytes to send in response.
@@ -300,7 +304,8 @@ impl Dialogue {
 
     fn on_answer<'a>(&mut self, body: &'a [u8]) -> FrameMeaning<'a> {
         match self.asked.pop_front() {
-            None | Some(SocketQuestion::Ping) => FrameMeaning::Nothing,
+            None => FrameMeaning::Nothing,
+            Some(SocketQuestion::Ping) => FrameMeaning::Pong,
             // An uptime after the first event is ignored, because it would seem to come between two
             // events.
             Some(SocketQuestion::Uptime) if !self.events => {
@@ -377,12 +382,12 @@ impl Dialogue {
                 return;
             };
             self.ask(SocketQuestion::Channel, &format!("uuid_dump {id} json"));
+            self.listing.under_way.push_back(id);
         }
     }
 
     /// Returns `true` once, when all channels of the list have been reported.
     fn list_ends(&mut self) -> bool {
-            self.listing.under_way.push_back(id);
         let ends =
             self.listing.open && self.listing.under_way.is_empty() && self.listing.left.is_empty();
         self.listing.open &= !ends;

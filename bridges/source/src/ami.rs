@@ -10,10 +10,9 @@ use bytes::Bytes;
 use callbridge_asterisk::login::{Action, Login, LoginError, Settings, pong};
 use callbridge_asterisk::subscription_probe::{MissingRight, SubscriptionProbe};
 use callbridge_asterisk::survey::{Account, Survey};
-use callbridge_call::EventTime;
 use callbridge_call::framing::Outgoing;
 use callbridge_formats::{Format, Frame, Framer};
-use std::{convert::Infallible, time::Duration};
+use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// Longest wait of `check` for the answers to questions that are asked together.
@@ -36,15 +35,20 @@ struct AmiLine {
     unfiltered: bool,
 }
 
-/// Runs one connection until it ends, and returns why it ended. If the PBX's event filter turns out
-/// not to work, `unfiltered` is set, and later connections request no filter.
+/// Runs one connection until it ends, returning why it did, or until a stop is requested. If the
+/// PBX's event filter turns out not to work, `unfiltered` is set, and later connections request no
+/// filter.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     user: &str,
     unfiltered: &mut bool,
     context: &mut Context,
-) -> Result<Infallible, Error> {
-    let mut line = AmiLine::open(endpoint, user, &context.access, !*unfiltered).await?;
+) -> Result<(), Error> {
+    let opening = AmiLine::open(endpoint, user, &context.access, !*unfiltered);
+    let Some(line) = context.stop.interrupts(opening).await else {
+        return Ok(());
+    };
+    let mut line = line?;
     line.unfiltered = *unfiltered;
     let ended = listen(&mut line, context).await;
     if let Err(Error::Line(_, error)) = &ended {
@@ -210,17 +214,11 @@ impl LiveLine for AmiLine {
                 Action::Wait => continue,
                 Action::Pass | Action::Send(_) | Action::LoggedIn { .. } => {}
             }
-            if let Some(id) = self.pings.waiting_id()
-                && let Some(pong) = pong(bytes, id)
-                && let Some(asked) = self.pings.note_answer()
-                && let Some(at) = pong.at
+            if self.pings.are_waiting()
+                && let Some(pong) = pong(bytes)
+                && let Some(answer) = self.pings.note_answer(pong.action, feed.now())
             {
-                let answered = feed.now();
-                feed.notice(Item::Pong {
-                    at,
-                    asked,
-                    answered,
-                });
+                feed.notice(answer.report(pong.at));
             }
             let finding = self.probe.on_frame(bytes);
             if !finding.ours {
@@ -236,10 +234,13 @@ impl LiveLine for AmiLine {
         Ok(())
     }
 
-    fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
-        let (id, ping) = self.login.ping();
+    fn ping(&mut self, feed: &mut SourceFeed) {
+        let (action, ping) = self.login.ping();
         self.outgoing.extend(ping);
-        self.pings.note_sent(id, feed.now());
+        self.pings.note_sent(action, feed.now());
+    }
+
+    fn ask(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
         let (question, missing) = self.probe.ask(&mut self.login);
         self.outgoing.extend(question.unwrap_or_default());
         if let Some(missing) = missing {
@@ -255,8 +256,8 @@ impl LiveLine for AmiLine {
         Ok(())
     }
 
-    fn unanswered_since(&self) -> Option<EventTime> {
-        self.pings.unanswered_since()
+    fn pings(&self) -> &Pings {
+        &self.pings
     }
 
     async fn send(&mut self) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use crate::{
 };
 use callbridge_asterisk::survey::Account;
 use callbridge_freeswitch::survey::SwitchFacts;
-use std::{convert::Infallible, fmt, time::Duration};
+use std::{fmt, time::Duration};
 use tokio::sync::watch;
 
 /// One source, ready to run.
@@ -101,7 +101,8 @@ impl Source {
 
     /// Runs until `shutdown`, or until the intake has ended. A connection that is lost is always
     /// opened again. The last item is [`Item::Done`]. After `shutdown`, a broker's source reads no
-    /// more, and waits for a short time for the verdicts on its frames.
+    /// more, and waits for a short time for the verdicts on its frames. A live connection sends a
+    /// last ping, and is read until the response, for a second at most.
     pub async fn run(
         self,
         ring: Ring,
@@ -120,19 +121,15 @@ impl Source {
             reported: None,
             dropped: 0,
         };
-        let access = self.access;
-        let mut context = Context { line, access };
         let (stop_sender, stop) = watch::channel(false);
+        let mut context = Context {
+            line,
+            access: self.access,
+            stop: Stop(stop),
+            calls: verdicts.calls(),
+        };
         let transport = &self.url.transport;
-        let stop = Stop(stop);
-        let work = work(
-            &mut context,
-            transport,
-            self.start,
-            self.again,
-            verdicts,
-            stop,
-        );
+        let work = work(&mut context, transport, self.start, self.again, verdicts);
         let mut work = std::pin::pin!(work);
         let ended = tokio::select! {
             ended = &mut work => ended,
@@ -155,8 +152,8 @@ async fn work(
     start: Option<FilePosition>,
     again: FilesAgain,
     verdicts: VerdictReader,
-    stop: Stop,
 ) -> Result<(), crate::Gone> {
+    let stop = context.stop.clone();
     let mut queue = match transport {
         Transport::File { path, format, from } => {
             let mut tail =
@@ -173,25 +170,23 @@ async fn work(
     let mut core = None;
     let mut backoff = Backoff::new(context.access.settings.backoff);
     loop {
-        let error = match (transport, &mut queue) {
+        // Each session handles the stop itself: a broker's frames must still be acknowledged, and
+        // a live connection sends a last ping.
+        let ended = match (transport, &mut queue) {
             (Transport::Ami { endpoint, user }, _) => {
-                let session = ami::session(endpoint, user, &mut unfiltered, context);
-                run_until_stop(&stop, session).await
+                ami::session(endpoint, user, &mut unfiltered, context).await
             }
-            (Transport::Esl { endpoint }, _) => {
-                run_until_stop(&stop, esl::session(endpoint, &mut core, context)).await
-            }
+            (Transport::Esl { endpoint }, _) => esl::session(endpoint, &mut core, context).await,
             (Transport::WebSocket { endpoint, path }, _) => {
-                run_until_stop(&stop, websocket::session(endpoint, path, context)).await
+                websocket::session(endpoint, path, context).await
             }
-            // This session handles the stop itself, because its frames must still be acknowledged.
-            (_, Some(queue)) => queue.session(context, stop.clone()).await.err(),
-            (Transport::Amqp(_) | Transport::File { .. }, None) => None,
+            (_, Some(queue)) => queue.session(context, stop.clone()).await,
+            (Transport::Amqp(_) | Transport::File { .. }, None) => Ok(()),
         };
-        let error = match error {
-            None => return Ok(()),
-            Some(Error::Gone(gone)) => return Err(gone),
-            Some(error) => error,
+        let error = match ended {
+            Ok(()) => return Ok(()),
+            Err(Error::Gone(gone)) => return Err(gone),
+            Err(error) => error,
         };
         // The silence has already lasted long, so the connection is opened again soon. The gap
         // begins at the last byte.
@@ -223,16 +218,16 @@ fn wait_after(
     transport: &Transport,
     up: Duration,
     chance: u64,
-    // Each moment without the connection is a gap, and a connection that worked isn't retried in a
-    // tight loop.
-    if backoff.has_worked(up) {
-        return Duration::ZERO;
-    }
 ) -> Duration {
     let endpoint = match transport.live_endpoint() {
         Some(endpoint) if error.fix() == Fix::Remote => endpoint,
         _ => return backoff.wait(up, chance),
     };
+    // Each moment without the connection is a gap, and a connection that worked isn't retried in a
+    // tight loop.
+    if backoff.has_worked(up) {
+        return Duration::ZERO;
+    }
     let wait = match error {
         Error::Line(_, LineError::Connect(_)) if up.is_zero() => backoff.wait_refused(chance),
         _ => backoff.wait(up, chance),
@@ -241,17 +236,6 @@ fn wait_after(
         wait.min(LOOPBACK_WAIT_MAX)
     } else {
         wait
-    }
-}
-
-/// Awaits `session`, and returns its error. `None` if a stop is requested before.
-async fn run_until_stop(
-    stop: &Stop,
-    session: impl Future<Output = Result<Infallible, Error>>,
-) -> Option<Error> {
-    tokio::select! {
-        ended = session => ended.err(),
-        () = stop.requested() => None,
     }
 }
 

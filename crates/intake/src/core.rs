@@ -11,7 +11,7 @@ use callbridge_call::{ClockDifference, EventTime, Patience, PbxEvent, Timing, tr
 use callbridge_formats::{Decoded, Format, Likeness, Unreadable};
 use callbridge_mapping::{People, journal};
 use callbridge_model::status::{self, RightKind, SourceState};
-use callbridge_source::{CountsNow, FilePosition, Frame, FrameVerdict, Outage, SourceId};
+use callbridge_source::{CountsNow, FilePosition, Frame, FrameVerdict, SourceId};
 use callbridge_spool::{Finished, Known, Op};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -157,6 +157,9 @@ impl Intake {
         for (at, source) in self.sources.iter().enumerate() {
             let mut status = source.status_with_problems();
             status.clock_ahead_ms = self.clock_ahead_ms(at);
+            if let Clock::Right(now) = self.clock {
+                status.late_seconds = source.late_seconds(now);
+            }
             // A file with held calls counts as being read: more records can decide them.
             if status.state == SourceState::Done && self.holds_calls(source) {
                 status.state = SourceState::Reading;
@@ -179,13 +182,6 @@ impl Intake {
         }
     }
 
-    pub fn open_calls(&self) -> usize {
-        self.pbxes
-            .values()
-            .map(|pbx| pbx.assembler.open_calls() + pbx.records.open_calls())
-            .sum()
-    }
-
     /// Notes that the source's connection is up.
     pub fn up(&mut self, id: SourceId, now: EventTime) {
         let at = usize::from(id.0);
@@ -203,6 +199,7 @@ impl Intake {
             source.proof.checked = 0;
         }
         source.connection += 1;
+        source.is_stalled = false;
         source.status.reason = None;
         source.status.down_since = None;
         source.up_since_frame = true;
@@ -223,24 +220,6 @@ impl Intake {
             }
         }
         all
-    }
-
-    /// Notes that the source's connection is down.
-    pub fn down(&mut self, id: SourceId, outage: Outage) {
-        let at = usize::from(id.0);
-        let source = &mut self.sources[at];
-        source.status.state = SourceState::Down;
-        source.is_absent = outage.is_absent;
-        source.report.down(outage.why.clone(), outage.is_ours);
-        source.status.reason = Some(outage.why);
-        let since = outage.since.by_clock(self.wall_ahead).floor_seconds();
-        source.status.down_since.get_or_insert(since.get());
-        self.receives(at, None);
-        let source = &mut self.sources[at];
-        if source.settings.forgets && source.last_received.is_some() {
-            source.gap_since = source.gap_since.or(source.last_received);
-            self.begin_loss(at, outage.since);
-        }
     }
 
     /// Notes that a file was read to this place, with or without a frame.
@@ -426,10 +405,12 @@ impl Intake {
             kept,
             order,
         });
+        let sent_at = event.sent_at();
         let counter = pbx.on_event(&event, arrived, |unique_id| finished(&name, unique_id));
         if let Some(counter) = counter {
             self.ops.push(Op::count(counter, 1));
         }
+        self.note_event(id, &name, sent_at, frame.arrived);
         Ok(())
     }
 

@@ -29,6 +29,8 @@ mod clock_tests;
 mod clocks;
 pub mod core;
 pub mod gap_log;
+#[cfg(test)]
+mod gap_tests;
 mod gaps;
 pub mod identity;
 #[cfg(test)]

@@ -69,11 +69,12 @@ impl Pbx {
         }
     }
 
-    /// Begins an outage: events after `since` may be missing.
-    pub(super) fn begin_outage(&mut self, since: EventTime) {
+    /// Begins an outage: events of open calls may be missing after `since`, and whole calls after
+    /// `from`.
+    pub(super) fn begin_outage(&mut self, since: EventTime, from: EventTime) {
         self.clock_ahead = self.assembler.clock_ahead().or(self.clock_ahead);
         self.assembler.begin_gap(since);
-        self.outages.begins(since);
+        self.outages.begins(from);
     }
 
     /// Ends the outage: events come again.

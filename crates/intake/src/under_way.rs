@@ -2,7 +2,7 @@
 //! account of its calls. This module reads and writes these names, and returns the calls that the
 //! snapshots contain.
 
-use super::settings::Settings;
+use super::{Intake, settings::Settings};
 use callbridge_call::{Assembler, EventTime, FinishedCall, OpenChange};
 use callbridge_spool::Op;
 use std::collections::BTreeMap;
@@ -49,6 +49,20 @@ impl Branch {
             key: change.key,
             snapshot: change.snapshot,
         }));
+    }
+}
+
+impl Intake {
+    pub fn open_calls(&self) -> usize {
+        self.pbxes
+            .values()
+            .map(|pbx| pbx.assembler.open_calls() + pbx.records.open_calls())
+            .sum()
+    }
+
+    /// Returns `true` if calls of the source's PBX are open. `at` is the number of the source.
+    pub fn has_open_calls(&self, at: usize) -> bool {
+        self.pbxes_of(at).any(|pbx| pbx.assembler.open_calls() > 0)
     }
 }
 

@@ -219,6 +219,10 @@ fn secret_file() -> Status {
     })
 }
 
+fn late_events(late_seconds: Option<u64>) -> Status {
+    status_with(|status| status.sources[0].late_seconds = late_seconds)
+}
+
 fn other_format(read: u64) -> Status {
     status_with(|status| {
         status.sources[0].read = read;
@@ -326,6 +330,8 @@ fn worst_problem_decides_the_verdict() {
         (both_down, &[K::NoSource, K::NoSource, K::DeadLetters]),
         (catch_up(SourceState::Down), &[K::SourceDown]),
         (catch_up(SourceState::Reading), &[]),
+        (late_events(Some(61)), &[K::LateEvents]),
+        (late_events(None), &[]),
         (other_format(0), &[K::OtherFormat]),
         (other_format(1), &[]),
         (other_daemon(Effect::Torn), &[K::OtherDaemon]),

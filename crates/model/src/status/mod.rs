@@ -331,6 +331,10 @@ pub struct SourceStatus {
     /// Milliseconds by which the PBX's clock is ahead of this machine's. Absent if not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_ahead_ms: Option<i64>,
+    /// By how many seconds an event was late that arrived in the last ten minutes. Absent unless
+    /// it's more than a minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_seconds: Option<u64>,
     /// The switches that sent named events over this source, first seen first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<SwitchName>,

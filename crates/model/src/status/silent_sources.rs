@@ -1,5 +1,5 @@
-//! Problems of connected sources: those that receive nothing, and the rights that their accounts
-//! lack.
+//! Problems of connected sources: those that receive nothing or receive it too late, and the rights
+//! that their accounts lack.
 
 use super::{FindingKind, Problem, SourceState, Status, seconds_in_words};
 use serde::{Deserialize, Serialize};
@@ -71,6 +71,17 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
             let values = [source.name().to_owned()];
             found.push(
                 Problem::new(FindingKind::NotHeard, message, status.check()).with_values(values),
+            );
+        }
+        if let Some(late) = source.late_seconds {
+            let late = seconds_in_words(late);
+            let message = format!(
+                "{name}: events arrive up to {late} late, so calls are journaled late; check the \
+                 network and the load between the PBX and callbridge, and the PBX's clock"
+            );
+            let values = [source.name().to_owned(), late];
+            found.push(
+                Problem::new(FindingKind::LateEvents, message, status.check()).with_values(values),
             );
         }
         if !missing_rights.is_empty() {
