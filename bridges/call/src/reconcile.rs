@@ -8,6 +8,7 @@
 //! ```text
 //! primary ──▶ complete ───────────────────────────────▶ finished
 //!        └──▶ incomplete: held ──▶ its time is over ──▶ finished, incomplete
+//!             (or without times of its own)
 //!                   │
 //!                   ▼
 //! second  ──▶ call ─┴─ the same call ─────────────────▶ finished, by the second account
@@ -125,8 +126,10 @@ impl Reconciler {
         self.held_by(By::Primary).count()
     }
 
-    /// Processes a finished call of the primary. A complete call is returned at once, and an
-    /// incomplete one is held. Drops held calls of the primary with the same linkedid.
+    /// Processes a finished call of the primary. A complete call is returned at once, unless its
+    /// times are those of arrival and the second account is a file of events, which has exact ones.
+    /// Such a call is held, and so is an incomplete one. Drops held calls of the primary with the
+    /// same linkedid.
     pub fn on_primary(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
         let earlier: Vec<u64> = self
             .held_by(By::Primary)
@@ -136,7 +139,8 @@ impl Reconciler {
         for key in earlier {
             self.drop(key);
         }
-        if call.incomplete.is_none() {
+        let has_better_times = call.by_arrival && self.patience == Patience::CEL;
+        if call.incomplete.is_none() && !has_better_times {
             return Some(call);
         }
         self.hold(By::Primary, call, now);
@@ -331,6 +335,9 @@ fn fill_from_primary(second: &FinishedCall, halves: &[&FinishedCall]) -> Finishe
         if let Some(reason) = &half.incomplete {
             call.remarks
                 .push(format!("filled from the catch-up file: {reason}"));
+        } else if half.by_arrival {
+            let remark = "times from the catch-up file, because the events had none";
+            call.remarks.push(remark.to_owned());
         }
     }
     if call.estimate {

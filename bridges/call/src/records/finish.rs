@@ -121,6 +121,7 @@ impl CallBuilder<'_, '_> {
             userfields: self.userfields(),
             incomplete: self.incomplete(),
             estimate: true,
+            by_arrival: false,
             live: self.group.is_live(),
             remarks: Vec::new(),
             decided_by: why.0,

@@ -135,6 +135,7 @@ pub(super) fn finish(
             .or_else(|| outsider(legs, plan))
             .or_else(|| clock_set_back(legs, plan)),
         estimate: false,
+        by_arrival: call.times.by_arrival,
         live: call.times.live,
         remarks: remarks(call, plan),
         decided_by: why.0,

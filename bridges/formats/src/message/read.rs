@@ -165,6 +165,7 @@ impl MessageReading<'_> {
                 userfields: userfields.unwrap_or_default(),
                 incomplete: incomplete.then(|| INCOMPLETE.to_owned()),
                 estimate: estimate.unwrap_or_default(),
+                by_arrival: false,
                 live: false,
                 remarks: Vec::new(),
                 decided_by: Vec::new(),
