@@ -1,6 +1,6 @@
-//! The PBX's clock as one connection or file shows it. Times of events and of answers to our pings
-//! go in, with their arrivals by our boot clock. The results are whether the PBX's clock was set,
-//! and the difference between the two clocks.
+//! The PBX's clock as one connection or file shows it. Times of events and of responses to our
+//! pings go in, with their arrivals by our boot clock. The results are whether the PBX's clock was
+//! set, the difference between the two clocks, and whether a new channel is reported late.
 //!
 //! ```text
 //! time of the event   10:00:00   10:00:08   10:00:20    the last two arrive late, because the
@@ -12,6 +12,9 @@
 //! time of the event   10:00:00   10:00:08   10:01:00    the time is 40 s ahead of what the
 //! its arrival         10:00:00   10:00:08   10:00:20    smallest delay allows: the clock was set
 //! ```
+//!
+//! How large the smallest delay may be is known from the start: no message was sent before our
+//! login or before the last ping that got its response, so its delay is at most the time since then.
 
 use crate::{ClockDifference, EventTime};
 use std::time::Duration;
@@ -25,7 +28,7 @@ const CONFIRMED_AFTER: Duration = Duration::from_secs(2);
 /// A response to a ping within this time is prompt. Anything slower says little about the PBX's
 /// clock, and shows that events may be late, too. A stall of 4 s holds a ping for at least 2 s.
 pub const PROMPT_RESPONSE: Duration = Duration::from_millis(1_500);
-/// The reported clock difference is that of the last one or two spans of this length.
+/// A difference is recent if it's from the last one or two spans of this length.
 const SHOWN_SPAN: Duration = Duration::from_secs(300);
 
 /// The way in which a clock was set.
@@ -43,7 +46,14 @@ pub struct ConnectionClock {
     /// The latest time so far.
     latest: Option<EventTime>,
     least_delayed: Option<LeastDelayed>,
-    shown: ShownDifference,
+    shown: RecentDifference,
+    /// No message that is still to arrive was sent before this time of our boot clock.
+    sent_after: Option<EventTime>,
+    /// How far the PBX's clock can be ahead at most, as `sent_after` shows it. Reversed, so that
+    /// the smallest value counts.
+    most_ahead: RecentDifference,
+    /// How far the second in a new channel's ID was ahead of the arrival of its event.
+    ids: RecentDifference,
 }
 
 /// The event with the smallest delay.
@@ -60,7 +70,7 @@ struct LeastDelayed {
 
 /// The greatest difference in each of the last two spans, and the beginning of the later span.
 #[derive(Clone, Copy, Debug, Default)]
-struct ShownDifference {
+struct RecentDifference {
     before: Option<ClockDifference>,
     now: Option<ClockDifference>,
     since: EventTime,
@@ -73,10 +83,10 @@ impl ConnectionClock {
     pub fn on_event(&mut self, at: EventTime, arrived: Option<EventTime>) -> Option<ClockSet> {
         let ahead = arrived.map(|arrived| ClockDifference::between(at, arrived));
         let went_back = self.latest.is_some_and(|latest| latest.since(at) > JUMP);
-        let ran_ahead = self
-            .least_delayed
-            .zip(ahead)
-            .is_some_and(|(least, ahead)| least.confirmed && ahead.above(least.ahead) > JUMP);
+        let ran_ahead = match (ahead, self.most_ahead()) {
+            (Some(ahead), Some(most)) => ahead.above(most) > JUMP,
+            _ => false,
+        };
         let was_set = if went_back {
             Some(ClockSet::Back)
         } else if ran_ahead {
@@ -85,7 +95,10 @@ impl ConnectionClock {
             None
         };
         if was_set.is_some() {
-            *self = Self::default();
+            *self = Self {
+                sent_after: self.sent_after,
+                ..Self::default()
+            };
         }
         self.latest = self.latest.max(Some(at));
         if let (Some(ahead), Some(arrived)) = (ahead, arrived) {
@@ -94,7 +107,25 @@ impl ConnectionClock {
         was_set
     }
 
-    /// Processes the time in an answer to a ping that we sent at `asked`, and that arrived at
+    /// Notes that no message that is still to arrive was sent before `moment`, by our boot clock.
+    pub fn note_sent_after(&mut self, moment: EventTime) {
+        self.sent_after = self.sent_after.max(Some(moment));
+    }
+
+    /// Processes the event of a new channel whose unique ID was made in the second that begins at
+    /// `second`. Returns `true` if the event is late: it arrived over two seconds later after its
+    /// own second than the promptest event of its kind, or than the PBX's clock allows.
+    pub fn is_id_late(&mut self, second: EventTime, arrived: EventTime) -> bool {
+        let ahead = ClockDifference::between(second, arrived);
+        self.ids.note(ahead, arrived);
+        let promptest = self.ids.greatest().max(self.recent_difference());
+        match promptest {
+            Some(promptest) => promptest.above(ahead) > JUMP,
+            None => false,
+        }
+    }
+
+    /// Processes the time in a response to a ping that we sent at `asked`, and that arrived at
     /// `answered`. Returns how the clock was set before it, if it was.
     pub fn on_answer(
         &mut self,
@@ -102,6 +133,7 @@ impl ConnectionClock {
         asked: EventTime,
         answered: EventTime,
     ) -> Option<ClockSet> {
+        self.note_sent_after(asked);
         let was_set = self.on_event(at, Some(answered));
         if answered.since(asked) <= PROMPT_RESPONSE {
             // The PBX cannot have read its clock before we asked, so no message has a smaller
@@ -119,11 +151,23 @@ impl ConnectionClock {
     /// Returns the difference between the PBX's clock and our boot clock in the last minutes. The
     /// event with the smallest delay decides.
     pub fn recent_difference(&self) -> Option<ClockDifference> {
-        self.shown.before.max(self.shown.now)
+        self.shown.greatest()
+    }
+
+    /// Returns how far the PBX's clock can be ahead of our boot clock at most.
+    fn most_ahead(&self) -> Option<ClockDifference> {
+        let confirmed = self.least_delayed.filter(|least| least.confirmed);
+        let by_delay = confirmed.map(|least| least.ahead);
+        let by_sending = self.most_ahead.greatest().map(ClockDifference::reversed);
+        by_delay.into_iter().chain(by_sending).min()
     }
 
     fn note_delay(&mut self, ahead: ClockDifference, at: EventTime, arrived: EventTime) {
         self.shown.note(ahead, arrived);
+        if let Some(sent_after) = self.sent_after {
+            let most = ClockDifference::between(at, sent_after);
+            self.most_ahead.note(most.reversed(), arrived);
+        }
         let Some(least) = &mut self.least_delayed else {
             self.least_delayed = Some(LeastDelayed {
                 ahead,
@@ -150,7 +194,11 @@ impl ConnectionClock {
     }
 }
 
-impl ShownDifference {
+impl RecentDifference {
+    fn greatest(&self) -> Option<ClockDifference> {
+        self.before.max(self.now)
+    }
+
     fn note(&mut self, ahead: ClockDifference, arrived: EventTime) {
         if self.now.is_none() || arrived.since(self.since) >= SHOWN_SPAN {
             self.before = self.now.take();
@@ -269,6 +317,89 @@ mod tests {
                 "{ahead}"
             );
         }
+    }
+
+    /// Returns whether a clock that is set ahead by an hour at second 5 is noticed, on a connection
+    /// whose login, if it's known, was at second 0. `delay` is that of the two events.
+    fn is_first_jump_noticed(login: Option<f64>, delay: f64, jump: f64) -> bool {
+        let mut clock = ConnectionClock::default();
+        if let Some(login) = login {
+            clock.note_sent_after(time_at(login));
+        }
+        let first = clock.on_event(time_at(1.0), Some(time_at(1.0 + delay)));
+        assert_eq!(first, None);
+        let second = clock.on_event(time_at(1.1 + jump), Some(time_at(1.1 + delay)));
+        second == Some(ClockSet::Ahead)
+    }
+
+    #[test]
+    fn clock_set_ahead_after_the_first_event_is_noticed() {
+        assert!(is_first_jump_noticed(Some(0.0), 0.0, 3600.0));
+        assert!(is_first_jump_noticed(Some(0.0), 20.0, 3600.0));
+        assert!(is_first_jump_noticed(Some(0.0), 0.0, 3.5));
+        assert!(!is_first_jump_noticed(Some(0.0), 0.0, 1.9), "too little");
+        assert!(!is_first_jump_noticed(None, 0.0, 3600.0), "no bound");
+    }
+
+    #[test]
+    fn second_jump_right_after_the_first_is_noticed() {
+        let mut clock = ConnectionClock::default();
+        clock.note_sent_after(time_at(0.0));
+        let events = [(1.0, 1.0), (3602.0, 2.0), (7202.5, 2.5), (7203.0, 3.0)];
+        let signs = events.map(|(at, arrived)| clock.on_event(time_at(at), Some(time_at(arrived))));
+        let ahead = Some(ClockSet::Ahead);
+        assert_eq!(signs, [None, ahead, ahead, None]);
+    }
+
+    #[test]
+    fn burst_after_a_login_shows_no_clock_set() {
+        // The line stalls right after the login, and everything arrives at once.
+        for ahead in [-3600.0, 0.0, 3600.0] {
+            let mut clock = ConnectionClock::default();
+            clock.note_sent_after(time_at(0.0));
+            for (at, arrived) in [(0.1, 20.0), (5.0, 20.0), (19.9, 20.0), (25.0, 25.0)] {
+                let was_set = clock.on_event(time_at(at + ahead), Some(time_at(arrived)));
+                assert_eq!(was_set, None, "{ahead}");
+            }
+        }
+    }
+
+    /// Returns for each new channel, given by the second of its ID and its arrival, whether it's
+    /// late.
+    fn late_ids(clock: &mut ConnectionClock, ids: &[(i64, f64)]) -> Vec<bool> {
+        let late = ids.iter().map(|&(second, arrived)| {
+            clock.is_id_late(EventTime::from_seconds(second), time_at(arrived))
+        });
+        late.collect()
+    }
+
+    #[test]
+    fn channel_over_two_seconds_later_than_the_promptest_is_late() {
+        let mut clock = ConnectionClock::default();
+        let ids = [(10, 10.1), (20, 20.9), (30, 32.0), (40, 42.2), (50, 50.0)];
+        let late = late_ids(&mut clock, &ids);
+        assert_eq!(late, [false, false, false, true, false]);
+        // A clock an hour ahead changes nothing.
+        let ids = ids.map(|(second, arrived)| (second + 3600, arrived));
+        let late = late_ids(&mut ConnectionClock::default(), &ids);
+        assert_eq!(late, [false, false, false, true, false]);
+    }
+
+    #[test]
+    fn first_channel_is_late_by_the_clock_in_a_ping() {
+        let mut clock = ConnectionClock::default();
+        clock.on_answer(time_at(103.0), time_at(3.0), time_at(3.1));
+        assert_eq!(late_ids(&mut clock, &[(105, 5.9)]), [false]);
+        assert_eq!(late_ids(&mut clock, &[(105, 8.0)]), [true]);
+    }
+
+    #[test]
+    fn clock_set_back_without_pings_makes_channels_late_for_minutes_only() {
+        let mut clock = ConnectionClock::default();
+        late_ids(&mut clock, &[(100, 100.0)]);
+        let after = [(97, 110.0), (497, 510.0), (897, 910.0), (1297, 1310.0)];
+        let late = late_ids(&mut clock, &after);
+        assert_eq!(late, [true, true, false, false]);
     }
 
     #[test]

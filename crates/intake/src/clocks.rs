@@ -3,6 +3,7 @@
 
 use crate::Intake;
 use callbridge_call::{ClockDifference, EventTime, Line, PROMPT_RESPONSE};
+use callbridge_formats::Format;
 use callbridge_source::SourceId;
 
 impl Intake {
@@ -36,7 +37,10 @@ impl Intake {
         if answered.since(asked) <= PROMPT_RESPONSE {
             self.sources[usize::from(id.0)].note_complete(asked);
         }
-        let Some(at) = at else { return };
+        // The gateway of a WebSocket responds itself, so its response shows nothing about the PBX.
+        if self.sources[usize::from(id.0)].settings.format == Format::AmiJson {
+            return;
+        }
         self.each_pbx(usize::from(id.0), |pbx| {
             pbx.assembler.on_answer(line, at, asked, answered);
         });
@@ -52,7 +56,7 @@ impl Intake {
     }
 
     /// Returns the current connection of a live source.
-    fn current_line(&self, id: SourceId) -> Line {
+    pub(super) fn current_line(&self, id: SourceId) -> Line {
         Line {
             source: id.0,
             connection: self.sources[usize::from(id.0)].connection,

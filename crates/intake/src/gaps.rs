@@ -6,7 +6,7 @@
 //! open calls only if no other source reports these calls.
 
 use crate::{Gap, Intake, IntakeSource, SourceSettings, pbx::pbx_of, report::News};
-use callbridge_call::{ClockDifference, EventTime, Mark, Patience, PbxEvent, Reception};
+use callbridge_call::{ClockDifference, EventTime, Mark, Patience, PbxEvent, Reception, Timing};
 use callbridge_model::status::{self, SourceState};
 use callbridge_source::{Outage, SourceId};
 use callbridge_spool::Op;
@@ -336,7 +336,16 @@ impl Intake {
         }
         let touches = self.mark(at, mark, arrived);
         self.sources[at].up_since_frame = false;
+        let line = self.current_line(id);
+        let source = &self.sources[at].settings;
+        let timing = Timing {
+            line: Some(line).filter(|_| source.forgets && !source.format.is_of_broker()),
+            wall_ahead: self.wall_ahead,
+            kept: !source.forgets,
+            order: None,
+        };
         if touches && let Some(pbx) = self.pbxes.get_mut(&name) {
+            pbx.assembler.timing(timing);
             pbx.assembler.on_event(&event, arrived);
         }
     }

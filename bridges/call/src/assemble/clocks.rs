@@ -1,9 +1,15 @@
 //! Finds open calls whose times cannot be right, because a clock was set or a line stalled.
 
 use super::{Assembler, Line};
-use crate::connection_clock::{ClockSet, ConnectionClock};
-use crate::{ChannelEvent, ClockDifference, EventTime, UniqueId};
+use crate::connection_clock::{ClockSet, ConnectionClock, PROMPT_RESPONSE};
+use crate::{ChannelEvent, ClockDifference, EventTime, Kind, UniqueId};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A call that ended this long before a late event may have ended in the same burst.
+const ONE_BURST: Duration = Duration::from_millis(500);
+/// A login takes at most this long. The PBX can send events from its acceptance on.
+const LOGIN_MAX: Duration = Duration::from_secs(10);
 
 /// The clock of the PBX in the current connection or file of each source, and which of these lines
 /// are stalled.
@@ -17,6 +23,11 @@ struct LineClock {
     /// Difference between the PBX's clock and our boot clock in the previous connection.
     before: Option<ClockDifference>,
     is_stalled: bool,
+    /// Arrival of the last event that turned out to be late, until the line is known to be prompt
+    /// again.
+    late_since: Option<EventTime>,
+    /// The PBX has responded to a ping on this connection.
+    responds: bool,
 }
 
 impl Clocks {
@@ -40,7 +51,7 @@ impl Clocks {
     /// Returns `true` while the line is stalled, so its messages may arrive late.
     pub(super) fn is_stalled(&self, line: Option<Line>) -> bool {
         let known = line.and_then(|line| self.0.get(&line.source));
-        known.is_some_and(|known| known.is_stalled)
+        known.is_some_and(|known| known.is_stalled || known.late_since.is_some())
     }
 }
 
@@ -51,7 +62,16 @@ impl LineClock {
             clock: ConnectionClock::default(),
             before,
             is_stalled: false,
+            late_since: None,
+            responds: false,
         }
+    }
+
+    /// Notes a prompt response to a ping. If we sent the ping after the last late event, everything
+    /// that was held has arrived.
+    fn note_prompt_answer(&mut self, asked: EventTime) {
+        self.responds = true;
+        self.late_since = self.late_since.filter(|since| asked < *since);
     }
 
     fn difference(&self) -> Option<ClockDifference> {
@@ -85,18 +105,78 @@ impl Assembler {
                 was_set.filter(|set| *set == ClockSet::Ahead)
             }
             (None, Some(at)) => clock.on_event(at, arrived),
-            (None, None) => None,
+            (None, None) => {
+                if let Some(arrived) = arrived {
+                    self.check_id(line, id, event, arrived);
+                }
+                None
+            }
         };
         if was_set.is_some() {
             self.clock_was_set();
         }
     }
 
-    /// Processes the PBX's time `at` in its answer to a ping. We sent the ping at `asked`, and the
-    /// answer arrived at `answered`.
-    pub fn on_answer(&mut self, line: Line, at: EventTime, asked: EventTime, answered: EventTime) {
-        let clock = &mut self.clocks.line(line).clock;
-        if clock.on_answer(at, asked, answered).is_some() {
+    /// Checks whether the event of a new channel without a time is late, as the second in the
+    /// channel's unique ID shows. If so, other events may be late, too.
+    fn check_id(
+        &mut self,
+        line: Line,
+        id: &UniqueId,
+        event: &ChannelEvent<'_>,
+        arrived: EventTime,
+    ) {
+        let is_new = matches!(event.kind, Kind::Born { .. });
+        let Some(epoch) = UniqueId::epoch_in(id.as_str()).filter(|_| is_new) else {
+            return;
+        };
+        let known = self.clocks.line(line);
+        let second = EventTime::from_seconds(epoch);
+        if known.clock.is_id_late(second, arrived) {
+            known.late_since = Some(arrived);
+            self.times_unknown(Some(arrived));
+        } else if !known.responds {
+            known.late_since = None;
+        }
+    }
+
+    /// Notes a heartbeat of a process, which reports its time even without calls.
+    pub(super) fn check_heartbeat(&mut self, at: EventTime, arrived: EventTime) {
+        let timing = self.stream.timing;
+        if let Some(line) = timing.line
+            && !timing.kept
+            && self.clocks.line(line).clock.on_event(at, Some(arrived)) == Some(ClockSet::Ahead)
+        {
+            self.clock_was_set();
+        }
+    }
+
+    /// Notes that a login was accepted at `arrived` or shortly before.
+    pub(super) fn note_login(&mut self, arrived: EventTime) {
+        if let Some(line) = self.stream.timing.line {
+            let clock = &mut self.clocks.line(line).clock;
+            clock.note_sent_after(arrived.minus(LOGIN_MAX));
+        }
+    }
+
+    /// Processes the response to a ping. We sent the ping at `asked`, and the response arrived at
+    /// `answered`. `at` is the PBX's time in it, if it has one.
+    pub fn on_answer(
+        &mut self,
+        line: Line,
+        at: Option<EventTime>,
+        asked: EventTime,
+        answered: EventTime,
+    ) {
+        let known = self.clocks.line(line);
+        if answered.since(asked) <= PROMPT_RESPONSE {
+            known.note_prompt_answer(asked);
+        }
+        let Some(at) = at else {
+            known.clock.note_sent_after(asked);
+            return;
+        };
+        if known.clock.on_answer(at, asked, answered).is_some() {
             self.clock_was_set();
         }
     }
@@ -105,8 +185,19 @@ impl Assembler {
     /// without a time does not show when the event happened.
     pub fn set_stalled(&mut self, line: Line, is_stalled: bool) {
         self.clocks.line(line).is_stalled = is_stalled;
+        self.times_unknown(None);
+    }
+
+    /// Notes in the open calls whose events have no times that these events may be late. `late` is
+    /// the arrival of an event that was, so a call may have ended in the same burst.
+    fn times_unknown(&mut self, late: Option<EventTime>) {
         self.change_each(|call| {
-            let touched = call.times.by_arrival && !call.times.stalled && !call.is_over();
+            let ended_now = match late {
+                Some(late) => late.since(call.times.latest_arrived) <= ONE_BURST,
+                None => false,
+            };
+            let is_affected = !call.is_over() || ended_now;
+            let touched = call.times.by_arrival && !call.times.stalled && is_affected;
             call.times.stalled |= touched;
             touched
         });

@@ -172,6 +172,7 @@ impl Assembler {
                 );
             }
             Mark::LoggedIn => {
+                self.note_login(arrived);
                 // A list that the broken connection cut off is outdated.
                 self.listening.listed.clear();
                 self.note_gap_at_beginning(arrived);
@@ -193,6 +194,7 @@ impl Assembler {
                 began,
                 channels,
             } => {
+                self.check_heartbeat(stamp.map_or(at, |stamp| stamp.at), arrived);
                 self.on_sign(process, stamp, began, at, arrived);
                 self.on_beat((process, began), at, arrived);
                 if let Some(channels) = channels {

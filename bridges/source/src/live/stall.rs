@@ -112,6 +112,9 @@ fn is_over(since: EventTime, pings: &Pings) -> bool {
 }
 
 #[cfg(test)]
+mod played_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
