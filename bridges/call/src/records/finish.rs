@@ -325,6 +325,12 @@ impl CallBuilder<'_, '_> {
                     "a record's duration is negative: the PBX's clock was set back".to_owned(),
                 );
             }
+            if let Some(disposition) = &record.unknown_disposition {
+                return Some(format!(
+                    "a record's disposition is \"{disposition}\", which is neither a known yes nor \
+                     a known no, although the record has billed seconds or an answer time"
+                ));
+            }
             if record.is_doubtful() {
                 return Some(format!(
                     "a record is ANSWERED, and its last application, {}, does not show whether \

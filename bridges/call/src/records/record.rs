@@ -75,6 +75,24 @@ const SECONDS_MAX: i64 = i32::MAX as i64;
 /// The application in the record of a transfer by feature code.
 const TRANSFERRED: &str = "Transferred Call";
 
+/// Dispositions of an answered record. `cdr_odbc` writes numbers unless it's configured otherwise.
+const YES: [&str; 3] = ["ANSWERED", "ANSWER", "8"];
+/// Dispositions of a record that wasn't answered.
+const NO: [&str; 12] = [
+    "NO ANSWER",
+    "NOANSWER",
+    "BUSY",
+    "FAILED",
+    "CONGESTION",
+    "CANCEL",
+    "0",
+    "1",
+    "2",
+    "4",
+    "16",
+    "32",
+];
+
 /// One path between two parties. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
@@ -94,8 +112,12 @@ pub(super) struct Record {
     pub(super) app: String,
     pub(super) data: String,
     pub(super) userfield: String,
-    /// Set if the disposition is `ANSWERED`.
+    /// Set if the disposition says that the record was answered, or says nothing known although
+    /// the record has billed seconds or an answer time.
     pub(super) answered: bool,
+    /// The disposition of such a record, if it's neither a known yes nor a known no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unknown_disposition: Option<String>,
     pub(super) start: EventTime,
     pub(super) end: EventTime,
     /// Beginning of the billed seconds, which is the time of the answer.
@@ -137,6 +159,13 @@ impl Record {
             .started_at
             .or(birth(&cdr.uniqueid))
             .unwrap_or_else(|| reported.minus(lasted.unwrap_or_default()));
+        let disposition = cdr.disposition.trim();
+        let unknown_disposition = if is_unknown(disposition) && has_answer(cdr) {
+            Some(clip(disposition))
+        } else {
+            None
+        };
+        let answered = is_one_of(&YES, disposition) || unknown_disposition.is_some();
         let end = if is_negative {
             // No end is known. Every call lasts at least a second.
             start.plus(Duration::from_secs(1))
@@ -162,7 +191,8 @@ impl Record {
             app: clip(&cdr.last_app),
             data: clip(&cdr.last_data),
             userfield: clip(&cdr.userfield),
-            answered: cdr.disposition.trim().eq_ignore_ascii_case("ANSWERED"),
+            answered,
+            unknown_disposition,
             start,
             end,
             billed_from: if is_negative || excess.is_some() {
@@ -371,6 +401,16 @@ fn billed_from(cdr: &Cdr<'_>, start: EventTime, end: EventTime) -> EventTime {
         (Some(answer), None) => answer,
         (None, None) => end,
     }
+}
+
+/// Returns `true` if the disposition is neither a known yes nor a known no.
+fn is_unknown(disposition: &str) -> bool {
+    !is_one_of(&YES, disposition) && !is_one_of(&NO, disposition)
+}
+
+/// Returns `true` if the record has billed seconds or an answer time.
+fn has_answer(cdr: &Cdr<'_>) -> bool {
+    cdr.answered_at.is_some() || cdr.billed_micros.is_some_and(|billed| billed != 0)
 }
 
 fn is_exact(at: EventTime) -> bool {
