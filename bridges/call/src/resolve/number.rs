@@ -156,7 +156,7 @@ pub(super) fn dialed_digits(legs: &[&View<'_>], i: usize) -> Option<String> {
 }
 
 /// Returns the last nine digits, which do not depend on the prefix that a carrier wants.
-pub(crate) fn subscriber(number: &str) -> String {
+fn subscriber(number: &str) -> String {
     let digits: Vec<char> = number.chars().filter(char::is_ascii_digit).collect();
     digits[digits.len().saturating_sub(9)..].iter().collect()
 }
@@ -192,7 +192,7 @@ fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime,
 /// Returns the number for the channel of this name in the data of `Dial`. A destination must name
 /// the channel's peer. A DAHDI or GSM group names none, so the only destination of that technology
 /// is used.
-pub(crate) fn in_dial_data(data: &str, channel: &str) -> Option<String> {
+pub(super) fn in_dial_data(data: &str, channel: &str) -> Option<String> {
     let tech = trunk::technology(channel);
     let peer = peer(channel);
     // Before Asterisk 1.6, a vertical bar separated the arguments.

@@ -211,3 +211,25 @@ fn unknown_disposition_with_an_answer_is_incomplete_and_named() {
         assert!(!call.answered && call.incomplete.is_none(), "{unknown}");
     }
 }
+
+#[test]
+fn answer_in_the_last_second_is_talk_of_under_a_second() {
+    for (start, answer, is_answered) in
+        [(0, Some(30), true), (30, Some(30), true), (0, None, false)]
+    {
+        let mut record = answered_cdr(0, 1, "PJSIP");
+        record.started_at = Some(moment(start));
+        record.answered_at = answer.map(moment);
+        record.duration_micros = Some((30 - start) * 1_000_000);
+        record.billed_micros = Some(0);
+        let call = single_call(record);
+        assert_eq!(call.answered, is_answered, "{answer:?}");
+        assert!(call.talk < Duration::from_secs(1), "{answer:?}");
+        assert_eq!(call.incomplete, None, "{answer:?}");
+    }
+    // With fractions of a second, the records say how short the talk was.
+    let mut record = answered_cdr(0, 1, "PJSIP");
+    record.answered_at = Some(EventTime::from_micros(moment(29).micros() + 900_000));
+    record.billed_micros = Some(0);
+    assert!(!single_call(record).answered);
+}

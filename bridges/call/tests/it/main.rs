@@ -11,6 +11,7 @@ mod estimates;
 mod fold;
 mod fold_properties;
 mod gaps;
+mod joined;
 mod joining;
 mod late;
 mod limits;
