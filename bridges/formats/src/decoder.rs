@@ -2,7 +2,7 @@
 //! comes out.
 
 use crate::format::{Format, Framing};
-use callbridge_asterisk::{AsteriskDecoder, DecoderSettings};
+use callbridge_asterisk::{AsteriskDecoder, DecoderSettings, WrongZone};
 use callbridge_call::Decoded;
 use callbridge_call::framing::without_byte_order_mark;
 
@@ -35,6 +35,15 @@ impl Decoder {
             Self(Reader::FreeswitchCdr(decoder))
         } else {
             Self(Reader::Freeswitch(decoder))
+        }
+    }
+
+    /// Returns what the PBX's unique IDs show if they contradict the configured zone. The IDs are
+    /// then used instead of the zone.
+    pub fn wrong_zone(&self) -> Option<WrongZone> {
+        match &self.0 {
+            Reader::Asterisk(decoder) => decoder.wrong_zone(),
+            Reader::Freeswitch(_) | Reader::FreeswitchCdr(_) | Reader::Calls => None,
         }
     }
 

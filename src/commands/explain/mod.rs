@@ -442,7 +442,8 @@ impl Endpoints {
     }
 }
 
-/// Lists the rows or messages that can't be read by reason, one per line.
+/// Returns what went wrong in reading, one message per line: the rows or messages that can't be
+/// read by reason, and a time zone that unique IDs contradict.
 pub(crate) fn reading_notes(reading: &Reading) -> String {
     let mut text = String::new();
     let unit = reading.unit();
@@ -473,6 +474,9 @@ pub(crate) fn reading_notes(reading: &Reading) -> String {
     // Unreadable messages with whole calls are printed one by one.
     if more > 0 && !reading.carries_whole_calls() {
         text += &format!("{more} more are {what}\n");
+    }
+    if let Some(wrong) = reading.wrong_zone() {
+        text += &format!("{wrong}; {}\n", wrong.fix());
     }
     text
 }

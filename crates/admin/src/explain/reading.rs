@@ -7,7 +7,7 @@ use callbridge_call::{
     Settings, Timing, WrongCall,
 };
 use callbridge_formats::{
-    Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Framing, MESSAGE_BYTES_MAX,
+    Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Framing, MESSAGE_BYTES_MAX, WrongZone,
 };
 use callbridge_intake::{begins_another, known_call};
 use callbridge_mapping::Trunks;
@@ -192,6 +192,11 @@ impl Reading {
     /// Returns `true` if each message of the format is the record of a call.
     pub fn has_only_cdrs(&self) -> bool {
         self.rules.format.only_cdrs()
+    }
+
+    /// Returns what the recording's unique IDs show if they contradict the configured zone.
+    pub fn wrong_zone(&self) -> Option<WrongZone> {
+        self.decoding.decoder.wrong_zone()
     }
 
     /// Returns the word for a message of the format: `row` or `message`.
