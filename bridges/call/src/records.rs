@@ -348,6 +348,10 @@ fn calls_of_paths(group: &Group, settings: &Settings) -> Vec<FinishedCall> {
             call.answered = true;
             call.talk = call.talk.max(excess);
         }
+        let userfields = facts::userfields_of_lines(&channels, call, &settings.endpoints);
+        if !userfields.is_empty() {
+            call.userfields = userfields;
+        }
         // An id that was made from a channel's name occurs nowhere else.
         call.also_known_as.retain(|id| {
             let mut ids = own.iter().flat_map(|record| record.ids());

@@ -5,6 +5,7 @@ use super::group::Group;
 use super::record::{Record, birth};
 use crate::resolve::is_number;
 use crate::{Endpoints, EventTime, FinishedCall, UniqueId, trunk};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Longest time by which a channel can have begun before its first known record. The real first
@@ -78,16 +79,20 @@ impl<'a> Channels<'a> {
         self.all.iter().find(|channel| channel.name == name)
     }
 
+    /// Returns the channels of this call.
+    pub(super) fn of_call(&self, call: &FinishedCall) -> impl Iterator<Item = &Channel<'a>> {
+        let channels = self.all.iter();
+        channels.filter(|channel| call.ids().any(|id| *id == channel.id))
+    }
+
     /// Returns the records that name a channel of this call.
     pub(super) fn records_of(&self, call: &FinishedCall) -> Vec<&'a Record> {
-        let mut own = Vec::new();
-        for &record in &self.records {
-            let names = [&record.channel, &record.dest].into_iter();
-            let mut channels = names.filter_map(|name| self.get(name));
-            if channels.any(|channel| call.ids().any(|id| *id == channel.id)) {
-                own.push(record);
-            }
-        }
+        let names: BTreeSet<&str> = self.of_call(call).map(|channel| channel.name).collect();
+        let mut own = self.records.clone();
+        own.retain(|record| {
+            let mut both = [&record.channel, &record.dest].into_iter();
+            both.any(|name| names.contains(name.as_str()))
+        });
         own
     }
 

@@ -12,9 +12,10 @@ use super::channels::{Channel, Channels, RecordedWay};
 use super::group::Group;
 use super::meetings::{self, Stay};
 use super::record::Record;
+use crate::call::distinct;
 use crate::facts::{Fact, FactKind, Leg, OpenCall};
 use crate::resolve::is_number;
-use crate::{ChannelRef, ChannelState, Endpoints, EventTime, Origin, is_did};
+use crate::{ChannelRef, ChannelState, Endpoints, EventTime, FinishedCall, Origin, is_did};
 
 /// Returns the call with these channels and their facts.
 pub(super) fn open_call(group: &Group, channels: &Channels<'_>, endpoints: &Endpoints) -> OpenCall {
@@ -29,6 +30,10 @@ pub(super) fn open_call(group: &Group, channels: &Channels<'_>, endpoints: &Endp
         let mut leg = leg(channel, channels, place);
         for record in &channel.own {
             describe(&mut leg, record, endpoints);
+        }
+        for record in &channel.reached {
+            leg.userfields
+                .note(record.start, userfields(record, endpoints).1);
         }
         for stay in stays.iter().filter(|stay| stay.channel == channel.name) {
             add_stay(&mut leg, stay);
@@ -131,6 +136,20 @@ fn first_linkedid<'c>(
     }
 }
 
+/// Returns the user fields of the records of the call's own lines. If there are any, they win over
+/// those of other channels, which can be about other calls.
+pub(super) fn userfields_of_lines(
+    channels: &Channels<'_>,
+    call: &FinishedCall,
+    endpoints: &Endpoints,
+) -> Vec<String> {
+    let lines = channels.of_call(call);
+    let lines = lines.filter(|line| endpoints.find(line.name).is_some());
+    let own = lines.flat_map(|line| &line.own);
+    let records = own.filter(|record| !record.was_called());
+    distinct(records.map(|record| userfields(record, endpoints).0))
+}
+
 /// Adds what a record says about its own channel.
 fn describe(leg: &mut Leg, record: &Record, endpoints: &Endpoints) {
     if record.is_of_login() {
@@ -145,8 +164,8 @@ fn describe(leg: &mut Leg, record: &Record, endpoints: &Endpoints) {
     if let Some(at) = record.answer.filter(|_| record.answered) {
         leg.facts.push(fact(at.max(leg.first), UP));
     }
-    leg.userfields
-        .note(record.start, userfield(record, endpoints));
+    let (field, _) = userfields(record, endpoints);
+    leg.userfields.note(record.start, field);
     if !record.linkedid.is_empty() {
         // A channel takes on another linkedid when it joins another call, which it has done by the
         // end of the record.
@@ -157,16 +176,19 @@ fn describe(leg: &mut Leg, record: &Record, endpoints: &Endpoints) {
     }
 }
 
-/// Returns the user field of the record's own channel. If both channels have one, Asterisk writes
-/// both, with a semicolon in between. This matters if the other channel is another customer's.
-fn userfield<'r>(record: &'r Record, endpoints: &Endpoints) -> &'r str {
-    let mut names = [&record.channel, &record.dest].into_iter();
-    if names.all(|name| endpoints.find(name).is_some())
-        && let Some((own, _)) = record.userfield.split_once(';')
-    {
-        return own;
+/// Returns the user fields of the record's own channel and of its destination. Asterisk writes both
+/// into one column, with a semicolon in between, if the destination has one. This matters if the
+/// destination can be another customer's line.
+fn userfields<'r>(record: &'r Record, endpoints: &Endpoints) -> (&'r str, &'r str) {
+    let is_trunk = |name: &str| endpoints.find(name).is_some();
+    match record.userfield.split_once(';') {
+        Some((own, of_dest))
+            if is_trunk(&record.dest) && (own.is_empty() || is_trunk(&record.channel)) =>
+        {
+            (own, of_dest)
+        }
+        Some(_) | None => (&record.userfield, ""),
     }
-    &record.userfield
 }
 
 fn add_stay(leg: &mut Leg, stay: &Stay<'_>) {

@@ -290,3 +290,29 @@ fn record_contributes_all_numbers_of_the_customer() {
     inbound.source = "anonymous".into();
     assert!(candidates(&inbound).is_empty());
 }
+
+#[test]
+fn user_field_of_another_customer_is_not_the_calls() {
+    // 101 has no user field. Both customers have one, and 101's record names the second.
+    let mut first = customer("MeetMe", "600", [100, 130]);
+    first.userfield = "lead=1;lead=2".into();
+    first.dest_channel = "SIP/carrier-0000000e".into();
+    let mut second = customer("MeetMe", "600", [105, 125]);
+    second.channel = "SIP/carrier-0000000e".into();
+    second.uniqueid = format!("{}.14", BASE + 105).into();
+    second.linkedid = second.uniqueid.clone();
+    second.userfield = "lead=2".into();
+    let mut other = agent("MeetMe", "600", [100, 140]);
+    other.dest_channel = second.channel.clone();
+    other.linkedid = first.linkedid.clone();
+    other.userfield = ";lead=2".into();
+    let calls = customer_calls(&[first, second, other]);
+    let fields: Vec<_> = calls.iter().map(|call| call.userfields.clone()).collect();
+    assert_eq!(fields, [["lead=1"], ["lead=2"]]);
+    // The field of an outbound call is whole, and so is one that the dialplan wrote with a
+    // semicolon.
+    let mut outbound = agent("Dial", "SIP/carrier/998901110001", [0, 40]);
+    outbound.dest_channel = CUSTOMER.into();
+    outbound.userfield = "x=2;lead=1".into();
+    assert_eq!(single_call(&[outbound]).userfields, ["x=2;lead=1"]);
+}
