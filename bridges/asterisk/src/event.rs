@@ -54,7 +54,7 @@ pub const DECODED: &str = "\
     DialEnd Cdr LocalBridge Pickup AttendedTransfer BlindTransfer FullyBooted Shutdown \
     Newcallerid Dial Bridge Link Unlink Rename Masquerade MeetmeJoin MeetmeLeave \
     ConfbridgeJoin ConfbridgeLeave AgentCalled AgentConnect OriginateResponse Transfer \
-    CoreShowChannel CoreShowChannelsComplete";
+    QueueCallerAbandon CoreShowChannel CoreShowChannelsComplete";
 
 /// Returns the rule for an event's name.
 pub(crate) fn rule(event: &[u8]) -> Option<Rule> {

@@ -19,8 +19,8 @@ use crate::facts::{Effect, OpenCall};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::trunk::unmarked;
 use crate::{
-    CLOCK_TOLERANCE, Cdr, ChannelEvent, ClockDifference, EventTime, FinishedCall, Kind, Origin,
-    PbxEvent, Reception, Settings, UniqueId,
+    CLOCK_TOLERANCE, Cdr, ChannelEvent, ClockDifference, EventTime, FinishedCall, Kind, PbxEvent,
+    Reception, Settings, UniqueId,
 };
 use calls::{LinkKey, OpenCalls};
 use cdrs::{EarlyCdr, EarlyCdrs};
@@ -51,8 +51,6 @@ pub struct Assembler {
     reception: Reception,
     processes: processes::Processes,
     newest_ids: restart::NewestIds,
-    /// Set once CEL has reported a bridge.
-    cel_bridges: bool,
 }
 
 /// Counts of ignored and corrected items since the start.
@@ -160,14 +158,6 @@ impl Assembler {
             return;
         }
         self.look_for_restart(event, arrived);
-        let of_cel = event.origin == Origin::Cel && event.kind.is_of_bridge();
-        // From here on, a call for which CEL reports no bridge had none.
-        if of_cel && !std::mem::replace(&mut self.cel_bridges, true) {
-            self.change_each(|call| {
-                call.cel_bridges = true;
-                true
-            });
-        }
         let Some(id) = self.calls.identify(&event.channel) else {
             self.counts.unidentified += 1;
             return;
@@ -259,7 +249,6 @@ impl Assembler {
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
-        call.cel_bridges = self.cel_bridges;
         call.of.on_event(event.channel.process, event.channel.stamp);
         let dropped = call.size.dropped;
         self.stream.taken_in += 1;
@@ -444,7 +433,6 @@ impl Assembler {
         }
         let mut call: OpenCall = self.changes.restore(key, snapshot)?;
         call.size.bytes = snapshot.len();
-        self.cel_bridges |= call.cel_bridges;
         let places = call.legs.values().map(|leg| leg.place);
         self.stream.taken_in = places.fold(self.stream.taken_in, u64::max);
         self.calls.put_back(key, call);

@@ -227,6 +227,9 @@ pub struct ChannelRef<'a> {
     pub application: Text<'a>,
     /// The application's data (`AppData`): `PJSIP/998901110001@city,20,tT`.
     pub app_data: Text<'a>,
+    /// Result of a `Dial` or `Queue` that the channel ran, if the message reports one: `ANSWER`,
+    /// `NOANSWER`… (`Dial` with `SubEvent: End` in AMI 1.x, `dialstatus` of CEL's `HANGUP`).
+    pub dial_status: Text<'a>,
     /// Number of the PBX's process that the channel belongs to, if its messages contain one. When a
     /// process ends, its channels end, too.
     pub process: Option<u64>,
@@ -274,6 +277,8 @@ pub struct ChannelTraits<'a> {
     /// Set if the channel is over and was linked with only one other channel, which
     /// [`linked`](Self::linked) names.
     pub sole: bool,
+    /// Set if the channel is over and was never linked with another channel.
+    pub unlinked: bool,
     /// Set if the PBX reports the channel in a list of channels that are up.
     pub listed: bool,
     /// Time at which the channel was made.
@@ -434,6 +439,8 @@ pub enum Kind<'a> {
         /// Q.850 cause of the hangup, if given.
         cause: Option<u16>,
     },
+    /// The channel left a queue before anyone was connected with it (`QueueCallerAbandon`).
+    GaveUp,
     /// CEL `CHAN_END`: the channel is gone. It can come before `HANGUP`.
     Gone,
     /// CEL `LINKEDID_END`, which is not reliable.
@@ -522,8 +529,8 @@ pub struct Cdr<'a> {
     /// Column `billsec`: microseconds from the answer to the end. If the PBX's clock was set, it
     /// can be negative, or longer than the duration.
     pub billed_micros: Option<i64>,
-    /// Column `disposition`: `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, the
-    /// number that `cdr_odbc` writes in place of the word (8 for `ANSWERED`), or a future value.
+    /// Column `disposition`: `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, or
+    /// a future value.
     pub disposition: Text<'a>,
     /// Column `userfield`: text that the dialplan sets.
     pub userfield: Text<'a>,

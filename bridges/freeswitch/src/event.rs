@@ -356,6 +356,7 @@ fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> C
         dialed: dialed_number(rule, inbound, fields),
         fresh: is_fresh(rule, fields) || sole,
         sole: sole && rule == EventRule::Hangup,
+        unlinked: is_unlinked(rule, fields),
         listed: rule == EventRule::Dump,
         created: micros(fields.get(Header::Created)),
         answered: micros(fields.get(Header::Answered)),
@@ -418,6 +419,14 @@ fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
         && (last_dialed.is_empty() || last_dialed.starts_with(partner))
         && fields.get(Header::Transfers).is_empty()
         && HARMLESS.contains(&fields.get(Header::RunsNow))
+}
+
+/// Returns `true` if the end of the channel shows that it was never in a bridge. A transfer resets
+/// the time of the bridge, but not the other channel's id.
+fn is_unlinked(rule: EventRule, fields: &EventFields<'_>) -> bool {
+    rule == EventRule::Hangup
+        && fields.get(Header::Bridged) == "0"
+        && fields.get(Header::BridgeUuid).is_empty()
 }
 
 /// Returns the address of the other end of the connection, with its port if it is known.

@@ -181,7 +181,7 @@ impl Assembler {
     /// Returns the finished calls that the channels of this open call make if it ends now for the
     /// reason `ended`.
     pub(super) fn resolve_call(&self, call: &OpenCall, ended: EndReason) -> Vec<FinishedCall> {
-        resolve(call, &self.settings, ended, self.cel_bridges)
+        resolve(call, &self.settings, ended)
     }
 
     pub(super) fn finish(&mut self, key: u64, ended: EndReason) {

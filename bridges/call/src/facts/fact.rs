@@ -9,6 +9,8 @@ pub(super) const TEXT_BYTES_MAX: usize = 2048;
 pub(super) const TEXTS_MAX: usize = 16;
 /// Longest stored result of a dialing, in bytes.
 const STATUS_BYTES_MAX: usize = 32;
+/// The result of a dialing that was answered.
+const ANSWERED: &str = "ANSWER";
 
 /// Something that happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,30 +18,21 @@ pub(crate) struct Fact {
     pub(crate) at: EventTime,
     pub(crate) origin: Origin,
     pub(crate) what: FactKind,
-    /// Additional detail of the event, which does not affect the call's values.
+    /// The Q.850 cause of a hangup, which does not affect the call's values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) note: Option<Note>,
+    pub(crate) cause: Option<u16>,
 }
 
 impl Fact {
-    /// Creates a fact without a note.
+    /// Creates a fact without a cause.
     pub(crate) fn new(at: EventTime, origin: Origin, what: FactKind) -> Self {
         Self {
             at,
             origin,
             what,
-            note: None,
+            cause: None,
         }
     }
-}
-
-/// Additional detail of an event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Note {
-    /// The Q.850 cause of a hangup.
-    Cause(u16),
-    /// Outcome of a dialing: `ANSWER`, `BUSY`…
-    Status(Box<str>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +43,17 @@ pub(crate) enum FactKind {
         by: Option<UniqueId>,
         string: String,
     },
-    DialEnded,
+    /// The dialing of this channel ended, with `ANSWER`, `BUSY`… The status is empty if the event
+    /// was cut.
+    DialEnded {
+        status: String,
+    },
+    /// A `Dial` or `Queue` that this channel ran ended with this status.
+    DialRan {
+        status: String,
+    },
+    /// The channel left its queue before anyone was connected with it.
+    GaveUp,
     /// The channel ran an application, which is listed in `Applications` if it matters.
     App,
     Enter {
@@ -163,6 +166,37 @@ impl FactKind {
         }
     }
 
+    /// Returns `true` if the dialing of this channel ended.
+    pub(crate) fn is_dial_end(&self) -> bool {
+        matches!(self, Self::DialEnded { .. })
+    }
+
+    /// Returns whether this channel answered, if this fact is the result of dialing it.
+    pub(crate) fn dial_result(&self) -> Option<bool> {
+        match self {
+            Self::DialEnded { status } if !status.is_empty() => {
+                Some(status.eq_ignore_ascii_case(ANSWERED))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether a channel that this one dialed answered, if this fact is the result of a
+    /// `Dial` that this channel ran.
+    pub(crate) fn ran_dial_result(&self) -> Option<bool> {
+        match self {
+            Self::DialRan { status } => Some(status.eq_ignore_ascii_case(ANSWERED)),
+            _ => None,
+        }
+    }
+
+    /// Returns the result of a `Dial` that the channel of an event ran.
+    pub(super) fn dial_ran(status: &str) -> Self {
+        Self::DialRan {
+            status: clip(status, STATUS_BYTES_MAX),
+        }
+    }
+
     /// Returns `true` if this fact ends the channel.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Hangup | Self::Gone)
@@ -201,7 +235,10 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
             by: by.as_ref().and_then(|by| UniqueId::new(&by.uniqueid)),
             string: clip(dial_string, TEXT_BYTES_MAX),
         },
-        Kind::DialEnd { .. } => FactKind::DialEnded,
+        Kind::DialEnd { status, .. } => FactKind::DialEnded {
+            status: clip(status, STATUS_BYTES_MAX),
+        },
+        Kind::GaveUp => FactKind::GaveUp,
         Kind::App { .. } => FactKind::App,
         Kind::BridgeEnter { bridge, technology } | Kind::BridgeLeave { bridge, technology } => {
             let enters = matches!(kind, Kind::BridgeEnter { .. });
@@ -236,17 +273,6 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
         Kind::Gone => FactKind::Gone,
         Kind::Joined { .. } | Kind::LinkedidEnd | Kind::Seen => return None,
     })
-}
-
-/// Returns the additional detail of an event, if it has one.
-pub(super) fn note_of(kind: &Kind<'_>) -> Option<Note> {
-    match kind {
-        Kind::Hangup { cause } => cause.map(Note::Cause),
-        Kind::DialEnd { status, .. } if !status.is_empty() => {
-            Some(Note::Status(clip(status, STATUS_BYTES_MAX).into()))
-        }
-        _ => None,
-    }
 }
 
 /// Returns `true` for a bridge in which the channels do not hear each other: parking lots, music,

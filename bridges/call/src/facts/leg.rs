@@ -1,7 +1,8 @@
 //! One channel of an open call: the facts that a finished call can depend on, the traits that a PBX
 //! reports in addition to the name, and the applications that show how the channel began.
 
-use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
+use super::applications::Applications;
+use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of};
 use super::history::TextHistory;
 use crate::trunk::{self, LineTraits, unmarked};
 use crate::{
@@ -319,7 +320,10 @@ impl Leg {
         any(&self.facts, |what| match what {
             FactKind::HangupRequested | FactKind::Hangup | FactKind::Gone => false,
             FactKind::Renamed { .. } => false,
-            FactKind::Leave { .. } | FactKind::DialEnded | FactKind::Unlinked { .. } => !stand_in,
+            FactKind::DialRan { .. } => false,
+            FactKind::Leave { .. } | FactKind::DialEnded { .. } | FactKind::Unlinked { .. } => {
+                !stand_in
+            }
             _ => true,
         })
     }
@@ -421,6 +425,14 @@ impl Leg {
             self.did
                 .get_or_insert_with(|| event.channel.exten.as_ref().into());
         }
+        if !event.channel.dial_status.is_empty() && room {
+            let ran = FactKind::dial_ran(&event.channel.dial_status);
+            let fact = Fact::new(at, event.origin, ran);
+            if !self.facts.contains(&fact) {
+                self.facts.push(fact);
+                described = true;
+            }
+        }
         let Some(what) = fact_of(&event.kind) else {
             return if described {
                 Effect::Learned
@@ -429,7 +441,9 @@ impl Leg {
             };
         };
         let mut fact = Fact::new(at, event.origin, what);
-        fact.note = note_of(&event.kind);
+        if let Kind::Hangup { cause } = event.kind {
+            fact.cause = cause;
+        }
         let is_forgotten = fact.what.passage().is_some() && Some(at) <= self.forgotten_until;
         if is_forgotten || self.facts.contains(&fact) {
             return Effect::Doubled;
@@ -476,6 +490,9 @@ pub(crate) struct LegTraits {
     pub(crate) listed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<EventTime>,
+    /// Set if the channel's end showed that it was never linked with another channel.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unlinked: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answered: Option<EventTime>,
     /// Links that were reported after they had begun: their beginnings and the other channels.
@@ -506,6 +523,7 @@ impl LegTraits {
         self.listed |= reported.listed && !self.fresh;
         self.fresh |= reported.fresh;
         self.sole |= reported.sole;
+        self.unlinked |= reported.unlinked;
         self.created = self.created.into_iter().chain(reported.created).min();
         self.answered = self.answered.into_iter().chain(reported.answered).min();
         if let Some((at, id)) = &reported.linked
@@ -517,84 +535,4 @@ impl LegTraits {
         }
         *self != before
     }
-}
-
-/// Applications of conferences, in which all channels hear each other.
-const ROOMS: [&str; 3] = ["ConfBridge", "MeetMe", "Konference"];
-
-/// A `Dial` that the channel ran, and the times at which it was first and last seen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SeenDial {
-    pub(crate) data: SmolStr,
-    pub(crate) first: EventTime,
-    pub(crate) last: EventTime,
-}
-
-/// The applications that one channel ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Applications {
-    pub(crate) dials: Vec<SeenDial>,
-    /// Time at which the channel was first seen to run an application that only dialed channels
-    /// run.
-    pub(crate) outgoing: Option<EventTime>,
-    /// Time at which the channel was first seen to run a conference application.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) conference: Option<EventTime>,
-    /// Time at which the channel was first seen as that of a logged-in agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) agent: Option<EventTime>,
-}
-
-impl Applications {
-    /// Stores an application that the channel runs, if calls depend on it. Returns `true` if that
-    /// changed anything. The `data` of a `Dial` contain the dialed number. `AppDial`, `AppDial2`,
-    /// and `AppQueue` run only on channels that were dialed.
-    pub(super) fn run(&mut self, at: EventTime, name: &str, data: &str) -> bool {
-        if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
-            return earliest(&mut self.outgoing, at);
-        }
-        if ROOMS.contains(&name) {
-            return earliest(&mut self.conference, at);
-        }
-        if name == "AgentLogin" {
-            return earliest(&mut self.agent, at);
-        }
-        if name != "Dial" || data.is_empty() || data.len() > TEXT_BYTES_MAX {
-            return false;
-        }
-        if let Some(known) = self.dials.iter_mut().find(|known| known.data == data) {
-            let changed = at < known.first || at > known.last;
-            known.first = known.first.min(at);
-            known.last = known.last.max(at);
-            return changed;
-        }
-        let room = self.dials.len() < TEXTS_MAX;
-        if room {
-            self.dials.push(SeenDial {
-                data: data.into(),
-                first: at,
-                last: at,
-            });
-        }
-        room
-    }
-
-    pub(super) fn absorb(&mut self, other: Self) {
-        for dial in other.dials {
-            self.run(dial.first, "Dial", &dial.data);
-            self.run(dial.last, "Dial", &dial.data);
-        }
-        self.outgoing = self.outgoing.into_iter().chain(other.outgoing).min();
-        self.conference = self.conference.into_iter().chain(other.conference).min();
-        self.agent = self.agent.into_iter().chain(other.agent).min();
-    }
-}
-
-/// Keeps the earlier of the two times in `known`. Returns `true` if `known` changed.
-fn earliest(known: &mut Option<EventTime>, at: EventTime) -> bool {
-    let earlier = known.is_none_or(|known| at < known);
-    if earlier {
-        *known = Some(at);
-    }
-    earlier
 }

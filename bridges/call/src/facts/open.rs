@@ -48,9 +48,6 @@ pub(crate) struct OpenCall {
     /// The call's ids that an unreadable message contained.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unread: BTreeSet<UniqueId>,
-    /// Set if CEL had reported a bridge, in any call, at the time of this call's last event.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) cel_bridges: bool,
 }
 
 /// Amounts of facts and bytes that a call holds.
@@ -461,7 +458,6 @@ impl OpenCall {
         self.conference |= other.conference;
         self.rooms.extend(other.rooms);
         self.unread.extend(other.unread);
-        self.cel_bridges |= other.cel_bridges;
     }
 }
 
@@ -475,7 +471,7 @@ mod stored {
         callbridge_testkit::golden::keeps::<OpenCall>("open-call");
     }
 
-    const KINDS: usize = 16;
+    const KINDS: usize = 18;
 
     /// Each new kind of fact gets a number here, and a fact in the newest golden file.
     fn number_of_kind(kind: &FactKind) -> usize {
@@ -483,7 +479,7 @@ mod stored {
             FactKind::Born(_) => 0,
             FactKind::State(_) => 1,
             FactKind::Dialed { .. } => 2,
-            FactKind::DialEnded => 3,
+            FactKind::DialEnded { .. } => 3,
             FactKind::App => 4,
             FactKind::Enter { .. } => 5,
             FactKind::Leave { .. } => 6,
@@ -496,6 +492,8 @@ mod stored {
             FactKind::Transfers { .. } => 13,
             FactKind::Monitors { .. } => 14,
             FactKind::HangupRequested => 15,
+            FactKind::DialRan { .. } => 16,
+            FactKind::GaveUp => 17,
         }
     }
 

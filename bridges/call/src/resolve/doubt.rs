@@ -81,8 +81,8 @@ fn rang_on(leg: &Leg) -> bool {
     }
     for &seen in &leg.blinds {
         let (before, after) = split(leg, seen);
-        let ended_before = any(before, |what| *what == FactKind::DialEnded);
-        let ended_after = any(after, |what| *what == FactKind::DialEnded);
+        let ended_before = any(before, FactKind::is_dial_end);
+        let ended_after = any(after, FactKind::is_dial_end);
         if !any(before, FactKind::is_dialed) || ended_before || !ended_after {
             return false;
         }

@@ -1,0 +1,120 @@
+//! The applications that a channel ran, as far as calls depend on them.
+
+use super::fact::{TEXT_BYTES_MAX, TEXTS_MAX};
+use crate::EventTime;
+use crate::trunk::is_one_of;
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+/// Applications in which a phone that was dialed hears a prompt before it is connected: a
+/// confirmation, or an announcement.
+const PROMPTS: [&str; 10] = [
+    "Read",
+    "Playback",
+    "ControlPlayback",
+    "Background",
+    "WaitExten",
+    "Macro",
+    "Gosub",
+    "AGI",
+    "SayDigits",
+    "Festival",
+];
+
+/// Options of `Dial` that run a macro or a subroutine on the dialed channel.
+const ASKING: [&str; 2] = ["M(", "U("];
+
+/// Applications of conferences, in which all channels hear each other.
+const ROOMS: [&str; 3] = ["ConfBridge", "MeetMe", "Konference"];
+
+/// A `Dial` that the channel ran, and the times at which it was first and last seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SeenDial {
+    pub(crate) data: SmolStr,
+    pub(crate) first: EventTime,
+    pub(crate) last: EventTime,
+}
+
+/// The applications that one channel ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Applications {
+    pub(crate) dials: Vec<SeenDial>,
+    /// Time at which the channel was first seen to run an application that only dialed channels
+    /// run.
+    pub(crate) outgoing: Option<EventTime>,
+    /// Time at which the channel was first seen to run a conference application.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) conference: Option<EventTime>,
+    /// Time at which the channel was first seen to run an application of [`PROMPTS`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) prompt: Option<EventTime>,
+    /// Time at which the channel was first seen as that of a logged-in agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<EventTime>,
+}
+
+impl Applications {
+    /// Stores an application that the channel runs, if calls depend on it. Returns `true` if that
+    /// changed anything. The `data` of a `Dial` contain the dialed number. `AppDial`, `AppDial2`,
+    /// and `AppQueue` run only on channels that were dialed.
+    pub(super) fn run(&mut self, at: EventTime, name: &str, data: &str) -> bool {
+        if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
+            return earliest(&mut self.outgoing, at);
+        }
+        if ROOMS.contains(&name) {
+            return earliest(&mut self.conference, at);
+        }
+        if name == "AgentLogin" {
+            return earliest(&mut self.agent, at);
+        }
+        if is_one_of(&PROMPTS, name) {
+            return earliest(&mut self.prompt, at);
+        }
+        if name != "Dial" || data.is_empty() || data.len() > TEXT_BYTES_MAX {
+            return false;
+        }
+        if let Some(known) = self.dials.iter_mut().find(|known| known.data == data) {
+            let changed = at < known.first || at > known.last;
+            known.first = known.first.min(at);
+            known.last = known.last.max(at);
+            return changed;
+        }
+        let room = self.dials.len() < TEXTS_MAX;
+        if room {
+            self.dials.push(SeenDial {
+                data: data.into(),
+                first: at,
+                last: at,
+            });
+        }
+        room
+    }
+
+    /// Returns `true` if a `Dial` of the channel ran a macro or subroutine on the dialed channels.
+    pub(crate) fn asks_the_dialed(&self) -> bool {
+        self.dials.iter().any(|dial| {
+            let options = dial.data.splitn(3, [',', '|']).nth(2).unwrap_or_default();
+            ASKING.iter().any(|option| options.contains(option))
+        })
+    }
+
+    pub(super) fn absorb(&mut self, other: Self) {
+        for dial in other.dials {
+            self.run(dial.first, "Dial", &dial.data);
+            self.run(dial.last, "Dial", &dial.data);
+        }
+        self.outgoing = self.outgoing.into_iter().chain(other.outgoing).min();
+        self.conference = self.conference.into_iter().chain(other.conference).min();
+        self.agent = self.agent.into_iter().chain(other.agent).min();
+        self.prompt = self.prompt.into_iter().chain(other.prompt).min();
+    }
+}
+
+/// Keeps the earlier of the two times in `known`. Returns `true` if `known` changed.
+fn earliest(known: &mut Option<EventTime>, at: EventTime) -> bool {
+    let earlier = known.is_none_or(|known| at < known);
+    if earlier {
+        *known = Some(at);
+    }
+    earlier
+}
