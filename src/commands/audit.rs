@@ -168,7 +168,7 @@ fn read(
     Ok(match files {
         Some(files) => (Unread::Files(files), String::new()),
         None => {
-            let message = explain::reading_notes(&reading);
+            let message = explain::unreadable_messages(&reading);
             (Unread::Rows(counts.unreadable), message)
         }
     })
