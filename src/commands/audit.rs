@@ -168,7 +168,7 @@ fn read(
     Ok(match files {
         Some(files) => (Unread::Files(files), String::new()),
         None => {
-            let message = explain::unreadable_messages(&reading);
+            let message = explain::reading_notes(&reading);
             (Unread::Rows(counts.unreadable), message)
         }
     })

@@ -286,7 +286,7 @@ impl Field {
     /// Returns the field with this name in the mapping, in AMI, or in a table of a database:
     /// `${CHANNEL(channame)}`, `${CSV_QUOTE(${eventtype})}`, `Channel`, `channame`.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        let lower = name.trim().trim_start_matches('\u{feff}').to_lowercase();
+        let lower = name.trim().to_lowercase();
         let unquoted = lower.trim_matches(|c| matches!(c, '"' | '`' | '\'' | ' '));
         let argument = unquoted
             .strip_prefix("${csv_quote(")
@@ -345,6 +345,14 @@ impl<'a> Extra<'a> {
     /// Returns `true` if the field is neither missing nor empty.
     fn is_given(&self) -> bool {
         !matches!(self, Self::Text(text) if text.is_empty())
+    }
+
+    /// Returns the field's text. Empty if it was read as an object.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Members(_) => "",
+        }
     }
 
     /// Returns the field's text if it is not a JSON object. Releases before Asterisk 12 write such

@@ -145,8 +145,29 @@ pub enum Unreadable {
     )]
     OtherColumns,
     /// The column that the header calls the start holds no time.
-    #[error("the row's start is not a date and a time with seconds")]
+    #[error("the row's start is not a date and a time")]
     NoStart,
+    /// The column that the header calls the event's time holds no time.
+    #[error("the row's time is not a date and a time")]
+    NoTime,
+    /// A spreadsheet has cut the seconds off the time of an event.
+    #[error(
+        "the row's time has no seconds, which a spreadsheet cut off: use the PBX's file itself, or \
+         format the column as yyyy-mm-dd hh:mm:ss before you save it"
+    )]
+    NoSeconds,
+    /// A spreadsheet has rounded an ID (`1.77E+09`).
+    #[error(
+        "the row's unique ID was rounded by a spreadsheet: use the PBX's file itself, or import \
+         the columns of IDs as text"
+    )]
+    RoundedId,
+    /// The event is a number whose meaning depends on the release of Asterisk.
+    #[error(
+        "the row's event type is a number, and its meaning depends on the release of Asterisk, \
+         which no row shows: export the table with its column extra, or with the events' names"
+    )]
+    EventNumber,
     /// This column should hold seconds, but holds something else.
     #[error("the row's {0} is not a number of seconds")]
     NoCount(&'static str),

@@ -529,8 +529,8 @@ pub struct Cdr<'a> {
     /// Column `billsec`: microseconds from the answer to the end. If the PBX's clock was set, it
     /// can be negative, or longer than the duration.
     pub billed_micros: Option<i64>,
-    /// Column `disposition`: `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, or
-    /// a future value.
+    /// Column `disposition`: `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, the
+    /// number that `cdr_odbc` writes in place of the word (8 for `ANSWERED`), or a future value.
     pub disposition: Text<'a>,
     /// Column `userfield`: text that the dialplan sets.
     pub userfield: Text<'a>,

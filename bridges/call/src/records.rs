@@ -26,22 +26,23 @@
 //! | `record` | the stored part of a record |
 //! | `group` | the records of one call, and the keys that tie them |
 //! | `occupancies` | corrects records that have one channel in place of another |
-//! | `plan` | the channels, the customer, and the number of calls |
-//! | `finish` | the values of the finished call |
-//! | `timeline` | the moments of the call, to be stored and drawn |
+//! | `channels` | the channels that the records name, and how each began |
+//! | `meetings` | which channels heard each other when |
+//! | `facts` | the records as facts, from which `resolve` makes the finished call |
 
-mod finish;
+mod channels;
+mod facts;
 mod group;
+mod meetings;
 mod occupancies;
-mod plan;
 mod record;
-mod timeline;
 
 use crate::assemble::index::FinishedIds;
 use crate::facts::OpenCall;
 use crate::resolve::{EndReason, resolve};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::{Cdr, Direction, EventTime, FinishedCall, Reception, Settings};
+use channels::Channels;
 use group::{Group, Groups, LIVE};
 use record::Record;
 use std::time::Duration;
@@ -240,8 +241,11 @@ impl Folder {
         }
         group.complete();
         occupancies::give_back(&mut group.records);
-        let calls = calls_of_legs(&group, &self.settings)
-            .unwrap_or_else(|| finish::calls(&group, &self.settings.endpoints));
+        let mut calls = calls_of_legs(&group, &self.settings)
+            .unwrap_or_else(|| calls_of_paths(&group, &self.settings));
+        for call in &mut calls {
+            call.estimate = true;
+        }
         self.facts_dropped += u64::from(group.dropped);
         let is_internal = calls
             .iter()
@@ -317,9 +321,42 @@ fn calls_of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>
             }
         }
     }
+    Some(resolve(&call, settings, EndReason::HungUp))
+}
+
+/// Resolves records that each describe a path between two parties like events of these parties.
+fn calls_of_paths(group: &Group, settings: &Settings) -> Vec<FinishedCall> {
+    // These records have only the dialed side. Another group of records has the whole call.
+    if group.records.iter().all(Record::is_dialed_side) {
+        return Vec::new();
+    }
+    let channels = Channels::of_group(group, &settings.endpoints);
+    let call = facts::open_call(group, &channels, &settings.endpoints);
     let mut calls = resolve(&call, settings, EndReason::HungUp);
     for call in &mut calls {
-        call.estimate = true;
+        let own = channels.records_of(call);
+        if group.dropped > 0 {
+            let reason = "the call had more records than callbridge keeps of one call";
+            call.incomplete = Some(reason.to_owned());
+        } else if let Some(doubt) = own.iter().find_map(|record| record.doubt()) {
+            call.incomplete = Some(doubt);
+        }
+        let connecting = own.iter().filter(|record| record.connects());
+        if let Some(excess) = connecting.filter_map(|record| record.excess).max() {
+            // A billed time that is longer than the call is not clamped, because the mapping
+            // reports talk that is longer than its call.
+            call.answered = true;
+            call.talk = call.talk.max(excess);
+        }
+        let userfields = facts::userfields_of_lines(&channels, call, &settings.endpoints);
+        if !userfields.is_empty() {
+            call.userfields = userfields;
+        }
+        // An id that was made from a channel's name occurs nowhere else.
+        call.also_known_as.retain(|id| {
+            let mut ids = own.iter().flat_map(|record| record.ids());
+            ids.any(|known| known == id.as_str())
+        });
     }
-    Some(calls)
+    calls
 }

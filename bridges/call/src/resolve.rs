@@ -45,9 +45,7 @@ use split::Part;
 use std::collections::BTreeSet;
 use view::View;
 
-pub(crate) use attempts::{DialedLine, divide_by_customer, divide_indices};
-pub(crate) use number::{in_dial_data, is_number, subscriber};
-pub(crate) use plan::Plan;
+pub(crate) use number::is_number;
 pub(crate) use split::Sets;
 
 /// Reason why a call is incomplete if events of it come from a file and have no times. The arrival

@@ -269,7 +269,7 @@ impl Intake {
     pub fn take_lacks(&mut self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for source in &mut self.sources {
-            let unreported = std::mem::take(&mut source.proof.unreported).into_iter();
+            let unreported = source.take_unreported().into_iter();
             found.extend(unreported.map(|what| (source.settings.label.clone(), what)));
         }
         found

@@ -3,7 +3,7 @@
 use crate::{Memory, Settings, SourceSettings, proof::Proof, report::Report, written};
 use callbridge_call::{ClockDifference, EventTime, Line};
 use callbridge_formats::{Decoder, MESSAGE_BYTES_MAX};
-use callbridge_model::status::{self, SourceState};
+use callbridge_model::status::{self, RightKind, SourceState};
 use callbridge_source::{CountsNow, FilePosition, Frame, SourceId};
 use callbridge_spool::{Op, UnreadableBytes};
 use std::time::Duration;
@@ -177,6 +177,19 @@ impl IntakeSource {
         shown.reason = shown.reason.or_else(|| self.other_format.clone());
         shown.missing_rights = self.proof.list_missing_rights();
         shown
+    }
+
+    /// Takes the messages about missing rights and settings that were not logged yet. One of them
+    /// is a time zone that the unique IDs of several channels contradict.
+    pub(super) fn take_unreported(&mut self) -> Vec<String> {
+        match self.decoder.wrong_zone() {
+            Some(wrong) => {
+                let message = format!("{wrong}; {}", wrong.fix());
+                self.proof.report_missing(RightKind::Zone, message);
+            }
+            None => drop(self.proof.missing_rights.remove(&RightKind::Zone)),
+        }
+        std::mem::take(&mut self.proof.unreported)
     }
 
     /// Returns why the frame's bytes cannot be read: its source could not read the record, or has

@@ -167,6 +167,14 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
             "set events = ALL in cel.conf, or add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) \
              or BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then `module reload cel`",
         ),
+        FormatFit::Reads {
+            last,
+            wrong_zone: Some(wrong),
+            ..
+        } => {
+            let message = format!("can be read, up to {}, but {wrong}", time_text(last));
+            advice(name, message, wrong.fix())
+        }
         FormatFit::Reads { last, .. } => {
             let of = if flag.catch_up { "row" } else { "event" };
             let message = format!("can be read; its last {of} is from {}", time_text(last));

@@ -284,7 +284,10 @@ fn unneeded_message_is_skipped_and_malformed_is_unreadable() {
              DestLinkedid: \u{9b}5.1\n",
             Unreadable::NoId,
         ),
-        ("Event: Cdr\nUniqueID: 5.1\u{7}\n", Unreadable::NoId),
+        (
+            "Event: Cdr\nChannel: a\nUniqueID: 5.1\u{7}\n",
+            Unreadable::NoId,
+        ),
     ] {
         check_decoded(message, |decoded| {
             assert_eq!(decoded, Decoded::Unreadable(why), "{message}")

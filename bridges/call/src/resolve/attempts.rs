@@ -10,27 +10,27 @@
 use super::split::Sets;
 use crate::talk::Talk;
 use crate::{Direction, EventTime};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A line dialed within this time after an unanswered one continues the same attempt.
-pub(crate) const ATTEMPT_GAP: Duration = Duration::from_secs(5);
+pub(super) const ATTEMPT_GAP: Duration = Duration::from_secs(5);
 
 /// A trunk channel that was dialed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DialedLine {
+pub(super) struct DialedLine {
     /// The call in which the channel was born.
-    pub(crate) origin: String,
+    pub(super) origin: String,
     /// The number dialed, as digits; empty if it is unknown.
-    pub(crate) number: String,
+    pub(super) number: String,
     /// The customer's channel if the line was dialed in that customer's call, so it isn't a
     /// customer's own line.
-    pub(crate) customer: Option<usize>,
-    pub(crate) answered: bool,
+    pub(super) customer: Option<usize>,
+    pub(super) answered: bool,
     /// Time of its birth.
-    pub(crate) from: EventTime,
+    pub(super) from: EventTime,
     /// Time of its hangup.
-    pub(crate) to: EventTime,
+    pub(super) to: EventTime,
 }
 
 impl DialedLine {
@@ -62,7 +62,7 @@ impl Attempt {
 /// far as its lines were not dialed in another customer's call. The lines of an attempt are one
 /// call, because the first carrier can refuse and the second can answer. They are several calls
 /// only if people on several numbers talked.
-pub(crate) fn divide_by_customer(
+pub(super) fn divide_by_customer(
     trunks: impl Iterator<Item = usize>,
     came_in: impl Fn(usize) -> bool,
     line: impl Fn(usize) -> DialedLine,
@@ -149,19 +149,4 @@ fn divide_by_number(lines: &[&(usize, DialedLine)]) -> Vec<Vec<usize>> {
         }
     }
     numbers.into_iter().map(|(_, lines)| lines).collect()
-}
-
-/// Divides `all` indices among these calls. The first call gets those that no other call has.
-pub(crate) fn divide_indices(
-    all: usize,
-    plans: &[(Direction, Vec<usize>)],
-    own_of: impl Fn(&[usize]) -> BTreeSet<usize>,
-) -> Vec<Vec<usize>> {
-    let later: Vec<BTreeSet<usize>> = plans.iter().skip(1).map(|plan| own_of(&plan.1)).collect();
-    let first: Vec<usize> = (0..all)
-        .filter(|i| !later.iter().any(|own| own.contains(i)))
-        .collect();
-    let mut owns = vec![first];
-    owns.extend(later.into_iter().map(|own| own.into_iter().collect()));
-    owns
 }

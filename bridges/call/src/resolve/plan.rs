@@ -15,19 +15,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// One call among the channels, which are given as indices.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan<T = usize> {
+pub(super) struct Plan {
     /// The id of the call.
-    pub(crate) linkedid: UniqueId,
-    pub(crate) direction: Direction,
-    pub(crate) customers: Vec<usize>,
-    /// The channels, or the records, that belong to this call rather than to another customer's.
-    pub(crate) own: Vec<T>,
-    /// The call begins with the first of these channels. Empty if the call is from records.
-    pub(crate) begins_with: Vec<usize>,
+    pub(super) linkedid: UniqueId,
+    pub(super) direction: Direction,
+    pub(super) customers: Vec<usize>,
+    /// The channels that belong to this call rather than to another customer's.
+    pub(super) own: Vec<usize>,
+    /// The call begins with the first of these channels.
+    pub(super) begins_with: Vec<usize>,
     /// The party that dialed the customer of an outbound call, even if its channel belongs to an
-    /// earlier call. Always `None` if the call is from records.
-    pub(crate) placed_by: Option<usize>,
-    pub(crate) talk: Talk,
+    /// earlier call.
+    pub(super) placed_by: Option<usize>,
+    pub(super) talk: Talk,
 }
 
 /// Returns the calls of a part's own channels, which are sorted by age. There are none if no real

@@ -12,6 +12,7 @@ mod evidence;
 mod fold;
 mod fold_properties;
 mod gaps;
+mod joined;
 mod joining;
 mod late;
 mod limits;

@@ -7,7 +7,7 @@ use callbridge_call::{
     Settings, Timing, WrongCall,
 };
 use callbridge_formats::{
-    Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Framing, MESSAGE_BYTES_MAX,
+    Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Framing, MESSAGE_BYTES_MAX, WrongZone,
 };
 use callbridge_intake::{begins_another, known_call};
 use callbridge_mapping::Trunks;
@@ -58,16 +58,20 @@ impl MessageCounts {
     }
 }
 
+/// Messages that can't be read for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnreadableMessage {
-    /// The number of the message in the recording, from 1. A header counts, and an empty line does
-    /// not.
-    pub number: u64,
+pub struct UnreadableMessages {
     pub reason: String,
+    pub count: u64,
+    /// The numbers of the first messages in the recording, from 1. A header counts, and an empty
+    /// line does not.
+    pub first: Vec<u64>,
 }
 
-/// Maximum number of unreadable messages that are kept. Further messages are only counted.
-const UNREADABLE_MAX: usize = 20;
+/// Maximum number of reasons that are kept. Messages with further reasons are only counted.
+const REASONS_MAX: usize = 20;
+/// Maximum number of messages that are listed for each reason.
+const LISTED_MAX: usize = 5;
 
 /// One result of a recording, in its order: a call with its PBX id, or a message that cannot be a
 /// call. The PBX id is `--pbx-id`. For further servers in the recording, their `server_name` is
@@ -91,7 +95,7 @@ struct Decoding {
     counts: MessageCounts,
     /// Number of messages so far.
     messages: u64,
-    unreadable: Vec<UnreadableMessage>,
+    unreadable: Vec<UnreadableMessages>,
     now: EventTime,
     /// Calls from formats in which each message is a call.
     calls: Vec<ReadCall>,
@@ -179,10 +183,20 @@ impl Reading {
         self.decoding.counts
     }
 
-    /// Returns the first messages that could not be read. Messages that are whole calls are
+    /// Returns the messages that could not be read, by reason. Messages that are whole calls are
     /// reported as [`WrongCall`] instead.
-    pub fn unreadable(&self) -> &[UnreadableMessage] {
+    pub fn unreadable(&self) -> &[UnreadableMessages] {
         &self.decoding.unreadable
+    }
+
+    /// Returns `true` if each message of the format is the record of a call.
+    pub fn has_only_cdrs(&self) -> bool {
+        self.rules.format.only_cdrs()
+    }
+
+    /// Returns what the recording's unique IDs show if they contradict the configured zone.
+    pub fn wrong_zone(&self) -> Option<WrongZone> {
+        self.decoding.decoder.wrong_zone()
     }
 
     /// Returns the word for a message of the format: `row` or `message`.
@@ -411,9 +425,19 @@ impl Decoding {
         for pbx in self.pbxes.values_mut() {
             pbx.assembler.on_unreadable(bytes);
         }
-        if self.unreadable.len() < UNREADABLE_MAX {
-            let number = self.messages;
-            self.unreadable.push(UnreadableMessage { number, reason });
+        let has_room = self.unreadable.len() < REASONS_MAX;
+        let mut known = self.unreadable.iter_mut();
+        if let Some(messages) = known.find(|messages| messages.reason == reason) {
+            messages.count += 1;
+            if messages.first.len() < LISTED_MAX {
+                messages.first.push(self.messages);
+            }
+        } else if has_room {
+            self.unreadable.push(UnreadableMessages {
+                reason,
+                count: 1,
+                first: vec![self.messages],
+            });
         }
     }
 

@@ -124,6 +124,7 @@ fn silent_source_cases() -> Vec<(Status, &'static [FindingKind])> {
         (silent_source(Some(RightKind::System), 60), &[]),
         (silent_source(Some(RightKind::Echo), 60), &[]),
         (silent_source(Some(RightKind::List), 60), &[K::Rights]),
+        (silent_source(Some(RightKind::Zone), 60), &[K::Rights]),
         (silent_source(Some(RightKind::Variables), 60), &[K::Rights]),
         (silent_source(Some(RightKind::Times), 60), &[K::Rights]),
         (silent_source(Some(RightKind::Filter), 60), &[]),

@@ -13,6 +13,8 @@ const SILENT_SECONDS: i64 = 24 * 3600;
 pub enum RightKind {
     /// The account receives no events of calls.
     Calls,
+    /// The times of a file contradict `--pbx-timezone`.
+    Zone,
     /// Channels do not show a variable that contains leads.
     Variables,
     /// The account has no right to list the live channels.
@@ -45,7 +47,7 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
         for right in &source.missing_rights {
             match right.kind {
                 RightKind::Calls => deaf.push(&*right.message),
-                RightKind::Variables | RightKind::List | RightKind::Times => {
+                RightKind::Zone | RightKind::Variables | RightKind::List | RightKind::Times => {
                     missing_rights.push(&*right.message);
                 }
                 // `status` shows these with the source, and they are no problem, because calls can
