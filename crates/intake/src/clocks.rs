@@ -34,11 +34,15 @@ impl Intake {
         answered: EventTime,
     ) {
         let line = self.current_line(id);
-        if answered.since(asked) <= PROMPT_RESPONSE {
-            self.sources[usize::from(id.0)].note_complete(asked);
+        let source = &mut self.sources[usize::from(id.0)];
+        let delay = answered.since(asked);
+        if delay <= PROMPT_RESPONSE {
+            source.note_complete(asked);
         }
+        // Events without times don't show their delay, but they were held as long as the response.
+        source.note_delay(delay, answered);
         // The gateway of a WebSocket responds itself, so its response shows nothing about the PBX.
-        if self.sources[usize::from(id.0)].settings.format == Format::AmiJson {
+        if source.settings.format == Format::AmiJson {
             return;
         }
         self.each_pbx(usize::from(id.0), |pbx| {

@@ -117,6 +117,16 @@ fn shown_delay(intake: &mut Intake, seconds: u64) -> Option<u64> {
 }
 
 #[test]
+fn response_over_a_minute_late_is_shown_as_late_events() {
+    let mut intake = connected_intake();
+    let at = seconds_after_start;
+    intake.pong(SOURCE, None, at(10), at(70));
+    assert_eq!(shown_delay(&mut intake, 71), None);
+    intake.pong(SOURCE, None, at(10), at(71));
+    assert_eq!(shown_delay(&mut intake, 71), Some(61));
+}
+
+#[test]
 fn event_over_a_minute_late_is_shown_for_ten_minutes() {
     let mut intake = connected_intake();
     let lines = lines();

@@ -35,12 +35,16 @@ impl IntakeSource {
             None if self.is_stalled => return,
             None => arrived,
         };
-        let delay = arrived.since(sent);
-        if delay > LATE && !self.settings.file {
-            self.late = Some((delay, arrived));
-        }
+        self.note_delay(arrived.since(sent), arrived);
         if self.settings.forgets {
             self.note_complete(sent);
+        }
+    }
+
+    /// Notes the delay of a message that arrived at `arrived`.
+    pub(super) fn note_delay(&mut self, delay: Duration, arrived: EventTime) {
+        if delay > LATE && !self.settings.file {
+            self.late = Some((delay, arrived));
         }
     }
 
