@@ -1,5 +1,5 @@
-//! Tests of CDRs whose application only joined channels: conference rooms, logged-in agents, pickup,
-//! and channels that were moved. Such records show who heard whom, but nobody was dialed.
+//! Tests of CDRs whose application only joined channels: conference rooms, logged-in agents,
+//! pickup, and channels that were moved. Such records show who heard whom, but nobody was dialed.
 
 use crate::story::settings;
 use callbridge_call::{Cdr, Direction, EventTime, FinishedCall, Folder, Settings};
