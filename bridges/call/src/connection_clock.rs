@@ -14,7 +14,8 @@
 //! ```
 //!
 //! How large the smallest delay may be is known from the start: no message was sent before our
-//! login or before the last ping that got its response, so its delay is at most the time since then.
+//! login or before the last ping that got its response, so its delay is at most the time since
+//! then.
 
 use crate::{ClockDifference, EventTime};
 use std::time::Duration;
@@ -394,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_set_back_without_pings_makes_channels_late_for_minutes_only() {
+    fn clock_set_back_makes_channels_late_for_minutes_only() {
         let mut clock = ConnectionClock::default();
         late_ids(&mut clock, &[(100, 100.0)]);
         let after = [(97, 110.0), (497, 510.0), (897, 910.0), (1297, 1310.0)];

@@ -54,8 +54,8 @@ impl Backoff {
         }
     }
 
-    /// Returns `true` if the last connection, which was up for `up`, worked. Earlier failures are then
-    /// forgotten.
+    /// Returns `true` if the last connection, which was up for `up`, worked. Earlier failures are
+    /// then forgotten.
     pub fn has_worked(&mut self, up: Duration) -> bool {
         let has_worked = up >= self.bounds.healthy;
         if has_worked {

@@ -210,8 +210,8 @@ async fn work(
 const LOOPBACK_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Returns the wait before the next try after this error. A PBX that does not repeat events is
-/// tried at once if the connection had worked, and soon otherwise, except after a refused login, because too many tries with a wrong secret lock the
-/// account out.
+/// tried at once if the connection had worked, and soon otherwise, except after a refused login,
+/// because too many tries with a wrong secret lock the account out.
 fn wait_after(
     backoff: &mut Backoff,
     error: &Error,

@@ -68,7 +68,6 @@ fn second_of(line: &str) -> u64 {
     recorded_time(line).since(recorded_time("")).as_secs()
 }
 
-/// Promise: A gap begins when events stopped, however late the last ones arrive.
 #[test]
 fn late_event_stores_its_own_time_as_the_start_of_a_gap() {
     let mut intake = connected_intake();

@@ -1,9 +1,9 @@
 //! Gaps: where each begins and ends, and which PBX's calls it affects.
 //!
 //! A gap begins when the last stored event happened, or with the last prompt response to a ping,
-//! whichever is later. The arrival of an event doesn't count, because after a stall, a burst of late
-//! events says nothing about those behind it. A gap ends with the next login. It affects a PBX's
-//! open calls only if no other source reports these calls.
+//! whichever is later. The arrival of an event doesn't count, because after a stall, a burst of
+//! late events says nothing about those behind it. A gap ends with the next login. It affects a
+//! PBX's open calls only if no other source reports these calls.
 
 use crate::{Gap, Intake, IntakeSource, SourceSettings, pbx::pbx_of, report::News};
 use callbridge_call::{ClockDifference, EventTime, Mark, Patience, PbxEvent, Reception, Timing};
@@ -48,7 +48,8 @@ impl IntakeSource {
         }
     }
 
-    /// Returns the delay of the last event that was much too late, in seconds, if that was recently.
+    /// Returns the delay of the last message that was much too late, in seconds, if that was
+    /// recently.
     pub(super) fn late_seconds(&self, now: EventTime) -> Option<u64> {
         let (delay, arrived) = self.late?;
         (now.since(arrived) <= LATE_SHOWN).then_some(delay.as_secs())

@@ -197,8 +197,8 @@ fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFindi
     match account.timed.or(conf.map(|conf| conf.timed)) {
         Some(true) => well(name, "events carry the PBX's own time"),
         Some(false) => {
-            let message = "events carry no time, so the time of their arrival is used, and calls are \
-                           incomplete if the connection stalls";
+            let message = "events carry no time, so the time of their arrival is used, and calls \
+                           are incomplete if the connection stalls";
             let fix = "set timestampevents = yes in [general] of manager.conf, then `manager \
                         reload`";
             fault(Code::Configuration, name, message, fix)

@@ -431,7 +431,7 @@ fn later_call(second: u32) -> Story {
 }
 
 #[test]
-fn channel_reported_later_than_its_id_makes_untimed_calls_incomplete() {
+fn channel_later_than_its_id_makes_untimed_calls_incomplete() {
     let call = later_call(100);
     for (stalls, is_complete) in [
         (&[][..], true),
@@ -464,7 +464,7 @@ fn late_channel_makes_calls_that_ended_in_its_burst_incomplete() {
 }
 
 #[test]
-fn answer_and_hangup_that_arrive_together_without_times_are_incomplete() {
+fn untimed_answer_and_hangup_in_one_read_are_incomplete() {
     for (talk, is_complete) in [(0.05, false), (0.3, true), (4.0, true)] {
         let (mut story, city, phone) = answered_by_101();
         story.at(1.0 + talk).leave(&phone, "b1").leave(&city, "b1");

@@ -66,7 +66,6 @@ fn call_from_events(employee: Option<&str>, talk: u64, variables: &[(&str, &str)
     }
 }
 
-/// Promise: Events without times get theirs from a catch-up file of events.
 #[test]
 fn call_without_event_times_takes_those_of_a_cel_file() {
     let by_arrival = FinishedCall {
@@ -98,7 +97,7 @@ fn call_without_event_times_takes_those_of_a_cel_file() {
 }
 
 #[test]
-fn call_without_event_times_is_finished_if_the_file_has_no_such_call() {
+fn untimed_call_is_finished_if_the_file_has_no_such_call() {
     let by_arrival = FinishedCall {
         incomplete: None,
         by_arrival: true,

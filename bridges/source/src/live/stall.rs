@@ -9,7 +9,8 @@
 //! stalled                  ██████████████████      from the late response to ping 2 being due
 //! ```
 //! The response to a ping that was sent during the stall proves nothing, because it can come before
-//! the events that were held behind it. Only ping 5, sent after the first late byte, ends the stall.
+//! the events that were held behind it. Only ping 5, sent after the first late byte, ends the
+//! stall.
 
 use super::pings::Pings;
 use crate::{Item, SourceFeed};

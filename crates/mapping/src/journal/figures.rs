@@ -45,8 +45,8 @@ pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
     ))
 }
 
-/// Returns a message if no call can have ended at `end`, because that is too far after `now`. Either
-/// the PBX's clock was set ahead during the call, or a message has the wrong duration.
+/// Returns a message if no call can have ended at `end`, because that is too far after `now`.
+/// Either the PBX's clock was set ahead during the call, or a message has the wrong duration.
 pub fn wrong_end(end: EventTime, now: EventTime) -> Option<String> {
     let ahead = end.since(now);
     if ahead <= AHEAD_MAX {
