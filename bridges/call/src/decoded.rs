@@ -10,8 +10,8 @@ const ID_BYTES_MAX: usize = 256;
 /// An event, and the server whose message contained it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerEvent<'a> {
-    /// `server_name` of an AMI-JSON frame, or `origin_uuid` on Wazo's bus. One connection can carry
-    /// several PBXs.
+    /// `server_name` of an AMI-JSON frame, `origin_uuid` on Wazo's bus, or `Server` in an AMI event
+    /// that came through a proxy. One connection can carry several PBXs.
     pub server: Option<Text<'a>>,
     /// The event, as far as calls depend on it.
     pub event: PbxEvent<'a>,

@@ -209,6 +209,23 @@ fn listed_channel_has_its_ids_and_its_bridge() {
 }
 
 #[test]
+fn event_through_a_proxy_names_its_server() {
+    for (line, server) in [
+        ("Server: 10.0.0.2\n", Some("10.0.0.2")),
+        ("Server: \n", None),
+        ("", None),
+    ] {
+        let message = format!("Event: Hangup\nUniqueid: 5.1\n{line}Cause: 16\n");
+        check_decoded(&message, |decoded| {
+            let Decoded::Event { received, .. } = decoded else {
+                panic!("{decoded:?}")
+            };
+            assert_eq!(received.server.as_deref(), server);
+        });
+    }
+}
+
+#[test]
 fn boot_list_end_shutdown_and_login_become_marks() {
     for (message, mark) in [
         (
