@@ -19,8 +19,8 @@ use crate::facts::{Effect, OpenCall};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::trunk::unmarked;
 use crate::{
-    CLOCK_TOLERANCE, Cdr, ChannelEvent, ClockDifference, EventTime, FinishedCall, Kind, PbxEvent,
-    Reception, Settings, UniqueId,
+    CLOCK_TOLERANCE, Cdr, ChannelEvent, ClockDifference, EventTime, FinishedCall, Kind, Origin,
+    PbxEvent, Reception, Settings, UniqueId,
 };
 use calls::{LinkKey, OpenCalls};
 use cdrs::{EarlyCdr, EarlyCdrs};
@@ -162,6 +162,12 @@ impl Assembler {
             self.counts.unidentified += 1;
             return;
         };
+        if event.is_listed() {
+            self.listening.listed.insert(id.clone());
+            if self.listening.has_list && !self.knows(id.as_str()) {
+                return;
+            }
+        }
         let completed = self.calls.complete_event(&id, event);
         let event = completed.as_ref().unwrap_or(event);
         // A key press that changes no monitoring says nothing about a call.
@@ -223,8 +229,8 @@ impl Assembler {
             key = self.tie(key, calls::ties(&id, event), at);
         }
         if let Some(call) = self.calls.get_mut(key) {
-            let no_clock = timing.order.is_some() || self.wrong_clock.is_some();
-            call.times.untimed += u32::from(no_clock && event.at.is_none());
+            let has_no_clock = self.wrong_clock.is_some() || (timing.order.is_some() && !is_listed);
+            call.times.untimed += u32::from(has_no_clock && event.at.is_none());
             call.times.by_arrival |= by_arrival;
             call.times.stalled |= by_arrival && self.clocks.is_stalled(timing.line);
             self.take_in(key, &id, event, at, arrived);
@@ -242,9 +248,6 @@ impl Assembler {
         at: EventTime,
         arrived: EventTime,
     ) {
-        if event.is_listed() {
-            self.listening.listed.insert(id.clone());
-        }
         let back = self.listening.back;
         let Some(call) = self.calls.get_mut(key) else {
             return;
@@ -254,6 +257,12 @@ impl Assembler {
         self.stream.taken_in += 1;
         let outcome = call.on_event(id, at, event, self.stream.taken_in, &self.settings);
         call.times.on_event(at, arrived);
+        if event.origin == Origin::Channel
+            && let Some(line) = self.stream.timing.line
+            && let Some(leg) = call.legs.get_mut(id)
+        {
+            leg.source = Some(line.source);
+        }
         if outcome.effect == Effect::HungUp
             && let Some(leg) = call.legs.get_mut(id)
         {

@@ -74,7 +74,11 @@ pub enum Mark {
     },
     /// The list of live channels ends here (`CoreShowChannelsComplete`). The channels came before,
     /// as [`Kind::Listed`].
-    ListEnd,
+    ListEnd {
+        /// Number of channels in the list, if the PBX states it (`ListItems`). If fewer arrived,
+        /// the list shows nothing about the other channels.
+        channels: Option<usize>,
+    },
     /// The PBX is a new process. It reports this some time after its start, and all events since
     /// the start were received.
     Restarted {
@@ -101,9 +105,10 @@ impl Mark {
         match self {
             Self::Shutdown { at } => *at,
             Self::Alive { at, .. } => Some(*at),
-            Self::FullyBooted { .. } | Self::LoggedIn | Self::ListEnd | Self::Restarted { .. } => {
-                None
-            }
+            Self::FullyBooted { .. }
+            | Self::LoggedIn
+            | Self::ListEnd { .. }
+            | Self::Restarted { .. } => None,
         }
     }
 }
@@ -451,6 +456,8 @@ pub enum Kind<'a> {
         bridge: Text<'a>,
         /// The state of the channel.
         state: ChannelState,
+        /// How long the channel has existed (`Duration`), in whole seconds, if given.
+        age: Option<Duration>,
     },
     /// Any other message that shows that the channel is alive, with its linkedid and variables.
     Seen,

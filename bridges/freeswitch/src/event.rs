@@ -156,7 +156,11 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
         },
         EventRule::Dump => match partner(fields) {
             Some(with) => Kind::Linked { with },
-            None => Kind::Seen,
+            None => Kind::Listed {
+                bridge: Cow::Borrowed(""),
+                state: ChannelState::Unknown,
+                age: None,
+            },
         },
         EventRule::Heartbeat => return None,
     })

@@ -22,6 +22,10 @@ const ECHO_WITHIN: Duration = Duration::from_secs(1);
 /// Longest wait of `check` for an event of a channel. `check` waits only if there are channels.
 const EVENT_WITHIN: Duration = Duration::from_secs(3);
 
+/// Time between two requests for the live channels. A channel that two lists in a row omit has
+/// ended, so a call whose hangup was lost ends within twice this time.
+const LIST_EVERY: Duration = Duration::from_secs(180);
+
 /// A connection that is logged in to a PBX.
 struct AmiLine {
     tcp: TcpLine,
@@ -32,6 +36,8 @@ struct AmiLine {
     accepted: Bytes,
     probe: SubscriptionProbe,
     pings: Pings,
+    /// When the live channels were last requested.
+    listed: Instant,
     unfiltered: bool,
 }
 
@@ -117,6 +123,7 @@ impl AmiLine {
             accepted: Bytes::new(),
             probe: SubscriptionProbe::default(),
             pings: Pings::default(),
+            listed: Instant::now(),
             unfiltered: false,
         };
         line.tcp.target.clone().in_time(line.log_in()).await?;
@@ -241,6 +248,10 @@ impl LiveLine for AmiLine {
     }
 
     fn ask(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
+        if self.listed.elapsed() >= LIST_EVERY {
+            self.listed = Instant::now();
+            self.outgoing.extend(self.probe.list_again(&mut self.login));
+        }
         let (question, missing) = self.probe.ask(&mut self.login);
         self.outgoing.extend(question.unwrap_or_default());
         if let Some(missing) = missing {

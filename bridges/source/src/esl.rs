@@ -176,7 +176,7 @@ impl LiveLine for SocketLine {
                 FrameMeaning::TooLong => feed.too_long(None).await?,
             }
             if list_ended {
-                feed.mark(Mark::ListEnd).await?;
+                feed.mark(Mark::ListEnd { channels: None }).await?;
             }
         }
         Ok(())

@@ -361,7 +361,7 @@ impl Intake {
         let source = &mut self.sources[at];
         let greeting = source.up_since_frame;
         match mark {
-            Mark::ListEnd | Mark::Restarted { .. } | Mark::Alive { .. } => return true,
+            Mark::ListEnd { .. } | Mark::Restarted { .. } | Mark::Alive { .. } => return true,
             Mark::Shutdown { .. } => {
                 // The next event is a login, or nothing.
                 source.gap_since = source.gap_since.or(source.last_received);

@@ -33,6 +33,9 @@ pub(super) struct Listening {
     pub(super) back: Option<EventTime>,
     /// Channels that the PBX listed as live since its last list ended.
     pub(super) listed: BTreeSet<UniqueId>,
+    /// Set once the PBX has listed all its live channels since the last gap. A channel that only a
+    /// later list has is new, and its events are on their way.
+    pub(super) has_list: bool,
 }
 
 impl OpenCall {
@@ -83,6 +86,30 @@ impl OpenCall {
         self.gaps.rootless = true;
     }
 
+    /// Ends each channel that the lists of this source no longer have. `live` has the channels of
+    /// the last list. Returns `true` if a channel ended.
+    fn end_unlisted(&mut self, live: &BTreeSet<UniqueId>, source: Option<u16>) -> bool {
+        let cuts = self.cuts();
+        let mut ended = false;
+        for leg in self.legs.values_mut() {
+            let is_of_source = source.is_none() || leg.source.is_none() || leg.source == source;
+            let is_omitted = !leg.is_over() && is_of_source && !live.contains(&leg.id);
+            if is_omitted && std::mem::replace(&mut leg.doubted, true) {
+                leg.note_gone(there_until(leg.last, &cuts, leg.last));
+                leg.unlisted = true;
+                ended = true;
+            }
+        }
+        // The channel that a linkedid names can have had no event. If it is not listed, it is not
+        // up either.
+        if !self.gaps.blinds.is_empty()
+            && let Some(root) = self.unheard_root().map(UniqueId::new)
+        {
+            self.gaps.rootless |= root.is_none_or(|id| !live.contains(&id));
+        }
+        ended
+    }
+
     /// Returns the moments at which gaps began, by the clock of the events.
     fn cuts(&self) -> Vec<EventTime> {
         let ahead = self.times.clock_ahead;
@@ -114,6 +141,7 @@ impl Assembler {
     /// calls may be missed.
     pub fn begin_gap(&mut self, since: EventTime) {
         self.listening.lost = true;
+        self.listening.has_list = false;
         self.change_each(|call| {
             let open = !call.is_over();
             if open {
@@ -127,6 +155,7 @@ impl Assembler {
     /// this are known to have begun in the gap.
     pub fn end_gap(&mut self, now: EventTime) {
         self.listening.lost = false;
+        self.listening.has_list = false;
         self.listening.whole = Some(now);
         self.listening.back = Some(now);
         self.change_each(|call| call.gaps.end(now));
@@ -175,6 +204,7 @@ impl Assembler {
                 self.note_login(arrived);
                 // A list that the broken connection cut off is outdated.
                 self.listening.listed.clear();
+                self.listening.has_list = false;
                 self.note_gap_at_beginning(arrived);
             }
             Mark::FullyBooted { uptime } => {
@@ -185,7 +215,7 @@ impl Assembler {
                     |call| call.end_all_channels(None, arrived),
                 );
             }
-            Mark::ListEnd => self.on_list_end(arrived),
+            Mark::ListEnd { channels } => self.on_list_end(channels, arrived),
             Mark::Restarted { began } => self.end_processes_before(began, arrived),
             Mark::Alive {
                 process,
@@ -242,33 +272,28 @@ impl Assembler {
         }
     }
 
-    /// Processes the end of a list of live channels. In calls with a gap, channels that are not in
-    /// the list have ended.
-    fn on_list_end(&mut self, arrived: EventTime) {
+    /// Processes the end of a list of live channels, which the PBX says has this many `channels`. A
+    /// channel that was up before a gap has ended if the list omits it. Any other channel has ended
+    /// if two lists in a row omit it, because one list can be older than the channel's events.
+    fn on_list_end(&mut self, channels: Option<usize>, arrived: EventTime) {
         let live = std::mem::take(&mut self.listening.listed);
+        if channels.is_some_and(|channels| channels > live.len()) {
+            return;
+        }
+        self.listening.has_list = true;
+        let source = self.stream.timing.line.map(|line| line.source);
         for key in self.calls.keys() {
-            let call = self.calls.get_mut(key);
-            let Some(call) = call.filter(|call| !call.gaps.blinds.is_empty()) else {
+            let Some(call) = self.calls.get_mut(key) else {
                 continue;
             };
-            let cuts = call.cuts();
-            let mut ended = false;
-            for leg in call.legs.values_mut() {
-                if !leg.is_over() && !live.contains(&leg.id) {
-                    leg.note_gone(there_until(leg.last, &cuts, leg.last));
-                    ended = true;
-                }
-            }
-            // The channel that a linkedid names can have had no event. If it is not listed, it is
-            // not up either.
-            let root = call.unheard_root().map(UniqueId::new);
-            let rootless = root.is_some_and(|id| id.is_none_or(|id| !live.contains(&id)));
-            call.gaps.rootless |= rootless;
+            let ended = call.end_unlisted(&live, source);
             if ended {
                 call.times.rest(call.times.quiet, arrived);
                 self.changes.insert(key);
             }
-            self.update_settling(key);
+            if ended || !call.gaps.blinds.is_empty() {
+                self.update_settling(key);
+            }
         }
     }
 

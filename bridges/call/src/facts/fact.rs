@@ -1,6 +1,6 @@
 //! Facts about the channels of an open call, which are stored in place of events.
 
-use crate::{ChannelState, EventTime, Kind, MonitorMode, Origin, UniqueId, clip};
+use crate::{ChannelEvent, ChannelState, EventTime, Kind, MonitorMode, Origin, UniqueId, clip};
 use serde::{Deserialize, Serialize};
 
 /// Longest stored text, in bytes. A longer text is no name, number, or id.
@@ -92,6 +92,11 @@ pub(crate) enum FactKind {
     /// id from here on.
     Renamed {
         to: String,
+    },
+    /// The PBX listed the channel as live, and nothing was known of it before. It was then running
+    /// this application, which can be empty.
+    Listed {
+        running: String,
     },
     /// The person at the channel hung up. The channel can go on for its hangup handlers.
     HangupRequested,
@@ -226,9 +231,9 @@ pub(crate) fn spans(
     spans
 }
 
-/// Returns the fact to store for this kind of event, or `None` if it needs none.
-pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
-    Some(match kind {
+/// Returns the fact to store for this event, or `None` if it needs none.
+pub(super) fn fact_of(event: &ChannelEvent<'_>) -> Option<FactKind> {
+    Some(match &event.kind {
         Kind::Born { state } => FactKind::Born(*state),
         Kind::State { state } => FactKind::State(*state),
         Kind::DialBegin { by, dial_string } => FactKind::Dialed {
@@ -241,7 +246,7 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
         Kind::GaveUp => FactKind::GaveUp,
         Kind::App { .. } => FactKind::App,
         Kind::BridgeEnter { bridge, technology } | Kind::BridgeLeave { bridge, technology } => {
-            let enters = matches!(kind, Kind::BridgeEnter { .. });
+            let enters = matches!(event.kind, Kind::BridgeEnter { .. });
             FactKind::enter_or_leave(clip(bridge, TEXT_BYTES_MAX), enters, is_holding(technology))
         }
         Kind::Linked { with } => FactKind::Linked {
@@ -266,8 +271,9 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
         Kind::Renamed { to, .. } => FactKind::Renamed {
             to: clip(to, TEXT_BYTES_MAX),
         },
-        // The channel is up, in any state.
-        Kind::Listed { .. } => FactKind::State(ChannelState::Unknown),
+        Kind::Listed { .. } => FactKind::Listed {
+            running: clip(&event.channel.application, TEXT_BYTES_MAX),
+        },
         Kind::HangupRequested => FactKind::HangupRequested,
         Kind::Hangup { .. } => FactKind::Hangup,
         Kind::Gone => FactKind::Gone,

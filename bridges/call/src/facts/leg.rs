@@ -50,6 +50,17 @@ pub(crate) struct Leg {
     pub(crate) facts: Vec<Fact>,
     /// Number of the channel's facts that were known at the beginning of each gap.
     pub(crate) blinds: Vec<usize>,
+    /// Set while nothing shows that the channel is still up: since a gap began, or since a list of
+    /// live channels omitted it. Its next event clears this. A restart begins a gap, so this is not
+    /// stored.
+    #[serde(skip)]
+    pub(crate) doubted: bool,
+    /// Set if the channel ended because the PBX no longer listed it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unlisted: bool,
+    /// Number of the source that last reported the channel, if its lists tell about the channel.
+    #[serde(skip)]
+    pub(crate) source: Option<u16>,
     /// Stays in bridges that ended by this moment were removed, because they belonged to calls that
     /// were given out. Events of such stays are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,6 +103,9 @@ impl Leg {
             applications: Applications::default(),
             facts: Vec::new(),
             blinds: Vec::new(),
+            doubted: false,
+            unlisted: false,
+            source: None,
             forgotten_until: None,
             over_arrived: None,
             traits: None,
@@ -162,6 +176,7 @@ impl Leg {
 
     /// Notes that events of the channel may be missed from now on.
     pub(crate) fn touch(&mut self) {
+        self.doubted = true;
         let known = self.facts.len();
         if self.blinds.last() != Some(&known) {
             self.blinds.push(known);
@@ -185,6 +200,24 @@ impl Leg {
             let what = FactKind::enter_or_leave(clip(bridge, TEXT_BYTES_MAX), true, false);
             self.facts.push(Fact::new(at, Origin::Channel, what));
         }
+    }
+
+    /// Notes that a list of live channels, which was made at `at`, has this known channel. Only the
+    /// list of FreeSWITCH describes channels in ways that their events don't.
+    pub(crate) fn on_listing(&mut self, at: EventTime, event: &ChannelEvent<'_>) -> Effect {
+        self.last = self.last.max(at);
+        self.doubted = false;
+        if event.channel.traits.is_some() && self.describe(at, &event.channel) {
+            Effect::Learned
+        } else {
+            Effect::Nothing
+        }
+    }
+
+    /// Returns `true` if the channel is known only from a list of live channels, so it existed
+    /// before the events did.
+    pub(crate) fn is_known_from_list(&self) -> bool {
+        !self.is_born() && any(&self.facts, |what| matches!(what, FactKind::Listed { .. }))
     }
 
     /// Notes that the channel ended at `at`, although no event reported its end.
@@ -362,6 +395,7 @@ impl Leg {
     pub(crate) fn describe(&mut self, at: EventTime, channel: &ChannelRef<'_>) -> bool {
         self.first = self.first.min(at);
         self.last = self.last.max(at);
+        self.doubted = false;
         let mut changed = self.names.note(at, unmarked(&channel.name));
         changed |= self.callers.note(at, &channel.caller_number);
         changed |= self.extens.note(at, &channel.exten);
@@ -433,7 +467,7 @@ impl Leg {
                 described = true;
             }
         }
-        let Some(what) = fact_of(&event.kind) else {
+        let Some(what) = fact_of(event) else {
             return if described {
                 Effect::Learned
             } else {

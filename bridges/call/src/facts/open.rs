@@ -168,17 +168,23 @@ impl OpenCall {
             return outcome;
         };
         let before = leg.facts.len();
-        outcome.effect = leg.on_event(at, event, room);
-        outcome.changed |= self.ties.note_linkedid(leg, at, &event.channel);
-        if let Kind::Listed { bridge, state } = &event.kind
-            && room
-        {
+        let listed_bridge = match &event.kind {
+            Kind::Listed { bridge, .. } if leg.is_real() => Some(bridge),
+            _ => None,
+        };
+        if let Some(bridge) = listed_bridge {
+            outcome.effect = leg.on_listing(at, event);
+            // Between two gaps, the events show where a channel is, and a list can be older.
+            if room && !self.gaps.blinds.is_empty() && self.ties.bridges.contains(bridge.as_ref()) {
+                leg.is_in(at, bridge);
+            }
+        } else {
+            outcome.effect = leg.on_event(at, event, room);
+            outcome.changed |= self.ties.note_linkedid(leg, at, &event.channel);
             // A list does not show whether the channels in a bridge hear each other. They probably
             // do if the channel was not known before. Its call is then incomplete anyway.
-            if !known {
-                leg.begin_from_list(at, bridge, *state);
-            } else if self.ties.bridges.contains(bridge.as_ref()) {
-                leg.is_in(at, bridge);
+            if room {
+                leg.begin_from_list(at, &event.kind);
             }
         }
         let gained = leg.facts.len() - before;
@@ -471,7 +477,7 @@ mod stored {
         callbridge_testkit::golden::keeps::<OpenCall>("open-call");
     }
 
-    const KINDS: usize = 18;
+    const KINDS: usize = 19;
 
     /// Each new kind of fact gets a number here, and a fact in the newest golden file.
     fn number_of_kind(kind: &FactKind) -> usize {
@@ -494,6 +500,7 @@ mod stored {
             FactKind::HangupRequested => 15,
             FactKind::DialRan { .. } => 16,
             FactKind::GaveUp => 17,
+            FactKind::Listed { .. } => 18,
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::fact::{Fact, FactKind};
 use super::leg::Leg;
-use crate::{ChannelState, ClockDifference, EventStamp, EventTime, Origin, UniqueId};
+use crate::{ClockDifference, EventStamp, EventTime, Kind, Origin, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -92,12 +92,16 @@ impl Times {
 
 impl Leg {
     /// Sets the beginning of a channel that the PBX lists, and whose own beginning was not
-    /// received. Its id shows when it was created, and the list shows its state and its bridge.
-    pub(crate) fn begin_from_list(&mut self, at: EventTime, bridge: &str, state: ChannelState) {
-        if let Some(epoch) = UniqueId::epoch_in(self.id.as_str()) {
-            self.first = self.first.min(EventTime::from_seconds(epoch));
-        }
-        let state = Fact::new(at, Origin::Channel, FactKind::State(state));
+    /// received. Its id shows when it was created, or else its age does. The list also shows its
+    /// state and its bridge.
+    pub(crate) fn begin_from_list(&mut self, at: EventTime, kind: &Kind<'_>) {
+        let Kind::Listed { bridge, state, age } = kind else {
+            return;
+        };
+        let by_id = UniqueId::epoch_in(self.id.as_str()).map(EventTime::from_seconds);
+        let created = by_id.or(age.map(|age| at.minus(age)));
+        self.first = self.first.min(created.unwrap_or(self.first));
+        let state = Fact::new(at, Origin::Channel, FactKind::State(*state));
         self.facts.push(state);
         if !bridge.is_empty() {
             self.is_in(at, bridge);

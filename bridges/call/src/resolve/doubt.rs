@@ -12,6 +12,11 @@ use crate::facts::{Fact, FactKind, Leg, OpenCall, Passage, UnobservedTime, any};
 use crate::resolve::linked::AT_ONCE;
 use crate::{ChannelState, EventTime, Origin, UniqueId, local_pair};
 
+const BEGAN_UNSEEN: &str = "it began while callbridge was not connected to the PBX";
+/// Reason why a call is incomplete if only lists of live channels show that one of its channels
+/// ended.
+const UNLISTED: &str = "a hangup was not received: the PBX no longer lists a channel of the call";
+
 /// Returns the reason why events of the call may be missing, or `None` if none are.
 pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     let long = call.gaps.blinds.iter().find(|blind| !blind.is_short());
@@ -23,6 +28,12 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     {
         return Some(gap_text(call.times.opened, blind));
     }
+    if call.legs.values().any(|leg| leg.unlisted) {
+        return Some(UNLISTED.to_owned());
+    }
+    if call.legs.values().any(Leg::is_known_from_list) {
+        return Some(BEGAN_UNSEEN.to_owned());
+    }
     let late = call.gaps.late?;
     if call
         .legs
@@ -31,7 +42,7 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     {
         return None;
     }
-    Some("it began while callbridge was not connected to the PBX".to_owned())
+    Some(BEGAN_UNSEEN.to_owned())
 }
 
 /// Returns `true` if no events of any channel can be missing. `is_long`: a gap of the call was

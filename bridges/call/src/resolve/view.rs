@@ -221,9 +221,11 @@ fn first_of<'a>(facts: &[&'a Fact], is_wanted: impl Fn(&FactKind) -> bool) -> Op
     facts.iter().copied().find(|fact| is_wanted(&fact.what))
 }
 
-/// Decides how a channel came into the call from CEL, which reports no state and no dialing. A
-/// channel that begins in another channel's call was dialed. A channel on the extension `s` was
-/// dialed too, unless it has a caller's number or the source reports no numbers.
+/// Decides how a channel came into the call if no state and no dialing was reported, as in CEL and
+/// in a list of live channels. In a list, only `AppDial`, `AppDial2`, and `AppQueue` show that a
+/// channel was dialed. Otherwise, a channel that begins in another channel's call was dialed. A
+/// channel on the extension `s` was dialed too, unless it has a caller's number or the source
+/// reports no numbers.
 fn way_without_state(
     leg: &Leg,
     born: Option<EventTime>,
@@ -233,6 +235,12 @@ fn way_without_state(
     let begun = born.is_some();
     if let Some(at) = leg.applications.outgoing {
         return (Way::Dialed, at, "ran AppDial, AppDial2, or AppQueue", begun);
+    }
+    let is_running =
+        |what: &FactKind| matches!(what, FactKind::Listed { running } if !running.is_empty());
+    if let Some(fact) = leg.facts.iter().find(|fact| is_running(&fact.what)) {
+        let message = "listed with an application that no dialed channel runs";
+        return (Way::CameIn, fact.at, message, begun);
     }
     let other = leg.linkedids.first();
     if let Some(other) = other.filter(|linkedid| linkedid.text != leg.id.as_str()) {

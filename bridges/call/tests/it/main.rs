@@ -16,6 +16,7 @@ mod joined;
 mod joining;
 mod late;
 mod limits;
+mod lists;
 mod number;
 mod occupancies;
 mod processes;

@@ -3,9 +3,12 @@
 
 use crate::expected::{
     Ended, Expected, ExpectedCall, faults, finished_calls_when, finished_calls_with_gap,
-    recordings, split,
+    recordings, settings, split,
 };
 use crate::recordings::slack;
+use callbridge_call::{Assembler, Decoded, Direction, EventTime, Mark, PbxEvent};
+use callbridge_freeswitch::Decoder;
+use serde_json::json;
 use std::collections::HashMap;
 
 /// Tries all gaps of `length` messages in all recordings. Returns for how many gaps all calls are
@@ -95,4 +98,51 @@ fn creation_indexes(messages: &[Vec<u8>]) -> HashMap<String, usize> {
 
 fn linkedid(call: &ExpectedCall) -> &str {
     &call.linkedid
+}
+
+/// A customer waits in a queue. Only the switch's list shows her, and she leaves in the next gap.
+#[test]
+fn call_known_only_from_a_list_is_incomplete_after_the_next_gap() {
+    let dump = json!({
+        "Event-Name": "CHANNEL_DATA",
+        "Core-UUID": "68256a54-825c-4dc8-8e6f-d581bf68ae0c",
+        "Event-Sequence": "19922",
+        "Event-Date-Timestamp": "1795300030000000",
+        "Unique-ID": "f441a702",
+        "Channel-Name": "sofia/external/998902220790@127.0.0.1",
+        "Call-Direction": "inbound",
+        "Caller-ANI": "998902220790",
+        "Caller-Channel-Created-Time": "1795300010000000",
+        "Caller-Channel-Answered-Time": "1795300010000000",
+        "variable_sip_network_ip": "127.0.0.1",
+        "variable_sip_network_port": "16000",
+    });
+    let at = |second: i64| EventTime::from_seconds(1_795_300_000 + second);
+    for is_known in [true, false] {
+        let mut decoder = Decoder::new(None);
+        let mut assembler = Assembler::new(settings());
+        let end = PbxEvent::Mark(Mark::ListEnd { channels: None });
+        assembler.on_event(&PbxEvent::Mark(Mark::LoggedIn), at(30));
+        let message = dump.to_string();
+        if is_known {
+            let Decoded::Event { received, .. } = decoder.decode(message.as_bytes()) else {
+                panic!("an event")
+            };
+            assembler.on_event(&received.event, at(30));
+        }
+        assembler.on_event(&end, at(30));
+        assembler.begin_gap(at(36));
+        assembler.end_gap(at(40));
+        assembler.on_event(&end, at(40));
+        assembler.tick(at(50));
+        let calls = assembler.take_finished();
+        assert_eq!(calls.len(), usize::from(is_known));
+        assert_eq!(assembler.open_calls(), 0);
+        if let [call] = &calls[..] {
+            assert_eq!(call.direction, Direction::Inbound);
+            let ended = call.ended.floor_seconds();
+            assert_eq!((call.started, ended), (at(10), at(36).floor_seconds()));
+            assert!(call.incomplete.is_some() && !call.answered);
+        }
+    }
 }

@@ -409,7 +409,11 @@ impl Decoding {
                     }
                 };
                 let order = received.event.order_after(self.now);
-                self.counts.timeless += u64::from(order.is_some());
+                let is_listed = match &received.event {
+                    PbxEvent::Channel(event) => event.is_listed(),
+                    PbxEvent::Cdr(_) | PbxEvent::Mark(_) => false,
+                };
+                self.counts.timeless += u64::from(order.is_some() && !is_listed);
                 let time = order.or_else(|| time_of(&received.event));
                 let arrived = time.unwrap_or(self.now);
                 self.now = self.now.max(arrived);
