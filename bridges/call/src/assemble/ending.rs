@@ -100,10 +100,10 @@ impl Assembler {
         for key in self.calls.keys_of(OpenCall::has_hung_up) {
             self.finish(key, EndReason::HungUp);
         }
-        let deserted = self
+        let lacking_a_hangup = self
             .calls
-            .keys_of(|call| call.is_deserted() || call.is_reported_over());
-        for key in deserted {
+            .keys_of(|call| call.is_deserted() || call.is_reported_over() || call.is_hung_up_on());
+        for key in lacking_a_hangup {
             self.finish(key, EndReason::Unheard);
         }
         let endpoints = &self.settings.endpoints;

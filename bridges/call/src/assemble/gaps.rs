@@ -205,10 +205,15 @@ impl Assembler {
                 // A list that the broken connection cut off is outdated.
                 self.listening.listed.clear();
                 self.listening.has_list = false;
+                self.newest_ids.note_login();
                 self.note_gap_at_beginning(arrived);
             }
             Mark::FullyBooted { uptime } => {
                 self.note_gap_at_beginning(arrived);
+                // In a recording, it is not known when the login took place.
+                if uptime.is_some() && !self.settings.history {
+                    self.newest_ids.note_no_restart();
+                }
                 let booted = uptime.map(|uptime| arrived.minus(uptime));
                 self.end_each(
                     |call| booted.is_some_and(|at| call.times.latest_arrived < at),

@@ -322,6 +322,14 @@ impl OpenCall {
         last && !self.is_ghost() && first.is_some_and(Leg::is_over) && up.all(Leg::is_away)
     }
 
+    /// Returns `true` if the person at each channel that is still up has hung up, and the channel
+    /// has left its bridge. Only the hangup event is missing then. This is reliable only at the end
+    /// of a recording, because a hangup handler can still run.
+    pub(crate) fn is_hung_up_on(&self) -> bool {
+        let mut up = self.legs.values().filter(|leg| leg.is_up());
+        !self.is_ghost() && up.all(|leg| leg.is_away() && leg.requested_end().is_some())
+    }
+
     /// Returns `true` if all outside channels have hung up, and all channels that are still up have
     /// left all bridges. A hangup was then probably missed.
     pub(crate) fn is_stranded(&self, endpoints: &Endpoints) -> bool {

@@ -91,6 +91,22 @@ impl Times {
 }
 
 impl Leg {
+    /// Returns the time of the first `HangupRequest` after which the channel entered no bridge. An
+    /// entry that was under way is reported up to 100 ms later.
+    pub(crate) fn requested_end(&self) -> Option<EventTime> {
+        const ENTRY_DELAY_MAX: Duration = Duration::from_millis(100);
+        let is_entry = |fact: &&Fact| fact.what.passage().is_some_and(|passage| passage.enters);
+        let entered = self.facts.iter().filter(is_entry).map(|fact| fact.at).max();
+        let requests = self
+            .facts
+            .iter()
+            .filter(|fact| fact.what == FactKind::HangupRequested);
+        requests
+            .map(|fact| fact.at)
+            .filter(|at| entered.is_none_or(|entered| entered <= at.plus(ENTRY_DELAY_MAX)))
+            .min()
+    }
+
     /// Sets the beginning of a channel that the PBX lists, and whose own beginning was not
     /// received. Its id shows when it was created, or else its age does. The list also shows its
     /// state and its bridge.

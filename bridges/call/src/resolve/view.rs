@@ -4,7 +4,6 @@ use crate::facts::{Fact, FactKind, Leg, Passage, any, spans};
 use crate::trunk;
 use crate::{ChannelState, Endpoints, EventTime, Origin, Party, UniqueId, Way};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// Stands between the two channels in the name of a bridge that is made of a link.
 pub(super) const LINKED: &str = " + ";
@@ -113,7 +112,7 @@ impl<'a> View<'a> {
             answer: Answer::of(leg, &facts),
             begun,
             end,
-            left: requested_end(&facts).map_or(end, |at| at.min(end)),
+            left: leg.requested_end().map_or(end, |at| at.min(end)),
             stays,
             broken,
             waits,
@@ -269,22 +268,6 @@ fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
         (rank, fact.at)
     });
     end.map_or(leg.last, |fact| fact.at)
-}
-
-/// Returns the time of the first `HangupRequest` after which the channel entered no bridge. An
-/// entry that was under way is reported up to 100 ms later.
-fn requested_end(facts: &[&Fact]) -> Option<EventTime> {
-    const ENTRY_DELAY_MAX: Duration = Duration::from_millis(100);
-    let entered = facts
-        .iter()
-        .filter(|fact| fact.what.passage().is_some_and(|passage| passage.enters))
-        .map(|fact| fact.at)
-        .max();
-    facts
-        .iter()
-        .filter(|fact| fact.what == FactKind::HangupRequested)
-        .map(|fact| fact.at)
-        .find(|at| entered.is_none_or(|entered| entered <= at.plus(ENTRY_DELAY_MAX)))
 }
 
 /// Returns the stays in bridges, including holding bridges. If AMI and CEL both report a bridge,

@@ -1,7 +1,8 @@
-//! Tests of the lists of live channels that a PBX makes after a login and every few minutes.
+//! Tests of the lists of live channels that a PBX makes after a login and every few minutes, and of
+//! the ends of calls that a recording shows without a hangup.
 
 use crate::story::{
-    Channel, Story, answered_by_101, assembler, channel, customer, moment, seconds,
+    self, Channel, Story, answered_by_101, assembler, channel, customer, moment, seconds,
 };
 use callbridge_call::ChannelState::{Ring, Up};
 use callbridge_call::{
@@ -190,5 +191,48 @@ fn listed_channels_keep_direction_number_and_employee() {
         let calls = take_finished_at(&mut assembler, 30.0);
         assert_eq!(calls[0].direction, direction, "{application}");
         assert!(calls[0].incomplete.is_some(), "{application}");
+    }
+}
+
+#[test]
+fn recording_that_lacks_a_requested_hangup_is_incomplete() {
+    let (mut story, city) = without_hangup_of_customer();
+    for requested in [true, false] {
+        story.events.retain(|(_, event)| {
+            !matches!(event, PbxEvent::Channel(event) if event.kind == Kind::HangupRequested)
+        });
+        if requested {
+            story.at(40.0).add_event(&city, Kind::HangupRequested);
+        }
+        let mut assembler = assembler();
+        send_events(&mut assembler, &story);
+        assembler.finish_all(moment(100.0));
+        let calls = assembler.take_finished();
+        assert_eq!(calls.len(), usize::from(requested));
+        if let [call] = &calls[..] {
+            assert_eq!(seconds(call), (39.0, 40.0));
+            assert!(call.incomplete.is_some());
+        }
+    }
+}
+
+#[test]
+fn first_id_after_a_login_shows_that_the_pbx_was_restarted() {
+    for (number, ends) in [(0, 1), (90, 0)] {
+        let city = channel("PJSIP/city-00000001", 71);
+        let mut story = Story::new();
+        story.at(0.0).create(&city, Ring);
+        let mut assembler = assembler();
+        send_events(&mut assembler, &story);
+        assembler.on_event(&PbxEvent::Mark(Mark::LoggedIn), moment(50.0));
+        let mut next = Story::new();
+        let mut new = channel("PJSIP/city-00000000", number);
+        new.0.uniqueid = format!("{}.{number}", story::EPOCH + 60).into();
+        new.0.linkedid = new.0.uniqueid.clone();
+        next.at(60.0).create(&new, Ring);
+        send_events(&mut assembler, &next);
+        let calls = take_finished_at(&mut assembler, 65.0);
+        assert_eq!(calls.len(), ends, "{number}");
+        assert!(calls.iter().all(|call| call.incomplete.is_some()));
     }
 }

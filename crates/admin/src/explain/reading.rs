@@ -268,6 +268,8 @@ struct PbxReading {
     /// The connection that all events come from. `None` if the order of events proves nothing, as
     /// with a broker.
     line: Option<Line>,
+    /// Set after a login in the middle of the recording, until the next event with a time.
+    is_in_gap: bool,
 }
 
 impl PbxReading {
@@ -286,6 +288,7 @@ impl PbxReading {
             calls: Vec::new(),
             finished: FinishedCalls::default(),
             line,
+            is_in_gap: false,
         }
     }
 
@@ -303,6 +306,10 @@ impl PbxReading {
             order,
             ..Timing::default()
         });
+        if self.is_in_gap && time_of(event).is_some() {
+            self.is_in_gap = false;
+            self.assembler.end_gap(arrived);
+        }
         match event {
             PbxEvent::Channel(channel) => self.on_channel_event(event, channel, arrived),
             PbxEvent::Cdr(cdr) => {
@@ -312,8 +319,14 @@ impl PbxReading {
                     self.folder.on_cdr(cdr, arrived);
                 }
             }
-            PbxEvent::Mark(_) => {
+            PbxEvent::Mark(mark) => {
                 self.assembler.on_event(event, arrived);
+                // A mark has no time, so the gap before a login lasts until the next event.
+                let is_login = matches!(mark, Mark::LoggedIn | Mark::FullyBooted { .. });
+                if is_login && self.assembler.latest_event().is_some() {
+                    self.assembler.begin_gap(arrived);
+                    self.is_in_gap = true;
+                }
             }
         }
     }
