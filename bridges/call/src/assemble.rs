@@ -248,6 +248,7 @@ impl Assembler {
         at: EventTime,
         arrived: EventTime,
     ) {
+        self.note_recovery(key, &event.channel);
         let back = self.listening.back;
         let Some(call) = self.calls.get_mut(key) else {
             return;

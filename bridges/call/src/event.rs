@@ -43,6 +43,16 @@ impl PbxEvent<'_> {
         }
     }
 
+    /// Returns the unique id of the event's channel if the switch recovered the channel. Another
+    /// node of a pair can recover it, under its own name.
+    pub fn recovered_id(&self) -> Option<&str> {
+        let PbxEvent::Channel(ChannelEvent { channel, .. }) = self else {
+            return None;
+        };
+        let is_recovered = matches!(&channel.traits, Some(traits) if traits.recovered);
+        is_recovered.then_some(channel.uniqueid.as_ref())
+    }
+
     /// Returns a substitute time for a channel event without a time, so events of a file can be
     /// ordered. It is later than `last`, the time of the previous event, and than the creation of
     /// the channel, which the unique id shows. Returns `None` for all other events.
@@ -286,6 +296,9 @@ pub struct ChannelTraits<'a> {
     pub unlinked: bool,
     /// Set if the PBX reports the channel in a list of channels that are up.
     pub listed: bool,
+    /// Set if the switch recovered the channel after its process had ended (`fsctl recover`), so no
+    /// event reports what happened in between.
+    pub recovered: bool,
     /// Time at which the channel was made.
     pub created: Option<EventTime>,
     /// Time at which the channel answered, or `None` if it has not.

@@ -16,4 +16,4 @@ pub(crate) use history::Stamped;
 pub(crate) use leg::{Effect, Leg, SeenVariable, is_stand_in};
 pub(crate) use open::{LinkKeys, OpenCall, Parts, Renamings};
 pub(crate) use texts::Texts;
-pub(crate) use times::{SetBack, UnobservedTime};
+pub(crate) use times::{CallProcess, SetBack, UnobservedTime};

@@ -362,6 +362,7 @@ fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> C
         sole: sole && rule == EventRule::Hangup,
         unlinked: is_unlinked(rule, fields),
         listed: rule == EventRule::Dump,
+        recovered: fields.get(Header::Recovered) == "true",
         created: micros(fields.get(Header::Created)),
         answered: micros(fields.get(Header::Answered)),
         linked: last_bridge(rule, fields),

@@ -2,9 +2,16 @@
 //! uses no clock, socket, or file.
 
 use crate::{
-    IntakeSource, Memory, Pbx, Settings, SourceSettings, catch_up::Second, gap_log::GapLog,
-    pbx::pbx_of, proof::describe, read_again, under_way::Branch, unmatched,
-    unmatched::UnmatchedLog, whole_calls::WholeCalls,
+    IntakeSource, Memory, Pbx, Settings, SourceSettings,
+    catch_up::Second,
+    gap_log::GapLog,
+    pbx::{pbx_of, pbx_that_knows},
+    proof::describe,
+    read_again,
+    under_way::Branch,
+    unmatched,
+    unmatched::UnmatchedLog,
+    whole_calls::WholeCalls,
 };
 use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::{ClockDifference, EventTime, Patience, PbxEvent, Timing, trunk::Conflict};
@@ -375,12 +382,17 @@ impl Intake {
         };
         source.ordered = order.unwrap_or(source.ordered);
         let kept = !source.settings.forgets;
-        let name = pbx_of(
+        let mut name = pbx_of(
             &mut source.status,
             &server,
             &mut self.servers,
             &mut self.ops,
         );
+        if let Some(channel) = event.recovered_id()
+            && let Some(known) = pbx_that_knows(&self.pbxes, &source.settings.pbx, channel)
+        {
+            name = known;
+        }
         if !self.pbxes.contains_key(&name) {
             if self.pbxes.len() >= PBXES_MAX {
                 let why = format!("it names PBX {name}, and {PBXES_MAX} are known already");

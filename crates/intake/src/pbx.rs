@@ -383,3 +383,18 @@ pub(super) fn pbx_of(
     source.note_switch(server, &name);
     name
 }
+
+/// Returns the PBX that knows the channel, among the PBX `base` and the others on its stream. A
+/// channel that another node of a pair recovered stays with the PBX on which its call began.
+pub(super) fn pbx_that_knows(
+    pbxes: &BTreeMap<String, Pbx>,
+    base: &str,
+    channel: &str,
+) -> Option<String> {
+    let below = format!("{base}/");
+    let mut of_stream = pbxes
+        .iter()
+        .filter(|(name, _)| *name == base || name.starts_with(&below));
+    let known = of_stream.find(|(_, pbx)| pbx.assembler.has_seen(channel));
+    known.map(|(name, _)| name.clone())
+}

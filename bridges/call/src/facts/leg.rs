@@ -522,6 +522,9 @@ pub(crate) struct LegTraits {
     /// Set if the channel was already up when it was first seen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) listed: bool,
+    /// Set if the switch recovered the channel after its process had ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) recovered: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<EventTime>,
     /// Set if the channel's end showed that it was never linked with another channel.
@@ -558,6 +561,7 @@ impl LegTraits {
         self.fresh |= reported.fresh;
         self.sole |= reported.sole;
         self.unlinked |= reported.unlinked;
+        self.recovered |= reported.recovered;
         self.created = self.created.into_iter().chain(reported.created).min();
         self.answered = self.answered.into_iter().chain(reported.answered).min();
         if let Some((at, id)) = &reported.linked

@@ -5,6 +5,7 @@ use super::fact::{Fact, FactKind};
 use super::leg::Leg;
 use crate::{ClockDifference, EventStamp, EventTime, Kind, Origin, UniqueId};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The moments that decide whether a call is over or silent.
@@ -105,6 +106,16 @@ impl Leg {
             .map(|fact| fact.at)
             .filter(|at| entered.is_none_or(|entered| entered <= at.plus(ENTRY_DELAY_MAX)))
             .min()
+    }
+
+    /// Ends the channel's links at `at`, because its process ended then.
+    pub(crate) fn unlink(&mut self, at: EventTime) {
+        let links = self.facts.iter().filter_map(|fact| fact.what.link());
+        let partners: BTreeSet<UniqueId> = links.map(|(with, _)| with.clone()).collect();
+        for with in partners {
+            let unlinked = FactKind::Unlinked { with };
+            self.facts.push(Fact::new(at, Origin::Channel, unlinked));
+        }
     }
 
     /// Sets the beginning of a channel that the PBX lists, and whose own beginning was not

@@ -12,6 +12,9 @@ use crate::facts::{Fact, FactKind, Leg, OpenCall, Passage, UnobservedTime, any};
 use crate::resolve::linked::AT_ONCE;
 use crate::{ChannelState, EventTime, Origin, UniqueId, local_pair};
 
+/// Reason why a call is incomplete if the switch recovered it.
+const RECOVERED: &str = "the switch was restarted and recovered the call, so part of it was not \
+                         reported";
 const BEGAN_UNSEEN: &str = "it began while callbridge was not connected to the PBX";
 /// Reason why a call is incomplete if only lists of live channels show that one of its channels
 /// ended.
@@ -27,6 +30,10 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
         && (call.conference || !is_each_well_reported(call, long.is_some()))
     {
         return Some(gap_text(call.times.opened, blind));
+    }
+    let mut traits = call.legs.values().filter_map(|leg| leg.traits.as_ref());
+    if traits.any(|traits| traits.recovered) {
+        return Some(RECOVERED.to_owned());
     }
     if call.legs.values().any(|leg| leg.unlisted) {
         return Some(UNLISTED.to_owned());

@@ -6,6 +6,7 @@ use crate::expected::{
     recordings, settings, split,
 };
 use crate::recordings::slack;
+use crate::switch::{Switch, line};
 use callbridge_call::{Assembler, Decoded, Direction, EventTime, Mark, PbxEvent};
 use callbridge_freeswitch::Decoder;
 use serde_json::json;
@@ -144,5 +145,36 @@ fn call_known_only_from_a_list_is_incomplete_after_the_next_gap() {
             assert_eq!((call.started, ended), (at(10), at(36).floor_seconds()));
             assert!(call.incomplete.is_some() && !call.answered);
         }
+    }
+}
+
+/// Plays a talk of which the switch is killed at second 10. Its next process recovers the channels
+/// at second 17 if `is_recovered`.
+fn talk_over_a_crash(is_recovered: bool) -> Switch {
+    let mut switch = Switch::default();
+    switch.at(0).call_in("c", "998901110001");
+    switch.at(0).ring("p", "101", ("c", "c"));
+    switch.at(2_000).answer("p").answer("c").bridge("c", "p");
+    switch.at(10_000).send_heartbeat(2);
+    if is_recovered {
+        for id in ["c", "p"] {
+            switch.add_header(id, "Core-UUID", "core of the next process");
+            switch.add_header(id, "variable_recovered", "true");
+        }
+        switch.at(17_000).bridge("c", "p");
+    }
+    switch.at(32_000).hang_up("c").hang_up("p");
+    switch
+}
+
+#[test]
+fn recovered_call_is_one_incomplete_call_without_the_outage() {
+    let recovered =
+        "the switch was restarted and recovered the call, so part of it was not reported";
+    for (is_recovered, talk, whole) in [(true, "23.0", recovered), (false, "30.0", "whole")] {
+        let switch = talk_over_a_crash(is_recovered);
+        let calls = finished_calls_when(&switch.messages, Ended::Recording);
+        let wanted = format!("c in city 998901110001 [101] 101 talk {talk} of 32.0, {whole}");
+        assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), [wanted]);
     }
 }

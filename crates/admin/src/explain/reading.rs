@@ -407,7 +407,14 @@ impl Decoding {
             Decoded::Event { received, repaired } => {
                 self.counts.read += 1;
                 self.counts.repaired += u64::from(repaired);
-                let id = pbx_of(&rules.pbx, received.server.as_deref(), &mut self.server);
+                let mut id = pbx_of(&rules.pbx, received.server.as_deref(), &mut self.server);
+                // A recovered channel stays with the PBX that knows it.
+                if let Some(channel) = received.event.recovered_id()
+                    && let Some((known, _)) =
+                        self.pbxes.iter().find(|(_, pbx)| pbx.has_seen(channel))
+                {
+                    id = known.clone();
+                }
                 let pbx = match self.pbxes.entry(id) {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(new) => {
