@@ -28,6 +28,8 @@ pub struct Finished {
     pub call: FinishedCall,
     /// The branch that sent the call to this hub. `None` for a call of our own sources.
     pub branch: Option<String>,
+    /// The branch's collector computed the call, so it isn't a phone system's own message.
+    pub from_collector: bool,
     /// The record as JSON. Empty before [`Finished::make_json`], or if the record is not stored.
     pub(crate) record_json: String,
     /// The facts as JSON. Empty before [`Finished::make_json`], or if the call gets no row.
@@ -41,6 +43,7 @@ impl Finished {
             judged,
             call,
             branch: None,
+            from_collector: false,
             record_json: String::new(),
             call_json: String::new(),
         }
@@ -107,6 +110,12 @@ impl Finished {
             _ if self.judged.reason.is_some_and(Reason::is_waiting) => State::Waiting,
             _ => State::Dead,
         }
+    }
+
+    /// Returns `true` for a call message, unlike a call that callbridge assembled, here or at a
+    /// branch.
+    pub(crate) const fn is_message(&self) -> bool {
+        self.call.given.is_some() && !self.from_collector
     }
 
     pub(crate) fn same_start(&self, started: i64) -> bool {

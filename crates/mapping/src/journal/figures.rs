@@ -110,7 +110,7 @@ impl Figures {
 }
 
 /// Rounds to whole seconds, half up. The journal's figures end at `u32::MAX - 1`.
-fn half_up(exact: Duration) -> u32 {
+pub fn half_up(exact: Duration) -> u32 {
     let seconds = (exact.as_micros() + 500_000) / 1_000_000;
     u32::try_from(seconds).unwrap_or(u32::MAX).min(u32::MAX - 1)
 }
