@@ -18,13 +18,15 @@
 //! - If a file was read to its end, no more records arrive for calls that ended before the last
 //!   batch.
 //!
-//! A record that arrives after its call was folded changes nothing, and is counted as late. An
-//! example is a dialed party that was transferred and still talks after the caller has hung up.
+//! A record that arrives after its call was folded is counted as late. An example is a dialed party
+//! that was transferred and still talks after the caller has hung up. If the record shows that the
+//! call has more talk or a later end, a revised call is given out ([`Folder::take_revised`]).
 //!
 //! | module | contents |
 //! |---|---|
 //! | `record` | the stored part of a record |
 //! | `group` | the records of one call, and the keys that tie them |
+//! | `late` | what late records change in folded calls |
 //! | `occupancies` | corrects records that have one channel in place of another |
 //! | `channels` | the channels that the records name, and how each began |
 //! | `meetings` | which channels heard each other when |
@@ -33,6 +35,7 @@
 mod channels;
 mod facts;
 mod group;
+mod late;
 mod meetings;
 mod occupancies;
 mod record;
@@ -44,6 +47,7 @@ use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::{Cdr, Direction, EventTime, FinishedCall, Reception, Settings};
 use channels::Channels;
 use group::{Group, Groups, LIVE};
+use late::FoldedGroups;
 use record::Record;
 use std::time::Duration;
 
@@ -64,6 +68,8 @@ pub struct Folder {
     /// Ids and channel names of folded calls, with the end of each call.
     done: FinishedIds<EventTime>,
     finished: Vec<FinishedCall>,
+    folded: FoldedGroups,
+    revised: Vec<FinishedCall>,
     changes: Changes,
     reception: Reception,
     /// The latest end of a record so far. `stream_arrived` is the time at which the last record
@@ -89,12 +95,13 @@ impl Folder {
     }
 
     /// Processes a record that arrived at `arrived` by callbridge's clock. Returns `false` if the
-    /// record belongs to a call that was already folded. The record then changes nothing.
+    /// record belongs to a call that was already folded. See [`Folder::on_late_cdr`].
     pub fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
         let Some(record) = Record::from_cdr(cdr, arrived) else {
             return true;
         };
         if self.is_late(&record) {
+            self.revise(record);
             return false;
         }
         self.stream = self.stream.max(Some(record.end));
@@ -108,6 +115,25 @@ impl Folder {
             self.finish(key);
         }
         true
+    }
+
+    /// Processes a record of a finished call. If the call was folded here and the record shows that
+    /// it lasted longer, [`Folder::take_revised`] returns the right values.
+    pub fn on_late_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
+        if let Some(record) = Record::from_cdr(cdr, arrived) {
+            self.revise(record);
+        }
+    }
+
+    fn revise(&mut self, late: Record) {
+        let again = Self::new(self.settings.clone());
+        self.revised.extend(self.folded.revise(late, again));
+    }
+
+    /// Returns calls that have more talk or a later end than was given out before, because a late
+    /// record arrived since this function last ran.
+    pub fn take_revised(&mut self) -> Vec<FinishedCall> {
+        std::mem::take(&mut self.revised)
     }
 
     /// Sets whether records arrive from here on. While records wait unread in a queue or a file, no
@@ -239,6 +265,7 @@ impl Folder {
             let first = *self.batch.get_or_insert(group.arrived);
             self.batches |= group.arrived.since(first) > BATCHES_APART;
         }
+        let records = group.records.clone();
         group.complete();
         occupancies::give_back(&mut group.records);
         let mut calls = calls_of_legs(&group, &self.settings)
@@ -252,6 +279,7 @@ impl Folder {
             .all(|call| call.direction == Direction::Internal);
         if !is_internal {
             self.remember(&group);
+            self.folded.keep(records, &calls);
         }
         self.finished.extend(calls);
     }

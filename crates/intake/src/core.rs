@@ -539,6 +539,12 @@ impl Intake {
                 let judged = journal::judge(&call, name, rules, people, wall);
                 ops.push(Op::Finish(Box::new(Finished::new(judged, call))));
             }
+            for call in pbx.take_revised() {
+                let judged = journal::judge(&call, name, rules, people, wall);
+                let mut revised = Finished::new(judged, call);
+                revised.is_revision = true;
+                ops.push(Op::Finish(Box::new(revised)));
+            }
             Branch::Events.keep(name, pbx.assembler.take_changes(), &mut ops);
             Branch::Records.keep(name, pbx.records.take_changes(), &mut ops);
             if let Some(second) = &mut pbx.second {

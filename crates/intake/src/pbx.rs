@@ -115,7 +115,12 @@ impl Pbx {
                 Some(REUSED)
             }
             _ if is_open => None,
-            Some(_) => Some(LATE),
+            Some(_) => {
+                if let PbxEvent::Cdr(cdr) = event {
+                    self.records.on_late_cdr(cdr, arrived);
+                }
+                Some(LATE)
+            }
             None => {
                 self.assembler.on_event(event, arrived);
                 if let PbxEvent::Cdr(cdr) = event
@@ -131,6 +136,15 @@ impl Pbx {
     pub(super) fn take_finished(&mut self, now: EventTime) -> Vec<FinishedCall> {
         self.collect(now);
         std::mem::take(&mut self.finished)
+    }
+
+    /// Takes the calls from records that turned out to last longer than they were journaled.
+    pub(super) fn take_revised(&mut self) -> Vec<FinishedCall> {
+        let mut revised = self.records.take_revised();
+        if let Some(second) = &mut self.second {
+            revised.append(&mut second.folder.take_revised());
+        }
+        revised
     }
 
     /// Takes the calls that the assembler has finished. Calls that the second account can complete

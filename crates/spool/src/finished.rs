@@ -30,6 +30,8 @@ pub struct Finished {
     pub branch: Option<String>,
     /// The branch's collector computed the call, so it isn't a phone system's own message.
     pub from_collector: bool,
+    /// A late CDR shows these values of a call that was made from CDRs before.
+    pub is_revision: bool,
     /// The record as JSON. Empty before [`Finished::make_json`], or if the record is not stored.
     pub(crate) record_json: String,
     /// The facts as JSON. Empty before [`Finished::make_json`], or if the call gets no row.
@@ -44,6 +46,7 @@ impl Finished {
             call,
             branch: None,
             from_collector: false,
+            is_revision: false,
             record_json: String::new(),
             call_json: String::new(),
         }

@@ -37,8 +37,8 @@ pub enum Op {
     ///
     /// A call with a known uuid is another call if its number differs or its start is more than a
     /// second off, so it becomes a `uuid_conflict` dead letter ([`Done::Conflict`]), as does a call
-    /// message that contradicts an earlier one about the same call. Books: finished +
-    /// 1, dead + 1.
+    /// message that contradicts an earlier one about the same call, and a call that late CDRs have
+    /// revised. Books: finished + 1, dead + 1.
     /// An unknown number does not differ. Calls without a uuid are recognized by their linkedid.
     Finish(Box<Finished>),
     /// Forgets the ids of a call that has no row, so the call can be taken in again (`audit

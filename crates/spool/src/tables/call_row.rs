@@ -34,14 +34,18 @@ impl DuplicateCandidate {
             return Some(reused_id(new));
         }
         let Json(known) = &self.call;
-        if !new.is_message() || known.given.is_none() || !contradicts(&new.call, known) {
+        let how = if new.is_revision && known.estimate {
+            "a CDR that arrived late changes this call"
+        } else if new.is_message() && known.given.is_some() {
+            "the PBX reported this call twice with different values"
+        } else {
+            return None;
+        };
+        if !contradicts(&new.call, known) {
             return None;
         }
         let (now, earlier) = (figures(&new.call), figures(known));
-        Some(format!(
-            "the PBX reported this call twice with different values: now {now}, but earlier \
-             {earlier}"
-        ))
+        Some(format!("{how}: now {now}, but earlier {earlier}"))
     }
 
     /// Returns `true` if neither the start nor the number differs. An unknown number matches any.

@@ -216,6 +216,35 @@ fn computed_call_with_other_values_is_a_repeat() {
 }
 
 #[test]
+fn late_cdr_with_more_talk_is_dead_letter_with_right_values() {
+    let mut store = store();
+    let mut first = report(journal(1), true, 3_000, 5_000);
+    first.call.estimate = true;
+    finish(&mut store, &first);
+    let mut late = report(first.clone(), true, 48_000, 60_000);
+    late.is_revision = true;
+    let Done::Conflict(letter) = finish(&mut store, &late) else {
+        panic!("the longer call was lost");
+    };
+    assert_eq!(finish(&mut store, &late), Done::Repeat(Some(letter)));
+    let letters = tables::letters::letters(&store, &LetterFilter::default()).expect("letters");
+    assert_eq!(
+        letters[0].message,
+        "a CDR that arrived late changes this call: now answered, 48 s of talk in 60 s, but \
+         earlier answered, 3 s of talk in 5 s"
+    );
+}
+
+#[test]
+fn late_cdr_of_call_known_from_events_changes_nothing() {
+    let mut store = store();
+    finish(&mut store, &report(journal(1), true, 3_000, 5_000));
+    let mut late = report(journal(1), true, 48_000, 60_000);
+    late.is_revision = true;
+    assert_eq!(finish(&mut store, &late), Done::Repeat(Some(RowId(1))));
+}
+
+#[test]
 fn repeat_without_a_number_matches_the_call_with_one() {
     let mut store = store();
     finish(&mut store, &journal(1));
