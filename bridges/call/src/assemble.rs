@@ -73,8 +73,6 @@ pub struct AssemblyCounts {
     pub forced: u64,
     /// Calls among the `forced` ones that took more memory than was available.
     pub oversized: u64,
-    /// CDRs that belong to no call, or to a finished one.
-    pub cdr_unmatched: u64,
 }
 
 /// Progress of the stream of events.
@@ -376,8 +374,9 @@ impl Assembler {
         self.advance(arrived);
     }
 
-    /// Keeps a CDR until its call is known, if the settings make calls wait for CDRs. Any other CDR
-    /// is counted as unmatched.
+    /// Keeps a CDR until its call is known, if the settings make calls wait for CDRs. No call needs
+    /// any other CDR here, and the [`Folder`](crate::Folder) makes a call of it if nothing else
+    /// reports that call.
     fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
         let awaited = self.settings.awaits_cdr() && !ids.any(|id| self.calls.has_finished(id));
@@ -386,8 +385,6 @@ impl Assembler {
             self.early.put(key, early);
             self.changes.insert(key);
             self.forget_early(arrived);
-        } else {
-            self.counts.cdr_unmatched += 1;
         }
     }
 
@@ -397,7 +394,6 @@ impl Assembler {
         let since = now.minus(self.settings.max_call);
         while let Some(key) = self.early.take_stale(since) {
             self.changes.insert(key);
-            self.counts.cdr_unmatched += 1;
         }
     }
 

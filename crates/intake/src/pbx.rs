@@ -188,7 +188,6 @@ impl Pbx {
             ghosts,
             forced,
             oversized,
-            cdr_unmatched,
         } = std::mem::take(&mut self.assembler.counts);
         let dropped = facts_dropped + std::mem::take(&mut self.records.facts_dropped);
         let counts = [
@@ -200,7 +199,6 @@ impl Pbx {
             ("ghosts", ghosts),
             ("forced", forced),
             ("oversized", oversized),
-            ("cdr_unmatched", cdr_unmatched),
             ("cdr_known", std::mem::take(&mut self.known)),
         ];
         let counts = counts.into_iter().filter(|(_, by)| *by > 0);
