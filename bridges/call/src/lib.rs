@@ -65,7 +65,7 @@ pub use event::{
     PbxEvent, Text,
 };
 pub use reception::Reception;
-pub use reconcile::{Decision, Knowledge, Patience, Reconciler};
+pub use reconcile::{Decision, Knowledge, Patience, Reconciler, better_account};
 pub use records::Folder;
 pub use settings::Settings;
 pub use snapshots::OpenChange;

@@ -121,9 +121,9 @@ impl Reconciler {
         self.held.is_empty()
     }
 
-    /// Returns the number of the primary's calls that wait for the second account.
-    pub fn waiting(&self) -> usize {
-        self.held_by(By::Primary).count()
+    /// Returns the primary's calls that wait for the second account.
+    pub fn waiting(&self) -> impl Iterator<Item = &FinishedCall> {
+        self.held_by(By::Primary).map(|(_, held)| &held.call)
     }
 
     /// Processes a finished call of the primary. A complete call is returned at once, unless its
@@ -277,20 +277,33 @@ fn second(
     if open && !finished {
         return (None, false);
     }
-    // If both accounts are incomplete, the primary's call is kept.
-    if finished || (!whole && (correctable || !halves.is_empty())) {
+    if finished || (!whole && correctable) {
         return (None, true);
     }
     let letters = letters.values().map(Box::as_ref);
     let halves: Vec<&FinishedCall> = halves.into_iter().chain(letters).collect();
+    let Some(better) = better_account(call, &halves) else {
+        return (None, true);
+    };
+    let finish = !halves.is_empty() || correctable || chance_over || unheard(call);
+    let decision = finish.then(|| Decision::Finish(Box::new(better)));
+    (decision, finish)
+}
+
+/// Returns the second account of a call, completed with the values that only the primary's
+/// incomplete accounts (`halves`) have. Returns `None` if the second account isn't better.
+pub fn better_account(second: &FinishedCall, halves: &[&FinishedCall]) -> Option<FinishedCall> {
+    // If both accounts are incomplete, the primary's call is kept.
+    if second.incomplete.is_some() && !halves.is_empty() {
+        return None;
+    }
     // If the primary saw a talk, it took place, even if an account without bridges does not show
     // it.
-    if !call.estimate && !call.answered && halves.iter().any(|half| half.answered) {
-        return (None, true);
+    let has_talk = halves.iter().any(|half| half.answered);
+    if has_talk && !second.answered && !second.estimate {
+        return None;
     }
-    let finish = !halves.is_empty() || correctable || chance_over || unheard(call);
-    let decision = finish.then(|| Decision::Finish(Box::new(fill_from_primary(call, &halves))));
-    (decision, finish)
+    Some(fill_from_primary(second, halves))
 }
 
 /// Returns the call of the catch-up source with the values that only the primary source has. CEL
