@@ -14,7 +14,9 @@ use crate::{
     whole_calls::WholeCalls,
 };
 use callbridge_asterisk::subscription_probe::MissingRight;
-use callbridge_call::{ClockDifference, EventTime, Patience, PbxEvent, Timing, trunk::Conflict};
+use callbridge_call::{
+    ClockDifference, EventTime, Patience, PbxEvent, Reconciler, Timing, trunk::Conflict,
+};
 use callbridge_formats::{Decoded, Format, Likeness, Unreadable};
 use callbridge_mapping::{People, journal};
 use callbridge_model::status::{self, RightKind, SourceState};
@@ -168,18 +170,22 @@ impl Intake {
                 status.late_seconds = source.late_seconds(now);
             }
             // A file with held calls counts as being read: more records can decide them.
-            if status.state == SourceState::Done && self.holds_calls(source) {
-                status.state = SourceState::Reading;
+            if let Some(reconciler) = self.reconciler_of(source) {
+                status.awaited = reconciler.waiting().count() as u64;
+                if status.state == SourceState::Done && !reconciler.is_empty() {
+                    status.state = SourceState::Reading;
+                }
             }
             statuses.push(status);
         }
         statuses
     }
 
-    fn holds_calls(&self, source: &IntakeSource) -> bool {
-        let pbx = self.pbxes.get(&source.settings.pbx);
-        let second = pbx.and_then(|pbx| pbx.second.as_ref());
-        source.settings.catch_up && second.is_some_and(|second| !second.reconciler.is_empty())
+    /// Returns the reconciler that holds calls for this catch-up file. `None` for other sources.
+    fn reconciler_of(&self, source: &IntakeSource) -> Option<&Reconciler> {
+        let pbx = self.pbxes.get(&source.settings.pbx)?;
+        let second = pbx.second.as_ref().filter(|_| source.settings.catch_up)?;
+        Some(&second.reconciler)
     }
 
     /// Copies the counters of each source, in the order of the flags.

@@ -3,7 +3,7 @@
 //! snapshots contain.
 
 use super::{Intake, settings::Settings};
-use callbridge_call::{Assembler, EventTime, FinishedCall, OpenChange};
+use callbridge_call::{Assembler, EventTime, FinishedCall, OpenChange, Patience, Reconciler};
 use callbridge_spool::Op;
 use std::collections::BTreeMap;
 
@@ -66,17 +66,27 @@ impl Intake {
     }
 }
 
-/// Returns the calls in progress and their PBXs, each call as if it ended `now`. `open` has the
-/// stored name, the key, and the snapshot of each open call in the spool. Second accounts of the
-/// same calls, and unreadable snapshots, are left out.
+/// Returns the calls in progress and their PBXs, each call as if it ended `now`, and the calls that
+/// are over but wait for the catch-up file. `open` has the stored name, the key, and the snapshot
+/// of each open call in the spool. Second accounts of the same calls, and unreadable snapshots, are
+/// left out.
 pub fn under_way(
     settings: &Settings,
     open: &[(String, u64, Vec<u8>)],
     now: EventTime,
 ) -> Vec<(String, FinishedCall)> {
     let mut assemblers: BTreeMap<&str, Assembler> = BTreeMap::new();
+    let mut held: BTreeMap<&str, Reconciler> = BTreeMap::new();
     for (name, key, snapshot) in open {
         let (pbx, branch) = Branch::read(name);
+        if branch == Some(Branch::Held) {
+            let reconciler = held
+                .entry(pbx)
+                .or_insert_with(|| Reconciler::new(Patience::CDR));
+            if let Err(error) = reconciler.restore(*key, snapshot) {
+                tracing::debug!(pbx, key, %error, "a held call is not shown");
+            }
+        }
         if branch != Some(Branch::Events) {
             continue;
         }
@@ -97,6 +107,11 @@ pub fn under_way(
     for (pbx, assembler) in assemblers {
         for call in assembler.resolve_open(now) {
             calls.push((pbx.to_owned(), call));
+        }
+    }
+    for (pbx, reconciler) in held {
+        for call in reconciler.waiting() {
+            calls.push((pbx.to_owned(), call.clone()));
         }
     }
     calls

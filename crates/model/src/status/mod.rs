@@ -299,6 +299,8 @@ pub struct SourceStatus {
     pub state: SourceState,
     /// Epoch seconds at which its last event arrived. `null` before the first.
     pub last_event_at: Option<i64>,
+    /// Calls with missing events that wait for this catch-up file.
+    pub awaited: u64,
     /// Messages that a call can depend on.
     pub read: u64,
     /// Messages that no rule needs.
