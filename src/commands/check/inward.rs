@@ -21,6 +21,7 @@ use callbridge_freeswitch::{module_conf, survey::Severity};
 use callbridge_intake::written;
 use callbridge_mapping::People;
 use callbridge_model::Code;
+use callbridge_model::status::FreeSpace;
 use callbridge_source::{Fix, Transport};
 use std::net::{IpAddr, Ipv4Addr};
 use std::{fmt::Display, io::ErrorKind, path::Path};
@@ -128,6 +129,18 @@ pub(crate) fn trunks(config: &Config, people: &People) -> Vec<CheckFinding> {
         }
     }
     found
+}
+
+/// Reports a source whose directory is almost full. `None` if there is enough space.
+pub(crate) fn space(flag: &SourceConfig) -> Option<CheckFinding> {
+    let space = FreeSpace::of(&flag.path()?)?;
+    let message = space.warning()?;
+    let name = format!("disk of {}", flag.url.public());
+    let fix = "delete or move old files there, or give the PBX a larger disk";
+    if space.is_full() {
+        return Some(fault(Code::CannotWrite, name, message, fix));
+    }
+    Some(advice(name, message, fix))
 }
 
 /// Checks the content of a file that can be opened. `None` if the source is no file.

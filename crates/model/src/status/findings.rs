@@ -27,6 +27,7 @@ const FINDERS: &[Finder] = &[
     pause,
     sources,
     super::silent_sources::silent_sources,
+    super::free_space::full_directories,
     super::hub::hub,
     super::leadership::leadership,
     formats,

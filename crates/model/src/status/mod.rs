@@ -19,6 +19,7 @@
 //! | [`text`] | the status as text for people |
 
 pub mod findings;
+pub mod free_space;
 pub mod hub;
 pub mod journal;
 pub mod lead_fields;
@@ -35,6 +36,7 @@ pub mod trunks;
 pub mod verdict;
 
 use crate::status::other_reader::OtherReader;
+pub use free_space::FreeSpace;
 pub use hub::{BranchReport, BranchState, BranchStatus, ForwardStatus, HubStatus, ReportedSource};
 pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};
@@ -342,6 +344,9 @@ pub struct SourceStatus {
     pub switches: Vec<SwitchName>,
     /// Other daemons on this machine that also read the source.
     pub others: Vec<OtherReader>,
+    /// The free space of the source's file or directory. Absent for other sources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub space: Option<FreeSpace>,
 }
 
 impl SourceStatus {

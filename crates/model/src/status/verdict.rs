@@ -50,6 +50,8 @@ pub enum FindingKind {
     Rights,
     /// The events of a source arrive much too late.
     LateEvents,
+    /// The directory of a source is almost full.
+    SourceDisk,
     /// The messages of a source cannot be read because they are in another format than its flag
     /// says.
     OtherFormat,

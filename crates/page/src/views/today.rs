@@ -173,6 +173,7 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
         | F::Notify
         | F::Rights
         | F::OtherFormat
+        | F::SourceDisk
         | F::Token
         | F::Lists
         | F::LeadFields
