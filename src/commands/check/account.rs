@@ -6,7 +6,7 @@ use super::manager_conf::ManagerConf;
 use super::release::{self, short_url};
 use super::{CheckFinding, advice, fault, well};
 use crate::config::{Config, SourceConfig};
-use callbridge_asterisk::survey::{Account, CallProof};
+use callbridge_asterisk::survey::{Account, BridgeProof, CallProof};
 use callbridge_mapping::LeadRule;
 use callbridge_model::Code;
 use callbridge_model::status::clock_difference;
@@ -29,6 +29,7 @@ pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> 
     found.extend([
         rights(&url, account),
         filter(&url, account, conf).unwrap_or_else(|| events(&url, account, conf)),
+        bridges(&url, account, conf),
         times(&url, account, conf),
     ]);
     found.extend(clock(&url, account));
@@ -190,6 +191,40 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
     let fix = "place a call while this command runs, or make sure that manager.conf gives the \
                account read = call,cdr,system,agent,user and write = reporting,user";
     advice(name, message, fix)
+}
+
+/// Reports whether the account receives bridge events. Without them, nobody seems to answer.
+fn bridges(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
+    let name = format!("bridge events of {url}");
+    let by_conf = conf.and_then(|conf| conf.passes(&format!("Event: {}", bridge_event(account))));
+    let reason = match (account.bridges, by_conf) {
+        (BridgeProof::Heard, _) => return well(name, "are received"),
+        (BridgeProof::Dropped, _) => "our test event with the text of one did not come back",
+        (BridgeProof::Unknown, Some(false)) => "its eventfilter in manager.conf says so",
+        (BridgeProof::Unknown, Some(true)) => {
+            return well(name, "pass the eventfilter in manager.conf");
+        }
+        (BridgeProof::Unknown, None) => {
+            let message = "unknown: the first call that is answered shows whether they pass the \
+                           account's eventfilter";
+            return well(name, message);
+        }
+    };
+    let message = format!(
+        "the account's eventfilter drops them ({reason}): without them, it is not known who \
+         answered a call"
+    );
+    let fix = "let Bridge events pass, as in deploy/asterisk/manager.conf, then `manager reload`";
+    fault(Code::NoPermission, name, message, fix)
+}
+
+/// Returns the event that shows that two channels are connected.
+fn bridge_event(account: &Account) -> &'static str {
+    if account.is_old() {
+        "Bridge"
+    } else {
+        "BridgeEnter"
+    }
 }
 
 fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
