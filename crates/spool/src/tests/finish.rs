@@ -117,7 +117,6 @@ fn incomplete(mut call: Finished) -> Finished {
     call
 }
 
-/// Promise: A message that contradicts an earlier one becomes a dead letter.
 #[test]
 fn message_with_other_values_than_before_is_dead_letter() {
     let mut store = store();
