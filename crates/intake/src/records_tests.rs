@@ -252,7 +252,8 @@ fn second_call_with_the_id_of_a_folded_call_reaches_the_spool() {
     );
     let later = talk
         .replace("T05:", "T07:")
-        .replace("901110003", "901110009");
+        .replace("901110003", "901110009")
+        .replace("-000000", "-000001");
     send_body(&mut intake, SOURCE, 2, &later, BEGAN + 7_270);
     let batch = take_batch(&mut intake, BEGAN + 7_300, false);
     let calls = finished_calls(&batch);
