@@ -194,7 +194,8 @@ fn check_named(names: &[String], record: &CsvRecord) -> Result<(), Unreadable> {
     }
     // A start that the database has lost is in the channel's unique ID.
     let start = text_of_column(names, record, "start");
-    if !is_time(start) && !(is_no_time(start) && is_uniqueid(uniqueid)) {
+    let is_start_known = is_time(start) || (is_no_time(start) && is_uniqueid(uniqueid));
+    if !is_start_known {
         return Err(Unreadable::NoStart);
     }
     for name in ["duration", "billsec"] {
