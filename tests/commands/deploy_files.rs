@@ -224,7 +224,7 @@ fn freeswitch_lookup_dialplan_keeps_the_variables_of_others() {
 }
 
 #[test]
-fn freeswitch_lookup_dialplan_runs_before_the_dids_and_needs_mod_curl() {
+fn lookup_dialplan_runs_before_the_dids_and_needs_mod_curl() {
     let (text, document) = lookup_dialplan();
     let conditions = document.iter().filter(|element| element.0 == "condition");
     let fields: Vec<&str> = conditions

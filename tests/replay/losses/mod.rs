@@ -1,10 +1,11 @@
 //! Tests that losing events never produces a wrong value.
 //!
 //! Every recording is played without one of its events, and without all events of a kind. Each call
-//! must have the values that it has with all events, or be `incomplete`. Its number and its employee
-//! can become unknown. CI tries a fixed sample of the losses, and `tests/run losses` tries them all
-//! and prints a table. `known.txt` lists the losses that still yield a wrong value, such as that of
-//! a colleague's entry into a conference whose exit is only reported after the customer's call.
+//! must have the values that it has with all events, or be `incomplete`. Its number and its
+//! employee can become unknown. CI tries a fixed sample of the losses, and `tests/run losses` tries
+//! them all and prints a table. `known.txt` lists the losses that still yield a wrong value, such
+//! as that of a colleague's entry into a conference whose exit is only reported after the
+//! customer's call.
 //!
 //! | module | what it does |
 //! |---|---|

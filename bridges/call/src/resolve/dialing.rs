@@ -4,7 +4,7 @@
 //!
 //! | dialed by | part of |
 //! |---|---|
-//! | a customer's channel (its dialplan, queue, ring group, or blind transfer) | that customer's call |
+//! | a customer's channel (dialplan, queue, ring group, or blind transfer) | that customer's call |
 //! | a phone whose caller is still up (a consultation, a transfer) | the caller's call |
 //! | any other phone, a room, an API | no other call |
 

@@ -113,8 +113,8 @@ fn fix(legs: &[&View<'_>]) -> String {
     format!(": {}", if is_cel { CEL_FIX } else { AMI_FIX })
 }
 
-/// Returns the reason if the entry or exit of a channel of the call is missing. A channel of another
-/// call counts only for a bridge in which the customer was.
+/// Returns the reason if the entry or exit of a channel of the call is missing. A channel of
+/// another call counts only for a bridge in which the customer was.
 fn missing_passage(views: &[View<'_>], legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let own: BTreeSet<&UniqueId> = plan
         .own
@@ -167,8 +167,8 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
             && !is_explained(self.legs, dialing, dialed)
     }
 
-    /// Returns `true` if somebody else took the place of the other party, by a pickup or a transfer,
-    /// and talked with the customer.
+    /// Returns `true` if somebody else took the place of the other party, by a pickup or a
+    /// transfer, and talked with the customer.
     fn is_picked_up(self, plan: &Plan) -> bool {
         let own = &self.legs[self.other].leg.id;
         plan.talk.spans.iter().any(|span| {
@@ -178,7 +178,8 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
         })
     }
 
-    /// Returns the time from which the two can have talked, or `None` if one of them never answered.
+    /// Returns the time from which the two can have talked, or `None` if one of them never
+    /// answered.
     fn answered_at(self, dialing: &View<'_>, dialed: &View<'_>, plan: &Plan) -> Option<EventTime> {
         match (dialing.answer, dialed.answer) {
             (Answer::Refused, _) | (_, Answer::Refused) => None,
@@ -256,8 +257,8 @@ fn is_explained(legs: &[&View<'_>], dialing: &View<'_>, dialed: &View<'_>) -> bo
     gave_up || refused || unlinked || was_asked(legs, dialing, dialed)
 }
 
-/// Returns `true` if the dialed phone had to confirm, or heard an announcement, and the channel that
-/// dialed it did not answer afterwards.
+/// Returns `true` if the dialed phone had to confirm, or heard an announcement, and the channel
+/// that dialed it did not answer afterwards.
 fn was_asked(legs: &[&View<'_>], dialing: &View<'_>, dialed: &View<'_>) -> bool {
     let is_accepted = match (dialing.answer.time(), dialed.answer.time()) {
         (Some(dialing), Some(dialed)) => dialing >= dialed,

@@ -324,8 +324,8 @@ fn reported_spans(facts: &[&Fact], bridge: &str, origin: Origin) -> Vec<Reported
     }))
 }
 
-/// Returns `true` for a bridge that stands for a link of two channels. A channel can consult a third
-/// one before its link with the second one ends.
+/// Returns `true` for a bridge that stands for a link of two channels. A channel can consult a
+/// third one before its link with the second one ends.
 fn is_link(bridge: &str) -> bool {
     bridge.contains(LINKED)
 }

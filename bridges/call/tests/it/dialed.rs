@@ -160,7 +160,7 @@ fn caller_forwarded_to_two_mobiles_is_one_call() {
 }
 
 #[test]
-fn mobile_dialed_for_an_originated_customer_is_part_of_their_call() {
+fn mobile_dialed_for_originated_customer_is_part_of_their_call() {
     for voice in VOICES {
         let customer = channel("PJSIP/city-00000001", 1);
         let mobile = line(2, &customer);
@@ -258,7 +258,7 @@ fn call_dialed_by_a_waiting_agent_begins_with_its_dialing() {
 
 /// An agent in a room talks with a caller when a dialer puts a second customer into the room.
 #[test]
-fn customer_whom_a_room_dials_while_a_caller_is_there_has_a_call() {
+fn customer_dialed_into_a_room_with_a_caller_has_their_own_call() {
     for voice in VOICES {
         let [agent, caller] = [phone(1, "101"), customer(2)];
         let next = channel("PJSIP/city-00000003", 3);

@@ -63,7 +63,7 @@ fn journaled_fate(values: AuditedValues) -> AuditedFate {
 }
 
 #[test]
-fn whole_call_of_the_file_corrects_only_an_incomplete_dead_letter() {
+fn whole_file_call_corrects_only_an_incomplete_dead_letter() {
     let incomplete = AuditedValues {
         incomplete: true,
         ..values()

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn space_of_a_file_that_does_not_exist_yet_is_that_of_its_directory() {
+    fn free_space_of_a_missing_file_is_that_of_its_directory() {
         let folder = tempfile::tempdir().expect("a folder");
         let space = FreeSpace::of(&folder.path().join("new/Master.csv")).expect("known");
         assert!(space.total_bytes > 0 && space.path.ends_with("new/Master.csv"));
