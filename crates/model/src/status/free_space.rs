@@ -1,8 +1,8 @@
 //! The free space of the directories that file sources read. If such a directory is full, the
 //! switch loses the records of its calls, and nothing that callbridge reads shows that.
 
-use super::findings::quoted;
 use super::{FindingKind, Problem, Status};
+use callbridge_call::shell::quoted;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
