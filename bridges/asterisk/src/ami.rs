@@ -38,8 +38,8 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
     }
 }
 
-/// Adds the name of the server that the message comes from. A proxy in front of several PBXs
-/// (astmanproxy) adds it to each event.
+/// Adds the name of the server that sent the message, which a proxy in front of several PBXs
+/// (astmanproxy) includes in each event.
 fn with_server<'a>(mut decoded: Decoded<'a>, message: &'a [u8]) -> Decoded<'a> {
     if let Decoded::Event { received, repaired } = &mut decoded
         && let Some(line) = memmem::find(message, b"\nServer:")

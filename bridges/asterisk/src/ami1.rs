@@ -36,8 +36,8 @@ pub(crate) enum Old {
     AgentConnect,
     OriginateResponse,
     Transfer,
-    /// A caller left a queue before anyone was connected with them. In Asterisk 12 and later, the
-    /// event also describes the caller's channel.
+    /// A caller left a queue before being connected. From Asterisk 12 on, the event also describes
+    /// the caller's channel.
     QueueCallerAbandon,
 }
 

@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 
 /// No PBX reports calls before 2000. An epoch of 1970 means that there is no time.
 const EARLIEST_SEC: i64 = 946_684_800;
-/// Channels whose unique IDs are remembered. A further record of one of them doesn't begin when the
-/// channel was created.
+/// Maximum number of channels whose unique IDs are remembered, so that a later record isn't assumed
+/// to start when its channel was created.
 const CHANNELS_MAX: usize = 256;
 
 /// Converts the times of the records of one source.
@@ -88,8 +88,8 @@ impl CdrClock {
         RowOrder::FirstSeen
     }
 
-    /// Returns the start of a record. A lost one follows from the end and the duration, or from the
-    /// channel's creation.
+    /// Returns the start of a record, calculating it from the end and the duration, or from the
+    /// channel's creation, if it's missing.
     fn start(&mut self, cdr: &Cdr<'_>, lasted: Option<i64>, channel: ChannelRow) -> Option<Start> {
         let before = SignedDuration::from_micros(lasted.unwrap_or_default());
         let written = match (read_time(&cdr.start), read_time(&cdr.end), lasted) {
@@ -139,8 +139,8 @@ impl CdrClock {
         })
     }
 
-    /// Reads `text`, the end or the answer of a record. `wanted` is the time that follows from the
-    /// durations, in microseconds of UTC.
+    /// Parses a record's end or answer time. `wanted` is the value expected from the durations, in
+    /// UTC microseconds.
     fn later_time(&self, text: &str, start: Start, wanted: Option<i64>) -> Option<i64> {
         let written = match read_time(text)? {
             Written::Absolute(at) => return Some(at.micros()),
@@ -160,7 +160,7 @@ impl CdrClock {
         }
     }
 
-    /// Returns what unique IDs show if they contradict the configured zone.
+    /// Returns the offset found in the unique IDs if it contradicts the configured time zone.
     pub(crate) fn wrong_zone(&self) -> Option<WrongZone> {
         self.walls.wrong_zone()
     }
@@ -175,7 +175,8 @@ struct ChannelRow {
 }
 
 impl ChannelRow {
-    /// Returns the channel's creation as the start of a record. It's too early for a later record.
+    /// Uses the channel's creation time as the start of a record. Unless it's the channel's first
+    /// record, that's too early, so the basis is unknown.
     fn start(self) -> Option<Start> {
         Some(Start {
             micros: self.born? * 1_000_000,
@@ -188,15 +189,15 @@ impl ChannelRow {
     }
 }
 
-/// Returns a time without seconds with the second of the moment `born`. Every zone's offset is a
-/// whole number of minutes.
+/// Fills in the missing seconds from `born`, which works in every time zone because offsets are
+/// whole minutes.
 fn with_second(local: DateTime, born: i64) -> DateTime {
     let second = i8::try_from(born.rem_euclid(60)).unwrap_or_default();
     local.with().second(second).build().unwrap_or(local)
 }
 
-/// Moves a time by an hour or half an hour if it's then the wanted one, since the clocks can have
-/// been changed during the call.
+/// Shifts a time by an hour or half an hour if that makes it match `wanted`, since the clocks may
+/// have changed during the call.
 fn through_clock_change(plain: i64, wanted: Option<i64>) -> i64 {
     let off = wanted.map_or(0, |wanted| wanted - plain);
     let changes = [-3600, -1800, 1800, 3600].map(|sec| sec * 1_000_000);

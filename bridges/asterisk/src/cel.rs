@@ -347,7 +347,7 @@ impl<'a> Extra<'a> {
         !matches!(self, Self::Text(text) if text.is_empty())
     }
 
-    /// Returns the field's text. Empty if it was read as an object.
+    /// Returns the field's text, which is empty if the field was parsed as an object.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Text(text) => text,
@@ -382,7 +382,7 @@ impl<'a> Extra<'a> {
 }
 
 impl<'a> ExtraFields<'a> {
-    /// Reads the text that a `HANGUP` has before Asterisk 12: the cause, the channel that hung up,
+    /// Parses the plain text of a `HANGUP` before Asterisk 12: the cause, the channel that hung up,
     /// and the result of the last `Dial`.
     fn from_plain(text: &str) -> Self {
         let mut parts = text.split(',');

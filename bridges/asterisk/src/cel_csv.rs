@@ -156,7 +156,7 @@ impl CsvRows {
     }
 }
 
-/// Returns the value, or an empty one if it means a missing one, such as `NULL`.
+/// Returns the value, replacing markers for a missing value, such as `NULL`, with an empty one.
 fn present(value: &[u8]) -> &[u8] {
     if is_missing(value) { b"" } else { value }
 }
@@ -277,8 +277,8 @@ fn keep_first(columns: impl Iterator<Item = Option<Field>>) -> Vec<Option<Field>
     each
 }
 
-/// Returns `true` for a text in the form of an event's name (`CHAN_START`, `OF_A_LATER_RELEASE`),
-/// or for an event's number.
+/// Returns `true` for anything that looks like an event name (`CHAN_START`, `OF_A_LATER_RELEASE`)
+/// or an event number.
 fn is_event(text: &str) -> bool {
     if text.starts_with(|first: char| first.is_ascii_digit()) {
         return EventNumbers::parse(text).is_some();

@@ -1,11 +1,12 @@
-//! The names of CEL events whose column `eventtype` is an integer, which `cel_odbc` and `cel_pgsql`
-//! then fill with the event's number. Asterisk 12 gave most numbers another meaning, so the rows
-//! have to show the release.
+//! Maps CEL event numbers to names. If the `eventtype` column is an integer, `cel_odbc` and
+//! `cel_pgsql` store the event's number instead of its name. Since most numbers changed meaning in
+//! Asterisk 12, the release has to be inferred from the rows.
 
 use crate::cel::CelRow;
 use callbridge_call::Unreadable;
 
-/// Names by number, from 1. Asterisk 12 and later have no events 19 and above that calls depend on.
+/// Event names by number, starting at 1. In Asterisk 12 and later, events numbered 19 and above
+/// don't matter for calls.
 const FROM_12: [&str; 18] = [
     "CHAN_START",
     "CHAN_END",
@@ -56,8 +57,8 @@ const BEFORE_12: [&str; 25] = [
 /// Number of the first event whose meaning depends on the release.
 const FIRST_CHANGED: u8 = 7;
 const HANGUP: u8 = 3;
-/// Numbers of a bridge's events. Their column `extra` is empty before Asterisk 12, and then has the
-/// bridge's ID.
+/// Numbers of the bridge events, whose `extra` column contains the bridge ID from Asterisk 12 on
+/// and is empty in earlier releases.
 const OF_BRIDGE: [u8; 2] = [7, 8];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +107,8 @@ impl EventNumbers {
     }
 }
 
-/// Returns the release that a row shows: PJSIP, JSON in `extra`, and named bridges came with
-/// Asterisk 12.
+/// Infers the release from a row, since PJSIP, JSON in `extra`, and named bridges were introduced
+/// in Asterisk 12.
 fn release_of(number: u8, row: &CelRow<'_>, has_extra: bool) -> Option<Release> {
     let extra = row.extra.text();
     if row.channel.name.starts_with("PJSIP/") || extra.starts_with('{') {

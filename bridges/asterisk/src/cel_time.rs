@@ -1,7 +1,7 @@
-//! Turns the times of CEL rows into absolute times.
+//! Converts the times of CEL rows to absolute times.
 //!
-//! By default, a row's time is seconds since the epoch. With `dateformat` in `cel.conf`, it can
-//! have any form, most often local time without a zone.
+//! By default, they're seconds since the epoch, but with `dateformat` in `cel.conf`, they can be in
+//! any format, usually local time without a time zone.
 
 use crate::local_time::{self, Written};
 use crate::wall_clock::{Basis, RowOrder, Stamp, WallClocks, WrongZone, birth_sec};
@@ -69,7 +69,7 @@ impl CelClock {
         Some(at)
     }
 
-    /// Returns what unique IDs show if they contradict the configured zone.
+    /// Returns the offset found in the unique IDs if it contradicts the configured time zone.
     pub(crate) fn wrong_zone(&self) -> Option<WrongZone> {
         self.walls.wrong_zone()
     }

@@ -37,9 +37,9 @@ impl CsvRecord {
         }
     }
 
-    /// Splits a record in the form of Asterisk, databases, and spreadsheets: a field that begins
-    /// with a quote also ends with one, apart from blanks around it. Returns `false` for any other
-    /// record.
+    /// Splits a record written the way Asterisk, databases, and spreadsheets do it, where a field
+    /// that starts with a quote also ends with one (ignoring surrounding spaces). Returns `false`
+    /// if the record doesn't follow these rules.
     fn split_strictly(&mut self, record: &[u8], delimiter: u8, escape: QuoteEscape) -> bool {
         self.bytes.clear();
         self.ends.clear();
@@ -64,7 +64,8 @@ impl CsvRecord {
         }
     }
 
-    /// Takes a field after its opening quote. Returns the bytes from the next delimiter on.
+    /// Consumes a field after its opening quote, returning the bytes from the next delimiter
+    /// onward.
     fn take_quoted<'r>(
         &mut self,
         mut rest: &'r [u8],
@@ -140,11 +141,11 @@ impl CsvRecord {
         self.ends.len()
     }
 
-    /// Returns the value of a field: without its quotes, the blanks around it, and the marks by
-    /// which a spreadsheet keeps it as text. Empty after the last field.
+    /// Returns a field's value without quotes, surrounding spaces, and the markers spreadsheets use
+    /// to force text, or an empty value past the last field.
     ///
-    /// This is the only place where a value of a CSV file is trimmed, so what's checked is also
-    /// what's used.
+    /// This is the only place where CSV values are trimmed, so the value that's checked is always
+    /// the one that's used.
     pub(crate) fn field(&self, index: usize) -> &[u8] {
         let Some(&end) = self.ends.get(index) else {
             return b"";
@@ -167,8 +168,8 @@ fn without_blanks(bytes: &[u8]) -> &[u8] {
     &bytes[blanks..]
 }
 
-/// Removes the marks by which a spreadsheet keeps a number as text (`'998901110001` and
-/// `="998901110001"`), and single quotes around a value.
+/// Strips single quotes around a value and the markers spreadsheets use to force a number to be
+/// text (`'998901110001` and `="998901110001"`).
 fn without_text_marks(field: &[u8]) -> &[u8] {
     match field {
         [b'\'', value @ .., b'\''] | [b'\'', value @ ..] | [b'=', b'"', value @ .., b'"'] => {
@@ -178,8 +179,8 @@ fn without_text_marks(field: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns the value of a cell that another CSV reader has split: without the blanks around it,
-/// quotes that a blank kept from being recognized, and the marks of a spreadsheet.
+/// Cleans up a cell from another CSV reader, stripping surrounding spaces, spreadsheet text
+/// markers, and any quotes the reader missed because of a leading space.
 pub fn cell_value(cell: &str) -> &str {
     let bytes = match cell.trim().as_bytes() {
         [b'"', value @ .., b'"'] => value.trim_ascii(),
@@ -189,13 +190,13 @@ pub fn cell_value(cell: &str) -> &str {
     std::str::from_utf8(without_text_marks(bytes)).unwrap_or(cell)
 }
 
-/// Characters of the lines that database clients draw around a table, and of a spreadsheet's empty
+/// Characters found in the borders database clients draw around tables and in empty spreadsheet
 /// rows.
 const FRAME_CHARS: &str = "+-|=:,;\t ";
 
-/// Returns `true` for a row without values: a line that a database client draws around a table
-/// (`-----+-----`), its last line (`(2 rows)`, `2 rows in set (0.00 sec)`), or an empty row of a
-/// spreadsheet.
+/// Returns `true` for a row without values, such as a table border drawn by a database client
+/// (`-----+-----`), its summary line (`(2 rows)`, `2 rows in set (0.00 sec)`), or an empty
+/// spreadsheet row.
 pub(crate) fn is_frame(row: &[u8]) -> bool {
     let Ok(row) = std::str::from_utf8(row) else {
         return false;
@@ -261,8 +262,8 @@ mod tests {
     /// Line ends, other delimiters, a byte-order mark, and an escaped quote.
     const ODD: [&str; 8] = ["\r", "\n", "\r\n", ";", "\t", "|", "\u{feff}", "\\\""];
 
-    /// Makes records from parts of rows, and from bytes that break them. There are no blanks, with
-    /// which csv-core would not recognize a quoted field.
+    /// Generates records from fragments of rows and from bytes that break them. Spaces are left
+    /// out, since csv-core wouldn't recognize a quoted field next to one.
     fn record() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             4 => Just("\"".to_owned()),

@@ -80,8 +80,8 @@ impl AsteriskDecoder {
         }
     }
 
-    /// Returns what the unique IDs of several channels show if they contradict the configured zone.
-    /// The IDs are then used instead of the zone.
+    /// Returns the offset found in the unique IDs of several channels if it contradicts the
+    /// configured time zone, in which case it's used instead.
     pub fn wrong_zone(&self) -> Option<WrongZone> {
         self.clock
             .wrong_zone()

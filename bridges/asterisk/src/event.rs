@@ -119,8 +119,8 @@ pub(crate) fn decode<'a>(
     Ok(Some(PbxEvent::Channel(event)))
 }
 
-/// Adds to a mark what its event reports: to `FullyBooted` the time since the start of the PBX
-/// (`Uptime`), to `Shutdown` its time, and to the end of a list its length (`ListItems`).
+/// Adds details from the event to its mark: the PBX's uptime for `FullyBooted`, the timestamp for
+/// `Shutdown`, and the number of entries (`ListItems`) for the end of a list.
 fn with_details<'a>(mark: Mark, mut pairs: impl RawPairs<'a>) -> Mark {
     match mark {
         Mark::FullyBooted { .. } => {
@@ -216,18 +216,18 @@ fn decode_plain<'a>(
     ChannelEvent::new(at, Origin::Channel, channel, kind)
 }
 
-/// The values that only the entries of a list of live channels have.
+/// Values that are only reported in a list of live channels.
 #[derive(Default)]
 struct Listing<'a> {
     bridge: Text<'a>,
-    /// The unique id of the channel that this one is connected with (`BridgedUniqueID`), which AMI
-    /// 1.x reports in place of a bridge.
+    /// Unique ID of the channel this one is bridged to (`BridgedUniqueID`), which AMI 1.x reports
+    /// instead of a bridge.
     partner: Text<'a>,
     age: Option<Duration>,
 }
 
 impl<'a> Listing<'a> {
-    /// Notes the value of the key `name`, if only lists have that key.
+    /// Stores the value of `name` if it's one of the keys that only appear in lists.
     fn note(
         &mut self,
         name: &[u8],
@@ -254,8 +254,8 @@ impl<'a> Listing<'a> {
         *field = text_or_empty(value, repaired);
     }
 
-    /// Returns the bridge that the channel `id` is in. Two channels of AMI 1.x that are connected
-    /// with each other are in a bridge that is named after both.
+    /// Returns the bridge that channel `id` is in. Since AMI 1.x only reports the other channel,
+    /// the bridge is then named after both of them.
     fn bridge_of(&self, id: &str) -> Text<'a> {
         if !self.bridge.is_empty() || self.partner.is_empty() {
             return self.bridge.clone();
@@ -265,7 +265,7 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// Reads a length of time written as `00:01:05`, or as seconds.
+/// Parses a duration in the form `00:01:05` or in seconds.
 fn clock_time(text: &[u8]) -> Option<Duration> {
     let mut seconds: u64 = 0;
     for part in text.split(|byte| *byte == b':') {

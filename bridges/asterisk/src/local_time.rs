@@ -1,5 +1,5 @@
-//! The forms in which a PBX, a database, or a spreadsheet writes a time. The administrator chooses
-//! the PBX's form with `dateformat` in `cel.conf`.
+//! Parses the time formats used by PBXs, databases, and spreadsheets. For CEL, the administrator
+//! can set the format with `dateformat` in `cel.conf`.
 
 use crate::text::epoch;
 use callbridge_call::EventTime;
@@ -20,15 +20,15 @@ pub(crate) enum Written {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LocalTime {
     pub at: DateTime,
-    /// The time in the other order of day and month, if both are possible.
+    /// The same text read with day and month swapped, if that's also a valid date.
     pub other: Option<DateTime>,
     /// `false` if a spreadsheet cut the seconds off.
     pub has_seconds: bool,
 }
 
 impl LocalTime {
-    /// Chooses the reading that's nearer to `moment`, in seconds of UTC. The zone doesn't matter,
-    /// as it changes a time by less than a day.
+    /// Picks the reading closest to `moment` (in UTC seconds). The time zone can be ignored here,
+    /// since it shifts a time by less than a day.
     pub(crate) fn nearest_to(self, moment: Option<i64>) -> DateTime {
         let (Some(other), Some(moment)) = (self.other, moment) else {
             return self.at;
@@ -41,7 +41,7 @@ impl LocalTime {
         }
     }
 
-    /// Returns `true` if it's unknown which of two numbers is the day.
+    /// Returns `true` if either of the two numbers could be the day.
     pub(crate) fn is_ambiguous(self) -> bool {
         self.other.is_some_and(|other| other != self.at)
     }
@@ -72,12 +72,12 @@ const LOCAL: [&str; 4] = [
 const DATES: [&str; 6] = [
     "%Y-%m-%d", "%Y/%m/%d", "%Y%m%d", "%d.%m.%Y", "%d-%m-%Y", "%d.%m.%y",
 ];
-/// Forms of a date in which the order of day and month depends on the country.
+/// Date formats in which the order of day and month depends on the country.
 const EITHER_DATES: [&str; 4] = ["%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y"];
 const TIMES_OF_DAY: [&str; 4] = ["%H:%M:%S%.f", "%H:%M", "%I:%M:%S%.f %p", "%I:%M %p"];
 
-/// Digits of a date and time without separators. An epoch in seconds, milliseconds, or microseconds
-/// has another number of digits.
+/// Number of digits in a date and time without separators, which differs from that of an epoch in
+/// seconds, milliseconds, or microseconds.
 const COMPACT_DIGITS: usize = 14;
 
 /// Reads a time in any form of this module. `None` if it is not a time.
@@ -115,8 +115,8 @@ pub(crate) fn lacks_seconds(text: &str) -> bool {
     text.bytes().filter(|byte| *byte == b':').count() == 1
 }
 
-/// Returns the readings of a time without an offset: none, one, or two if day and month can be in
-/// either order.
+/// Returns every possible reading of a time without an offset. There are two if day and month can
+/// be in either order.
 fn local_readings(text: &str) -> Vec<DateTime> {
     // This ignores an offset or a zone's name in the text, so these were tried before.
     if let Ok(local) = text.parse::<DateTime>() {

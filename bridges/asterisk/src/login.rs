@@ -276,7 +276,8 @@ impl Login {
         Action::Wait
     }
 
-    /// Creates a ping, along with the number of its action, which [`pong`] finds in the response.
+    /// Creates a ping and returns it with its action number, which [`pong`] will find in the
+    /// response.
     pub fn ping(&mut self) -> (u64, Outgoing) {
         let ping = self.action(&[("Action", "Ping")]);
         (self.actions, ping)
@@ -340,7 +341,7 @@ fn number_of(pairs: &Pairs<'_>) -> Option<u64> {
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
-/// The response to an action, which is the response to a ping if the action was one.
+/// The response to one of our actions, which may or may not have been a ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pong {
     /// The number of the action, as [`Login::ping`] returned it.

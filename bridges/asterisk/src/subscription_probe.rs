@@ -130,9 +130,11 @@ impl SubscriptionProbe {
         outgoing
     }
 
-    /// Makes another request for the live channels whose answer is for the decoder only: the list
-    /// shows which channels have ended although their hangup was lost. Returns no bytes until it is
-    /// known that the account may request the list, and that events of calls arrive.
+    /// Requests the live channels again to find channels whose hangup event was lost. Only the
+    /// decoder uses the response.
+    ///
+    /// Returns no bytes until it's known that the account may request the list and receives call
+    /// events.
     pub fn list_again(&self, login: &mut Login) -> Outgoing {
         if self.proved && self.channels.listed {
             login.list().1

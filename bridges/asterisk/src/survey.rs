@@ -204,7 +204,7 @@ impl Survey {
         waiting.all(|(_, asked)| asked.is_own_event())
     }
 
-    /// Returns `true` if all of callbridge's own events came back, or none was sent.
+    /// Returns `true` if all of callbridge's own events have come back, or if none were sent.
     pub fn is_echoed(&self) -> bool {
         let mut waiting = self.waiting.iter();
         waiting.all(|(_, asked)| !asked.is_own_event())
@@ -333,8 +333,8 @@ impl Survey {
         }
     }
 
-    /// Notes if the sample of a bridge event was dropped: our events come back in their order, and
-    /// `came_back` was sent after it.
+    /// Records that the sample bridge event was dropped if `came_back` was sent after it, since our
+    /// own events come back in the order we sent them.
     fn note_lost_sample(&mut self, came_back: Question) {
         let sample = Question::Sample(Sample::Bridge);
         let is_lost = self.waiting.iter().any(|(_, asked)| *asked == sample);

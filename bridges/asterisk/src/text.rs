@@ -123,8 +123,8 @@ const fn unescaped_char(escaped: char) -> Option<char> {
     })
 }
 
-/// Reads `1795151005.623766`: seconds since the epoch with up to six decimals, or a number in a
-/// smaller unit. Further decimals are cut off.
+/// Parses a time such as `1795151005.623766`, in seconds since the epoch or a smaller unit.
+/// Anything beyond six decimals is dropped.
 pub(crate) fn epoch(text: &[u8]) -> Option<EventTime> {
     let mut whole = 0_i64;
     let mut micros = 0_i64;

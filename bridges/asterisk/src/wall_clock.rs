@@ -15,7 +15,7 @@ use std::fmt;
 /// The offset of every zone from UTC is a multiple of this, and at most [`FARTHEST_ZONE_SEC`].
 const QUARTER_HOUR_SEC: i64 = 900;
 const FARTHEST_ZONE_SEC: i64 = 15 * 3600;
-/// Time by which clocks are changed in spring and autumn, nearly everywhere.
+/// How far clocks are moved for daylight saving time almost everywhere.
 const HOUR_SEC: i64 = 3600;
 /// A channel's first row is written within this many seconds of the second in its unique ID.
 pub(crate) const SLACK_SEC: i64 = 5;
@@ -24,19 +24,19 @@ pub(crate) const SLACK_SEC: i64 = 5;
 const APART_SEC: i64 = 2 * SLACK_SEC;
 /// Rows of one PBX can be out of order by this time.
 const SHUFFLED_SEC: i64 = 120;
-/// Maximum PBXs of one stream. A further PBX replaces the last one in the list.
+/// Maximum number of PBXs per stream. Any further PBX replaces the last one in the list.
 const PBXES_MAX: usize = 64;
 
 /// No PBX reports calls before 2000, or after the year 5000.
 const EPOCHS_SEC: std::ops::Range<i64> = 946_684_800..100_000_000_000;
 
-/// Returns the second in which Asterisk created the channel with this ID. Returns `None` if the ID
-/// contains none.
+/// Returns the second in which Asterisk created this channel, or `None` if the ID doesn't contain
+/// it.
 pub(crate) fn birth_sec(uniqueid: &str) -> Option<i64> {
     UniqueId::epoch_in(uniqueid).filter(|epoch| EPOCHS_SEC.contains(epoch))
 }
 
-/// A local time in a row, and what the row tells about its channel.
+/// A row's local time, along with what the row reveals about its channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub local: DateTime,
@@ -71,17 +71,18 @@ pub(crate) enum Basis {
     Zone,
     /// The offset that unique IDs show.
     Ids,
-    /// The offset that a single channel's ID shows, against the configured zone. The row could also
-    /// be a later one of a channel that began a whole number of quarter hours before.
+    /// An offset that contradicts the configured time zone but comes from a single channel's ID.
+    /// The difference could also mean that the channel started a multiple of 15 minutes before this
+    /// row was written.
     OneId,
-    /// Nothing shows the offset, so the local time was taken for UTC.
+    /// The offset couldn't be determined, so the local time was taken as UTC.
     Unknown,
 }
 
 /// A configured time zone that the unique IDs of several channels contradict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongZone {
-    /// The offset of the PBX's times from UTC, in seconds, as the IDs show it.
+    /// The PBX's UTC offset in seconds, according to the IDs.
     pub offset_sec: i64,
 }
 
@@ -113,7 +114,7 @@ impl fmt::Display for WrongZone {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WallClocks {
     zone: Option<TimeZone>,
-    /// The clock of each PBX, by its server and the system name at the start of its unique IDs.
+    /// Each PBX's clock, keyed by the server and the system name prefix of its unique IDs.
     known: Vec<([String; 2], WallClock)>,
     at_hand: usize,
 }
@@ -124,7 +125,7 @@ struct WallClock {
     zone: ZoneTrust,
     /// The offset from UTC, in seconds, as learned from unique IDs.
     offset_sec: Option<i64>,
-    /// A different offset than the one in use. It counts once a second channel has it.
+    /// An offset other than the one in use, which takes effect once a second channel confirms it.
     other: Option<Sighting>,
     /// The latest time of a row so far, in epoch seconds.
     latest: Option<i64>,
@@ -157,8 +158,8 @@ impl WallClocks {
         }
     }
 
-    /// Selects the PBX with this server and with the system name in `uniqueid`. A row without a
-    /// unique ID is from the same PBX as the row before it.
+    /// Selects the PBX by its server and the system name in `uniqueid`. A row without a unique ID
+    /// is assumed to come from the same PBX as the previous row.
     pub(crate) fn turn_to(&mut self, server: &str, uniqueid: &str) {
         if uniqueid.is_empty() && !self.known.is_empty() {
             return;
@@ -174,7 +175,7 @@ impl WallClocks {
         });
     }
 
-    /// Converts the local time of a row. Returns `None` if the time is out of range.
+    /// Converts a row's local time, returning `None` if it's out of range.
     pub(crate) fn convert(&mut self, stamp: Stamp) -> Option<Converted> {
         let (_, wall) = self.known.get_mut(self.at_hand)?;
         let Some(zone) = &self.zone else {
@@ -206,21 +207,21 @@ impl WallClocks {
         Some(Converted { basis, ..converted })
     }
 
-    /// Converts a local time with the zone to the moment nearest to `wanted`. Returns `None`
-    /// without a zone.
+    /// Converts a local time using the time zone, choosing the result closest to `wanted` if there
+    /// are two. Returns `None` if no time zone is configured.
     pub(crate) fn nearest_in_zone(&self, local: DateTime, wanted: i64) -> Option<i64> {
         let both = moments(self.zone.as_ref()?, local)?;
         both.into_iter().min_by_key(|at| (at - wanted).abs())
     }
 
-    /// Notes the time of a row, for rows that are written in the order of their times.
+    /// Records a row's time, provided that rows are written in chronological order.
     pub(crate) fn note_time(&mut self, at_sec: i64) {
         if let Some((_, wall)) = self.known.get_mut(self.at_hand) {
             wall.latest = wall.latest.max(Some(at_sec));
         }
     }
 
-    /// Returns what unique IDs show if they contradict the configured zone.
+    /// Returns the offset found in the unique IDs if it contradicts the configured time zone.
     pub(crate) fn wrong_zone(&self) -> Option<WrongZone> {
         let mut walls = self.known.iter().map(|(_, wall)| wall);
         let wrong = walls.find(|wall| wall.zone == ZoneTrust::Wrong)?;
@@ -231,7 +232,8 @@ impl WallClocks {
 }
 
 impl Stamp {
-    /// Returns the offset that this row shows. `None` if it doesn't begin with its channel.
+    /// Returns the UTC offset implied by this row, or `None` if the row doesn't start with its
+    /// channel.
     fn sighting(self) -> Option<Sighting> {
         if self.row == RowOrder::Later {
             return None;
@@ -248,16 +250,18 @@ impl Stamp {
         }
     }
 
-    /// Returns the seconds by which the local time is ahead of the unique ID.
+    /// Returns how many seconds the local time is ahead of the unique ID.
     fn ahead(self) -> Option<i64> {
         Some(as_utc(self.local)?.div_euclid(1_000_000) - self.born?)
     }
 }
 
 impl WallClock {
-    /// Learns an offset from a channel's first row. A change by half an hour or an hour is used at
-    /// once, since clocks are changed by that much. Any other offset is used if the row
-    /// `is_certain` to be the first, or if a second channel has it.
+    /// Learns an offset from a channel's first row.
+    ///
+    /// A change of half an hour or an hour takes effect immediately, since that's how far clocks
+    /// are moved for daylight saving time. Any other offset is used only if the row `is_certain` to
+    /// be the first or if a second channel confirms it.
     fn learn(&mut self, sighting: Sighting, is_certain: bool) {
         let offset_sec = sighting.offset_sec;
         let is_near = self
@@ -306,7 +310,7 @@ impl WallClock {
         self.other = Some(self.other.filter(is_same).unwrap_or(sighting));
     }
 
-    /// Returns `true` if another channel has shown the same offset.
+    /// Returns `true` if another channel has confirmed this offset.
     fn is_confirmed(&self, sighting: Sighting) -> bool {
         self.other.is_some_and(|other| {
             other.offset_sec == sighting.offset_sec
@@ -314,8 +318,9 @@ impl WallClock {
         })
     }
 
-    /// Converts a local time by the learned offset. If none is known, the row's own ID gives one,
-    /// which is right if the row was written within a quarter of an hour of the channel's creation.
+    /// Converts a local time using the learned offset. Until there is one, the offset is derived
+    /// from the row's own ID, which is correct as long as the row was written within 15 minutes of
+    /// the channel's creation.
     fn convert_by_ids(&mut self, stamp: Stamp) -> Option<Converted> {
         let ahead = stamp
             .ahead()
@@ -341,9 +346,11 @@ impl WallClock {
     }
 }
 
-/// Converts a local time with the zone. In an hour that exists twice, a channel's first row is at
-/// the time nearer to the channel's creation. Any other row is at the later time if the earlier one
-/// would be before that, or long before `latest`, the latest row.
+/// Converts a local time using the time zone.
+///
+/// When the clocks are set back, an hour occurs twice. A channel's first row is then given the time
+/// closer to the channel's creation. For any other row, the later time is used if the earlier one
+/// would be before the channel's creation or well before `latest`, the time of the latest row.
 fn in_zone(zone: &TimeZone, stamp: Stamp, latest: Option<i64>) -> Option<i64> {
     let ambiguous = zone.to_ambiguous_timestamp(stamp.local);
     let [earlier, later] = moments(zone, stamp.local)?;
@@ -363,8 +370,8 @@ fn in_zone(zone: &TimeZone, stamp: Stamp, latest: Option<i64>) -> Option<i64> {
     Some(if is_later { later } else { earlier })
 }
 
-/// Returns both times for a local time, the earlier one first. They differ only in an hour that
-/// exists twice, or that the clocks skip.
+/// Returns both possible times for a local time, earliest first. They only differ in the hour that
+/// occurs twice or is skipped when the clocks change.
 fn moments(zone: &TimeZone, local: DateTime) -> Option<[i64; 2]> {
     let named = zone.to_ambiguous_timestamp(local);
     let earlier = named.earlier().ok()?.as_microsecond();
@@ -386,8 +393,8 @@ mod tests {
         clocks
     }
 
-    /// Converts the local time of a row, `ahead` seconds after `born` if it were UTC. Returns the
-    /// seconds by which the result is after `born`.
+    /// Converts a row's local time, which read as UTC is `ahead` seconds after `born`, and returns
+    /// how many seconds after `born` the result is.
     fn convert(
         clocks: &mut WallClocks,
         born: i64,

@@ -1,11 +1,12 @@
-//! Whether an account receives bridge events, which show who talked with whom.
+//! Determines whether an account receives bridge events, without which there's no telling who
+//! talked to whom.
 
 /// Events that show who is connected with whom, in lowercase.
 pub(super) const BRIDGE_EVENTS: [&[u8]; 3] = [b"bridgeenter", b"bridge", b"link"];
 
-/// Our own events that contain the beginning of an event of calls as text. An `eventfilter` is
-/// matched with an event's whole text, so one that drops bridge events also drops our sample of
-/// them.
+/// Events we send to ourselves that contain the start of a call event as text. Since an
+/// `eventfilter` is matched against the entire text of an event, one that drops bridge events will
+/// also drop our sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sample {
     Bridge,
@@ -13,7 +14,7 @@ pub(super) enum Sample {
 }
 
 impl Sample {
-    /// Returns how the event begins. Before Asterisk 12, `Bridge` was the whole name.
+    /// Returns the start of the event, whose name was just `Bridge` before Asterisk 12.
     pub(super) const fn text(self, is_old: bool) -> &'static str {
         match self {
             Self::Bridge if is_old => "Event: Bridge",
@@ -23,15 +24,15 @@ impl Sample {
     }
 }
 
-/// Whether the account receives bridge events, which show who talked.
+/// Whether the account receives bridge events, which are needed to tell who talked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BridgeProof {
-    /// It isn't known. A sample that comes back doesn't prove much, because a filter can also name
-    /// the events that pass.
+    /// Not known. Even a sample that comes back is inconclusive, since a filter may also list the
+    /// events to let through.
     #[default]
     Unknown,
     /// A bridge event has arrived.
     Heard,
-    /// The sample of a bridge event didn't come back, although another of our events did.
+    /// The sample bridge event didn't come back, although another of our events did.
     Dropped,
 }

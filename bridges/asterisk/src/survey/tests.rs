@@ -120,8 +120,9 @@ fn survey_answers_show_endpoints_rights_and_echo() {
     assert_eq!(account.bridges, BridgeProof::Unknown);
 }
 
-/// Returns what a survey learns of bridge events if only our own events with these ids come back.
-/// `callbridge-2` has the text of a bridge event, and `callbridge-3` that of a new channel.
+/// Returns the survey's conclusion about bridge events if only our own events with these IDs come
+/// back. `callbridge-2` contains the text of a bridge event, and `callbridge-3` that of a new
+/// channel.
 fn bridges_after_echoes(ids: &[u32]) -> BridgeProof {
     let (mut survey, _, _) = survey_with_commands(ALL);
     for id in ids {
