@@ -374,9 +374,9 @@ impl Assembler {
         self.advance(arrived);
     }
 
-    /// Keeps a CDR until its call is known, if the settings make calls wait for CDRs. No call needs
-    /// any other CDR here, and the [`Folder`](crate::Folder) makes a call of it if nothing else
-    /// reports that call.
+    /// Keeps a CDR until its call is known, provided that calls wait for CDRs according to the
+    /// settings. Otherwise, the CDR isn't needed here, and if nothing else reports its call, the
+    /// [`Folder`](crate::Folder) will build one from it.
     fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
         let awaited = self.settings.awaits_cdr() && !ids.any(|id| self.calls.has_finished(id));

@@ -26,10 +26,11 @@ const JUMP: Duration = Duration::from_secs(2);
 /// and arrived this much later. Before that, the delay can come from a stalled line or a busy
 /// machine.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(2);
-/// A response to a ping within this time is prompt. Anything slower says little about the PBX's
-/// clock, and shows that events may be late, too. A stall of 4 s holds a ping for at least 2 s.
+/// How quickly a PBX must respond to a ping for the response to count as prompt. A slower one
+/// reveals little about the PBX's clock and means that events may be late as well. A stall of 4 s
+/// delays a ping by at least 2 s.
 pub const PROMPT_RESPONSE: Duration = Duration::from_millis(1_500);
-/// A difference is recent if it's from the last one or two spans of this length.
+/// Length of a span. Differences from the current span and the one before it count as recent.
 const SHOWN_SPAN: Duration = Duration::from_secs(300);
 
 /// The way in which a clock was set.
@@ -48,12 +49,13 @@ pub struct ConnectionClock {
     latest: Option<EventTime>,
     least_delayed: Option<LeastDelayed>,
     shown: RecentDifference,
-    /// No message that is still to arrive was sent before this time of our boot clock.
+    /// The earliest time, on our monotonic clock, at which a message yet to arrive can have been
+    /// sent.
     sent_after: Option<EventTime>,
-    /// How far the PBX's clock can be ahead at most, as `sent_after` shows it. Reversed, so that
-    /// the smallest value counts.
+    /// Upper limit on how far the PBX's clock can be ahead, derived from `sent_after`. It's stored
+    /// in reverse, so that the smallest value wins.
     most_ahead: RecentDifference,
-    /// How far the second in a new channel's ID was ahead of the arrival of its event.
+    /// How far the second in a new channel's ID was ahead of its event's arrival.
     ids: RecentDifference,
 }
 
@@ -108,14 +110,17 @@ impl ConnectionClock {
         was_set
     }
 
-    /// Notes that no message that is still to arrive was sent before `moment`, by our boot clock.
+    /// Records that any message yet to arrive was sent no earlier than `moment` on our monotonic
+    /// clock.
     pub fn note_sent_after(&mut self, moment: EventTime) {
         self.sent_after = self.sent_after.max(Some(moment));
     }
 
-    /// Processes the event of a new channel whose unique ID was made in the second that begins at
-    /// `second`. Returns `true` if the event is late: it arrived over two seconds later after its
-    /// own second than the promptest event of its kind, or than the PBX's clock allows.
+    /// Processes a new channel's event, given the start of the second in its unique ID, and returns
+    /// `true` if the event is late.
+    ///
+    /// It's late if its delay is over two seconds longer than that of the promptest such event, or
+    /// than the difference between the clocks allows.
     pub fn is_id_late(&mut self, second: EventTime, arrived: EventTime) -> bool {
         let ahead = ClockDifference::between(second, arrived);
         self.ids.note(ahead, arrived);
@@ -126,8 +131,8 @@ impl ConnectionClock {
         }
     }
 
-    /// Processes the time in a response to a ping that we sent at `asked`, and that arrived at
-    /// `answered`. Returns how the clock was set before it, if it was.
+    /// Processes the PBX's time in the response to a ping that was sent at `asked` and answered at
+    /// `answered`. Returns how the clock was set before that, if it was.
     pub fn on_answer(
         &mut self,
         at: EventTime,
@@ -155,7 +160,7 @@ impl ConnectionClock {
         self.shown.greatest()
     }
 
-    /// Returns how far the PBX's clock can be ahead of our boot clock at most.
+    /// Returns the maximum by which the PBX's clock can be ahead of our monotonic clock.
     fn most_ahead(&self) -> Option<ClockDifference> {
         let confirmed = self.least_delayed.filter(|least| least.confirmed);
         let by_delay = confirmed.map(|least| least.ahead);
@@ -365,8 +370,7 @@ mod tests {
         }
     }
 
-    /// Returns for each new channel, given by the second of its ID and its arrival, whether it's
-    /// late.
+    /// Returns whether each new channel is late, given the second in its ID and its arrival time.
     fn late_ids(clock: &mut ConnectionClock, ids: &[(i64, f64)]) -> Vec<bool> {
         let late = ids.iter().map(|&(second, arrived)| {
             clock.is_id_late(EventTime::from_seconds(second), time_at(arrived))

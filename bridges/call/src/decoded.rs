@@ -147,7 +147,7 @@ pub enum Unreadable {
     /// The column that the header calls the start holds no time.
     #[error("the row's start is not a date and a time")]
     NoStart,
-    /// The column that the header calls the event's time holds no time.
+    /// The column named as the event's time in the header doesn't contain a time.
     #[error("the row's time is not a date and a time")]
     NoTime,
     /// A spreadsheet has cut the seconds off the time of an event.
@@ -162,7 +162,7 @@ pub enum Unreadable {
          the columns of IDs as text"
     )]
     RoundedId,
-    /// The event is a number whose meaning depends on the release of Asterisk.
+    /// The event is given as a number whose meaning depends on the Asterisk release.
     #[error(
         "the row's event type is a number, and its meaning depends on the release of Asterisk, \
          which no row shows: export the table with its column extra, or with the events' names"

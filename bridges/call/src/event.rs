@@ -32,8 +32,8 @@ pub enum PbxEvent<'a> {
 }
 
 impl PbxEvent<'_> {
-    /// Returns the time at which the PBX sent the event, by its own clock, if the event has one. An
-    /// item of a list shows no time at which anything happened.
+    /// Returns when the PBX sent the event according to its own clock, if known. It's never known
+    /// for list entries, which don't say when anything happened.
     pub fn sent_at(&self) -> Option<EventTime> {
         match self {
             PbxEvent::Channel(event) if event.is_listed() => None,
@@ -43,8 +43,8 @@ impl PbxEvent<'_> {
         }
     }
 
-    /// Returns the unique id of the event's channel if the switch recovered the channel. Another
-    /// node of a pair can recover it, under its own name.
+    /// Returns the unique ID of the event's channel if the switch recovered it. The other node of a
+    /// pair may recover a channel too, using its own name.
     pub fn recovered_id(&self) -> Option<&str> {
         let PbxEvent::Channel(ChannelEvent { channel, .. }) = self else {
             return None;
@@ -85,8 +85,8 @@ pub enum Mark {
     /// The list of live channels ends here (`CoreShowChannelsComplete`). The channels came before,
     /// as [`Kind::Listed`].
     ListEnd {
-        /// Number of channels in the list, if the PBX states it (`ListItems`). If fewer arrived,
-        /// the list shows nothing about the other channels.
+        /// Number of channels in the list, if the PBX provides it (`ListItems`). If fewer have
+        /// arrived, the list is inconclusive about the rest.
         channels: Option<usize>,
     },
     /// The PBX is a new process. It reports this some time after its start, and all events since
@@ -157,7 +157,7 @@ pub struct ChannelEvent<'a> {
 }
 
 impl<'a> ChannelEvent<'a> {
-    /// Returns `true` if the event describes a channel of a list of live channels.
+    /// Returns `true` if the event is an entry in a list of live channels.
     pub fn is_listed(&self) -> bool {
         let traits = &self.channel.traits;
         matches!(self.kind, Kind::Listed { .. })
@@ -292,7 +292,7 @@ pub struct ChannelTraits<'a> {
     /// Set if the channel is over and was linked with only one other channel, which
     /// [`linked`](Self::linked) names.
     pub sole: bool,
-    /// Set if the channel is over and was never linked with another channel.
+    /// Set if the channel has ended without ever having been linked to another one.
     pub unlinked: bool,
     /// Set if the PBX reports the channel in a list of channels that are up.
     pub listed: bool,
@@ -457,7 +457,7 @@ pub enum Kind<'a> {
         /// Q.850 cause of the hangup, if given.
         cause: Option<u16>,
     },
-    /// The channel left a queue before anyone was connected with it (`QueueCallerAbandon`).
+    /// The channel left a queue before being connected to anyone (`QueueCallerAbandon`).
     GaveUp,
     /// CEL `CHAN_END`: the channel is gone. It can come before `HANGUP`.
     Gone,

@@ -10,8 +10,8 @@ pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// text. Concatenated files also have it in the middle.
 pub const BYTE_ORDER_MARK: [u8; 3] = *b"\xEF\xBB\xBF";
 
-/// Returns how many bytes come before the next message: byte-order marks, empty lines, blanks, and
-/// NUL bytes.
+/// Returns how many bytes to skip before the next message, including byte-order marks, empty lines,
+/// whitespace, and NUL bytes.
 #[inline]
 pub const fn bytes_before_message(bytes: &[u8]) -> usize {
     let mut rest = bytes;
@@ -23,8 +23,8 @@ pub const fn bytes_before_message(bytes: &[u8]) -> usize {
     }
 }
 
-/// Returns a message without its byte-order mark, for messages that no splitter has found: message
-/// bodies of a broker and requests.
+/// Strips the byte-order mark from a message that didn't come from a splitter, such as a broker's
+/// message body or a request.
 #[inline]
 pub fn without_byte_order_mark(message: &[u8]) -> &[u8] {
     message.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(message)

@@ -121,15 +121,16 @@ impl Reconciler {
         self.held.is_empty()
     }
 
-    /// Returns the primary's calls that wait for the second account.
+    /// Returns the primary's calls that are waiting for the second source.
     pub fn waiting(&self) -> impl Iterator<Item = &FinishedCall> {
         self.held_by(By::Primary).map(|(_, held)| &held.call)
     }
 
-    /// Processes a finished call of the primary. A complete call is returned at once, unless its
-    /// times are those of arrival and the second account is a file of events, which has exact ones.
-    /// Such a call is held, and so is an incomplete one. Drops held calls of the primary with the
-    /// same linkedid.
+    /// Processes a finished call from the primary, dropping any held ones with the same linkedid.
+    ///
+    /// A complete call is returned immediately, unless it only has arrival times and the second
+    /// source is a CEL file, which has exact ones. In that case, or if the call is incomplete, it's
+    /// held.
     pub fn on_primary(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
         let earlier: Vec<u64> = self
             .held_by(By::Primary)
@@ -290,8 +291,8 @@ fn second(
     (decision, finish)
 }
 
-/// Returns the second account of a call, completed with the values that only the primary's
-/// incomplete accounts (`halves`) have. Returns `None` if the second account isn't better.
+/// Returns the call as reported by the second source, filling in values that are only in the
+/// primary's incomplete versions (`halves`), or `None` if it's no better than those.
 pub fn better_account(second: &FinishedCall, halves: &[&FinishedCall]) -> Option<FinishedCall> {
     // If both accounts are incomplete, the primary's call is kept.
     if second.incomplete.is_some() && !halves.is_empty() {

@@ -117,8 +117,9 @@ impl Folder {
         true
     }
 
-    /// Processes a record of a finished call. If the call was folded here and the record shows that
-    /// it lasted longer, [`Folder::take_revised`] returns the right values.
+    /// Processes a record that arrived after its call was finished. If the call was folded here and
+    /// the record shows that it lasted longer, [`Folder::take_revised`] will return the corrected
+    /// values.
     pub fn on_late_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         if let Some(record) = Record::from_cdr(cdr, arrived) {
             self.revise(record);
@@ -130,8 +131,8 @@ impl Folder {
         self.revised.extend(self.folded.revise(late, again));
     }
 
-    /// Returns calls that have more talk or a later end than was given out before, because a late
-    /// record arrived since this function last ran.
+    /// Returns the calls found since the last time to have more talk time or a later end than first
+    /// reported, because of a late record.
     pub fn take_revised(&mut self) -> Vec<FinishedCall> {
         std::mem::take(&mut self.revised)
     }
@@ -352,7 +353,8 @@ fn calls_of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>
     Some(resolve(&call, settings, EndReason::HungUp))
 }
 
-/// Resolves records that each describe a path between two parties like events of these parties.
+/// Resolves records that each describe a path between two parties, treating them like those
+/// parties' events.
 fn calls_of_paths(group: &Group, settings: &Settings) -> Vec<FinishedCall> {
     // These records have only the dialed side. Another group of records has the whole call.
     if group.records.iter().all(Record::is_dialed_side) {

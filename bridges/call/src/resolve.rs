@@ -90,8 +90,8 @@ impl EndReason {
     }
 }
 
-/// Returns the finished calls of the open call's channels: none if no real party took part, and
-/// several if several customers took part, or if channels met only in a conference.
+/// Returns the finished calls made up of the open call's channels. There are none if no real party
+/// took part, and several if there were several customers or if channels only met in a conference.
 pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: EndReason) -> Vec<FinishedCall> {
     let channels = Channels::from_call(call, settings);
     let views = channels.views(call, settings);

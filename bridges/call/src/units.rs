@@ -26,9 +26,10 @@ impl EventTime {
         Self(seconds.saturating_mul(1_000_000))
     }
 
-    /// Makes a moment from a number in which programs write times since the epoch. Most write
-    /// seconds, but as no call was made after the year 5000, a larger number counts milliseconds,
-    /// microseconds, or nanoseconds. `micros` is the fraction of a number of seconds.
+    /// Converts a number of seconds, milliseconds, microseconds, or nanoseconds since the epoch.
+    ///
+    /// Most programs use seconds, but since no call was made after the year 5000, a larger number
+    /// must be in one of the smaller units. `micros` is the fractional part of a number of seconds.
     pub const fn from_epoch(whole: i64, micros: i64) -> Self {
         match whole.unsigned_abs() {
             0..100_000_000_000 => Self(whole * 1_000_000 + micros),

@@ -6,9 +6,9 @@ use crate::{ChannelEvent, ClockDifference, EventTime, Kind, UniqueId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A call that ended this long before a late event may have ended in the same burst.
+/// A call that ended within this time before a late event may belong to the same burst.
 const ONE_BURST: Duration = Duration::from_millis(500);
-/// A login takes at most this long. The PBX can send events from its acceptance on.
+/// Maximum duration of a login. The PBX may send events as soon as it has accepted one.
 const LOGIN_MAX: Duration = Duration::from_secs(10);
 
 /// The clock of the PBX in the current connection or file of each source, and which of these lines
@@ -23,8 +23,7 @@ struct LineClock {
     /// Difference between the PBX's clock and our boot clock in the previous connection.
     before: Option<ClockDifference>,
     is_stalled: bool,
-    /// Arrival of the last event that turned out to be late, until the line is known to be prompt
-    /// again.
+    /// When the last late event arrived. Cleared once the line is known to be prompt again.
     late_since: Option<EventTime>,
     /// The PBX has responded to a ping on this connection.
     responds: bool,
@@ -67,8 +66,8 @@ impl LineClock {
         }
     }
 
-    /// Notes a prompt response to a ping. If we sent the ping after the last late event, everything
-    /// that was held has arrived.
+    /// Records a prompt response to a ping. If the ping was sent after the last late event,
+    /// everything that was held up has arrived by now.
     fn note_prompt_answer(&mut self, asked: EventTime) {
         self.responds = true;
         self.late_since = self.late_since.filter(|since| asked < *since);
@@ -117,8 +116,8 @@ impl Assembler {
         }
     }
 
-    /// Checks whether the event of a new channel without a time is late, as the second in the
-    /// channel's unique ID shows. If so, other events may be late, too.
+    /// Checks whether a new channel's event without a timestamp is late, judging by the second in
+    /// the channel's unique ID. If it is, other events may be late as well.
     fn check_id(
         &mut self,
         line: Line,
@@ -140,7 +139,7 @@ impl Assembler {
         }
     }
 
-    /// Notes a heartbeat of a process, which reports its time even without calls.
+    /// Processes a heartbeat, which provides the process's time even when there are no calls.
     pub(super) fn check_heartbeat(&mut self, at: EventTime, arrived: EventTime) {
         let timing = self.stream.timing;
         if let Some(line) = timing.line
@@ -151,7 +150,7 @@ impl Assembler {
         }
     }
 
-    /// Notes that a login was accepted at `arrived` or shortly before.
+    /// Records that a login was accepted at or shortly before `arrived`.
     pub(super) fn note_login(&mut self, arrived: EventTime) {
         if let Some(line) = self.stream.timing.line {
             let clock = &mut self.clocks.line(line).clock;
@@ -159,8 +158,8 @@ impl Assembler {
         }
     }
 
-    /// Processes the response to a ping. We sent the ping at `asked`, and the response arrived at
-    /// `answered`. `at` is the PBX's time in it, if it has one.
+    /// Processes the response to a ping that was sent at `asked` and answered at `answered`. `at`
+    /// is the PBX's time in the response, if it has one.
     pub fn on_answer(
         &mut self,
         line: Line,
@@ -188,8 +187,8 @@ impl Assembler {
         self.times_unknown(None);
     }
 
-    /// Notes in the open calls whose events have no times that these events may be late. `late` is
-    /// the arrival of an event that was, so a call may have ended in the same burst.
+    /// Marks open calls without timestamps as possibly having late events. If an event that arrived
+    /// at `late` was indeed late, this includes calls that ended in the same burst.
     fn times_unknown(&mut self, late: Option<EventTime>) {
         self.change_each(|call| {
             let ended_now = match late {

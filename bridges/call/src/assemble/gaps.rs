@@ -33,8 +33,8 @@ pub(super) struct Listening {
     pub(super) back: Option<EventTime>,
     /// Channels that the PBX listed as live since its last list ended.
     pub(super) listed: BTreeSet<UniqueId>,
-    /// Set once the PBX has listed all its live channels since the last gap. A channel that only a
-    /// later list has is new, and its events are on their way.
+    /// Set once the PBX has listed all its live channels since the last gap. After that, a channel
+    /// that's only in the list must be new, with its events still on their way.
     pub(super) has_list: bool,
 }
 
@@ -86,8 +86,8 @@ impl OpenCall {
         self.gaps.rootless = true;
     }
 
-    /// Ends each channel that the lists of this source no longer have. `live` has the channels of
-    /// the last list. Returns `true` if a channel ended.
+    /// Ends every channel missing from `live`, the source's latest list, that was already in doubt
+    /// since a gap or an earlier list. Returns `true` if any channel ended.
     fn end_unlisted(&mut self, live: &BTreeSet<UniqueId>, source: Option<u16>) -> bool {
         let cuts = self.cuts();
         let mut ended = false;
@@ -277,9 +277,11 @@ impl Assembler {
         }
     }
 
-    /// Processes the end of a list of live channels, which the PBX says has this many `channels`. A
-    /// channel that was up before a gap has ended if the list omits it. Any other channel has ended
-    /// if two lists in a row omit it, because one list can be older than the channel's events.
+    /// Processes the end of a list of live channels, which has `channels` entries according to the
+    /// PBX.
+    ///
+    /// A channel that was up before a gap has ended if it isn't listed. Any other channel must be
+    /// missing from two lists in a row, because a list can be older than the channel's events.
     fn on_list_end(&mut self, channels: Option<usize>, arrived: EventTime) {
         let live = std::mem::take(&mut self.listening.listed);
         if channels.is_some_and(|channels| channels > live.len()) {

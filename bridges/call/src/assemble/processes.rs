@@ -106,8 +106,8 @@ impl Assembler {
         }
     }
 
-    /// Moves the call `key` to the process that recovered it, of which the event with these traits
-    /// is. The call's links ended with the earlier process.
+    /// Assigns the call `key` to the process that recovered it, according to the event with these
+    /// traits. The call's links end along with the previous process.
     pub(super) fn note_recovery(&mut self, key: u64, channel: &ChannelRef<'_>) {
         let is_recovered = matches!(&channel.traits, Some(traits) if traits.recovered);
         let (Some(call), Some(process)) = (self.calls.get_mut(key), channel.process) else {

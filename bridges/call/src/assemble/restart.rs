@@ -54,12 +54,13 @@ impl NewestIds {
         }
     }
 
-    /// Notes that a connection was opened. The PBX can have been restarted before that.
+    /// Records that a connection was opened, since the PBX may have been restarted before that.
     pub(super) fn note_login(&mut self) {
         self.has_new_login = true;
     }
 
-    /// Notes that the uptime of the PBX shows whether it was restarted, so no id has to.
+    /// Records that the PBX's uptime already shows whether it was restarted, so there's no need to
+    /// infer it from IDs.
     pub(super) fn note_no_restart(&mut self) {
         self.has_new_login = false;
     }
@@ -89,9 +90,11 @@ fn parts(id: &str) -> Option<(&str, u64, u64)> {
 }
 
 impl OpenCall {
-    /// Returns `true` if each channel of the call was created before the restart, as far as their
-    /// ids show. An id that was chosen through an API shows nothing, so a call that only has such
-    /// ids counts only if the stream is that of one PBX (`is_of_one`).
+    /// Returns `true` if every channel of the call was created before the restart, judging by their
+    /// IDs.
+    ///
+    /// IDs chosen through an API are inconclusive, so a call that has no others is included only if
+    /// the stream comes from a single PBX (`is_of_one`).
     fn is_before(&self, system: &str, restart: ProvedRestart, is_of_one: bool) -> bool {
         let mut made = self
             .legs
@@ -104,10 +107,11 @@ impl OpenCall {
 }
 
 impl Assembler {
-    /// Ends the calls of the previous process, if the id of this event proves a restart and no such
-    /// call has an event after the restart. A connection that carries channel events can have
-    /// missed a restart only before its login, so there, only the first channel that is created
-    /// after a login counts.
+    /// Ends the previous process's calls if this event's ID reveals a restart, unless one of those
+    /// calls has had an event since.
+    ///
+    /// A connection with channel events can only have missed a restart before its login, so in that
+    /// case only the first channel created after each login is checked.
     pub(super) fn look_for_restart(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
         self.newest_ids.has_channel_events |= event.origin != Origin::Cel;
         let is_of_one = self.newest_ids.has_channel_events;

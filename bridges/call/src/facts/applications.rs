@@ -1,4 +1,4 @@
-//! The applications that a channel ran, as far as calls depend on them.
+//! Keeps track of the applications a channel has run, as far as they matter for calls.
 
 use super::fact::{TEXT_BYTES_MAX, TEXTS_MAX};
 use crate::EventTime;
@@ -6,8 +6,8 @@ use crate::trunk::is_one_of;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-/// Applications in which a phone that was dialed hears a prompt before it is connected: a
-/// confirmation, or an announcement.
+/// Applications that play a prompt to the dialed phone before connecting it, such as an
+/// announcement or a request to confirm.
 const PROMPTS: [&str; 10] = [
     "Read",
     "Playback",
@@ -39,24 +39,25 @@ pub(crate) struct SeenDial {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applications {
     pub(crate) dials: Vec<SeenDial>,
-    /// Time at which the channel was first seen to run an application that only dialed channels
-    /// run.
+    /// When the channel was first seen running an application reserved for dialed channels.
     pub(crate) outgoing: Option<EventTime>,
-    /// Time at which the channel was first seen to run a conference application.
+    /// When the channel was first seen running a conference application.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conference: Option<EventTime>,
-    /// Time at which the channel was first seen to run an application of [`PROMPTS`].
+    /// When the channel was first seen running one of the [`PROMPTS`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prompt: Option<EventTime>,
-    /// Time at which the channel was first seen as that of a logged-in agent.
+    /// When the channel was first seen as a logged-in agent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<EventTime>,
 }
 
 impl Applications {
-    /// Stores an application that the channel runs, if calls depend on it. Returns `true` if that
-    /// changed anything. The `data` of a `Dial` contain the dialed number. `AppDial`, `AppDial2`,
-    /// and `AppQueue` run only on channels that were dialed.
+    /// Stores an application that the channel runs if it matters for calls, returning `true` if
+    /// anything changed.
+    ///
+    /// The `data` of a `Dial` includes the dialed number. `AppDial`, `AppDial2`, and `AppQueue`
+    /// only run on dialed channels.
     pub(super) fn run(&mut self, at: EventTime, name: &str, data: &str) -> bool {
         if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
             return earliest(&mut self.outgoing, at);
@@ -110,7 +111,7 @@ impl Applications {
     }
 }
 
-/// Keeps the earlier of the two times in `known`. Returns `true` if `known` changed.
+/// Sets `known` to the earlier of the two times, returning `true` if it changed.
 fn earliest(known: &mut Option<EventTime>, at: EventTime) -> bool {
     let earlier = known.is_none_or(|known| at < known);
     if earlier {

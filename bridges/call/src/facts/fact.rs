@@ -18,7 +18,7 @@ pub(crate) struct Fact {
     pub(crate) at: EventTime,
     pub(crate) origin: Origin,
     pub(crate) what: FactKind,
-    /// The Q.850 cause of a hangup, which does not affect the call's values.
+    /// The Q.850 hangup cause, which doesn't affect the call's values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cause: Option<u16>,
 }
@@ -52,7 +52,7 @@ pub(crate) enum FactKind {
     DialRan {
         status: String,
     },
-    /// The channel left its queue before anyone was connected with it.
+    /// The channel left its queue before being connected to anyone.
     GaveUp,
     /// The channel ran an application, which is listed in `Applications` if it matters.
     App,
@@ -93,8 +93,8 @@ pub(crate) enum FactKind {
     Renamed {
         to: String,
     },
-    /// The PBX listed the channel as live, and nothing was known of it before. It was then running
-    /// this application, which can be empty.
+    /// The PBX listed a previously unknown channel as live, running this application (which may be
+    /// empty).
     Listed {
         running: String,
     },
@@ -176,7 +176,7 @@ impl FactKind {
         matches!(self, Self::DialEnded { .. })
     }
 
-    /// Returns whether this channel answered, if this fact is the result of dialing it.
+    /// Returns whether this channel answered, or `None` if the fact isn't the result of dialing it.
     pub(crate) fn dial_result(&self) -> Option<bool> {
         match self {
             Self::DialEnded { status } if !status.is_empty() => {
@@ -186,8 +186,8 @@ impl FactKind {
         }
     }
 
-    /// Returns whether a channel that this one dialed answered, if this fact is the result of a
-    /// `Dial` that this channel ran.
+    /// Returns whether a channel dialed by this one answered, or `None` if the fact isn't the
+    /// result of this channel's `Dial`.
     pub(crate) fn ran_dial_result(&self) -> Option<bool> {
         match self {
             Self::DialRan { status } => Some(status.eq_ignore_ascii_case(ANSWERED)),

@@ -50,15 +50,16 @@ pub(crate) struct Leg {
     pub(crate) facts: Vec<Fact>,
     /// Number of the channel's facts that were known at the beginning of each gap.
     pub(crate) blinds: Vec<usize>,
-    /// Set while nothing shows that the channel is still up: since a gap began, or since a list of
-    /// live channels omitted it. Its next event clears this. A restart begins a gap, so this is not
-    /// stored.
+    /// Set if the channel may have ended unnoticed, either because of a gap or because a list of
+    /// live channels omitted it. The channel's next event clears it. It isn't stored, since a
+    /// restart causes a gap anyway.
     #[serde(skip)]
     pub(crate) doubted: bool,
     /// Set if the channel ended because the PBX no longer listed it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unlisted: bool,
-    /// Number of the source that last reported the channel, if its lists tell about the channel.
+    /// Number of the source that last reported the channel, provided that the channel would appear
+    /// in its lists.
     #[serde(skip)]
     pub(crate) source: Option<u16>,
     /// Stays in bridges that ended by this moment were removed, because they belonged to calls that
@@ -202,8 +203,8 @@ impl Leg {
         }
     }
 
-    /// Notes that a list of live channels, which was made at `at`, has this known channel. Only the
-    /// list of FreeSWITCH describes channels in ways that their events don't.
+    /// Processes the entry of an already known channel in a list of live channels made at `at`.
+    /// Only FreeSWITCH's list contains details that the channel's events don't.
     pub(crate) fn on_listing(&mut self, at: EventTime, event: &ChannelEvent<'_>) -> Effect {
         self.last = self.last.max(at);
         self.doubted = false;
@@ -214,8 +215,8 @@ impl Leg {
         }
     }
 
-    /// Returns `true` if the channel is known only from a list of live channels, so it existed
-    /// before the events did.
+    /// Returns `true` if the channel is known only from a list of live channels, which means that
+    /// it existed before its events were received.
     pub(crate) fn is_known_from_list(&self) -> bool {
         !self.is_born() && any(&self.facts, |what| matches!(what, FactKind::Listed { .. }))
     }
@@ -527,7 +528,7 @@ pub(crate) struct LegTraits {
     pub(crate) recovered: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<EventTime>,
-    /// Set if the channel's end showed that it was never linked with another channel.
+    /// Set if the channel's final event showed that it was never linked to another channel.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unlinked: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

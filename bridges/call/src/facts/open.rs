@@ -322,9 +322,11 @@ impl OpenCall {
         last && !self.is_ghost() && first.is_some_and(Leg::is_over) && up.all(Leg::is_away)
     }
 
-    /// Returns `true` if the person at each channel that is still up has hung up, and the channel
-    /// has left its bridge. Only the hangup event is missing then. This is reliable only at the end
-    /// of a recording, because a hangup handler can still run.
+    /// Returns `true` if every channel still up has been hung up by its party and has left its
+    /// bridge, so that only the hangup event is missing.
+    ///
+    /// This is only reliable at the end of a recording, because otherwise a hangup handler might
+    /// still be running.
     pub(crate) fn is_hung_up_on(&self) -> bool {
         let mut up = self.legs.values().filter(|leg| leg.is_up());
         !self.is_ghost() && up.all(|leg| leg.is_away() && leg.requested_end().is_some())

@@ -92,8 +92,8 @@ impl Times {
 }
 
 impl Leg {
-    /// Returns the time of the first `HangupRequest` after which the channel entered no bridge. An
-    /// entry that was under way is reported up to 100 ms later.
+    /// Returns the time of the first `HangupRequest` after which the channel didn't enter another
+    /// bridge, ignoring an entry already in progress, which may be reported up to 100 ms later.
     pub(crate) fn requested_end(&self) -> Option<EventTime> {
         const ENTRY_DELAY_MAX: Duration = Duration::from_millis(100);
         let is_entry = |fact: &&Fact| fact.what.passage().is_some_and(|passage| passage.enters);
@@ -108,7 +108,7 @@ impl Leg {
             .min()
     }
 
-    /// Ends the channel's links at `at`, because its process ended then.
+    /// Ends the channel's links at `at`, when its process ended.
     pub(crate) fn unlink(&mut self, at: EventTime) {
         let links = self.facts.iter().filter_map(|fact| fact.what.link());
         let partners: BTreeSet<UniqueId> = links.map(|(with, _)| with.clone()).collect();
@@ -118,9 +118,8 @@ impl Leg {
         }
     }
 
-    /// Sets the beginning of a channel that the PBX lists, and whose own beginning was not
-    /// received. Its id shows when it was created, or else its age does. The list also shows its
-    /// state and its bridge.
+    /// Sets the start of a listed channel whose creation wasn't received, using the time in its ID
+    /// or else its age. Its state and bridge are taken from the list as well.
     pub(crate) fn begin_from_list(&mut self, at: EventTime, kind: &Kind<'_>) {
         let Kind::Listed { bridge, state, age } = kind else {
             return;

@@ -1,5 +1,5 @@
-//! The channels that the records of one call name. A record has the unique id of only one of its
-//! two channels, so channels are told apart by their names.
+//! Collects the channels named in the records of one call. Since a record only has the unique ID of
+//! one of its two channels, they're identified by name.
 
 use super::group::Group;
 use super::record::{Record, birth};
@@ -8,12 +8,11 @@ use crate::{Endpoints, EventTime, FinishedCall, UniqueId, trunk};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Longest time by which a channel can have begun before its first known record. The real first
-/// record can be missing, like the first row of a truncated file.
+/// How long before its first known record a channel can have started. Its actual first record may
+/// be missing, for example if the file is truncated.
 const BEGUN_BEFORE: Duration = Duration::from_secs(300);
 
-/// The records of a group, sorted by their start, and the channels in the order in which the
-/// records name them.
+/// The records of a group sorted by start time, and its channels in order of appearance.
 pub(super) struct Channels<'a> {
     pub(super) records: Vec<&'a Record>,
     pub(super) all: Vec<Channel<'a>>,
@@ -23,8 +22,8 @@ pub(super) struct Channels<'a> {
 pub(super) struct Channel<'a> {
     pub(super) name: &'a str,
     pub(super) id: UniqueId,
-    /// Records of which this is the first channel. `reached` has the records that name the channel
-    /// as their destination.
+    /// Records with this as the first channel, whereas `reached` holds those with it as the
+    /// destination.
     pub(super) own: Vec<&'a Record>,
     pub(super) reached: Vec<&'a Record>,
     pub(super) way: RecordedWay,
@@ -115,8 +114,9 @@ impl<'a> Channels<'a> {
         self.all.get_mut(place)
     }
 
-    /// Returns the unique id of the channel with this name. If no record has it, or another channel
-    /// had it before a transfer, returns an id made from the channel's name and start.
+    /// Returns the unique ID of the channel with this name. If no record contains it, or if it
+    /// belonged to another channel before a transfer, an ID is generated from the channel's name
+    /// and start time.
     fn id_of(&self, name: &str) -> Option<UniqueId> {
         if name.is_empty() {
             return None;
@@ -137,8 +137,8 @@ impl<'a> Channels<'a> {
         UniqueId::new(format!("{name}@{}", reached.start.floor_seconds()))
     }
 
-    /// Returns how the channel began. A caller came in on it if its first own record began before
-    /// another channel dialed it.
+    /// Returns how the channel started. If its own first record starts before another channel
+    /// dialed it, it's an incoming caller's.
     fn way(&self, channel: &Channel<'_>, endpoints: &Endpoints) -> RecordedWay {
         let mut dialed = channel.dialed_by();
         let Some(first) = channel.own.first() else {
@@ -159,9 +159,10 @@ impl<'a> Channels<'a> {
         }
     }
 
-    /// Returns `true` if a room dialed the channel, whose `first` record is given. No record shows
-    /// the dialing, but such a channel rang before it was answered, and began in the context of an
-    /// extension, where no caller begins.
+    /// Returns `true` if the channel with this `first` record was dialed from a conference room.
+    ///
+    /// No record shows that directly, but such a channel rings before it's answered and starts in
+    /// an extension's context, whereas a caller's channel never does.
     fn is_invited(&self, channel: &Channel<'_>, first: &Record, endpoints: &Endpoints) -> bool {
         let rang = first
             .answer
@@ -190,14 +191,13 @@ impl<'a> Channel<'a> {
         self.way == RecordedWay::CameIn
     }
 
-    /// Returns the time at which a caller came in on the channel, or `None` if nobody did.
+    /// Returns when a caller came in on the channel, or `None` if nobody did.
     pub(super) fn arrival(&self) -> Option<EventTime> {
         self.came_in().then(|| self.beginning())
     }
 
-    /// Returns the start of the channel's first record. If the unique id of a caller's channel
-    /// shows an earlier creation, the first record is missing, and the time of the creation is
-    /// returned.
+    /// Returns the start of the channel's first record or, if that record is missing, the creation
+    /// time in the unique ID of a caller's channel.
     pub(super) fn beginning(&self) -> EventTime {
         if self.came_in()
             && let Some(own) = self.own.first()
@@ -222,8 +222,9 @@ impl<'a> Channel<'a> {
     }
 }
 
-/// Returns `true` if the channel with this first record began in a room, in the call of another
-/// channel, and without a caller's number if it's a trunk's. `Page` dials such phones.
+/// Returns `true` if the channel with this first record looks like a phone dialed by `Page`, i.e.,
+/// it started in a conference room as part of another channel's call and isn't a trunk channel with
+/// a caller's number.
 fn is_paged(first: &Record, endpoints: &Endpoints) -> bool {
     let is_of_another = !first.linkedid.is_empty() && first.linkedid != first.uniqueid;
     let is_trunk = endpoints.find(&first.channel).is_some();
@@ -231,8 +232,8 @@ fn is_paged(first: &Record, endpoints: &Endpoints) -> bool {
     first.is_of_conference() && is_of_another && !is_caller
 }
 
-/// Returns `true` if the channel of `first` had begun when `dialed` began. The younger of two
-/// channels of one second can't have dialed the older one.
+/// Returns `true` if the channel of `first` started before that of `dialed`. If both started in the
+/// same second, their unique IDs tell which one is older.
 fn began_before(first: &Record, dialed: &Record) -> bool {
     let is_same_second = first.start.floor_seconds() == dialed.start.floor_seconds();
     let ages = channel_age(first).zip(channel_age(dialed));
@@ -240,7 +241,7 @@ fn began_before(first: &Record, dialed: &Record) -> bool {
     first.start < dialed.start || is_same_second && is_older
 }
 
-/// Returns the epoch and the counter in the unique id of the record's channel.
+/// Returns the epoch and counter from the unique ID of the record's channel.
 fn channel_age(record: &Record) -> Option<(u64, u64)> {
     let id = UniqueId::new(record.uniqueid.as_str())?;
     UniqueId::epoch_in(id.as_str())?;

@@ -83,9 +83,11 @@ fn came_in(leg: &mut Leg, channel: &Channel<'_>) {
     leg.did = dids.find(|did| is_did(did)).map(Into::into);
 }
 
-/// Returns the numbers that the caller's channel shows: that of the caller, then that in the caller
-/// ID. A later record counts only if no earlier one has a number or hides it, because the dialplan
-/// can have changed them by then.
+/// Returns the caller's number and then the one in the caller ID, according to the caller's
+/// channel.
+///
+/// Later records are used only if no earlier one has a number or hides it, because the dialplan may
+/// have changed both by then.
 fn callers<'a>(channel: &Channel<'a>) -> Vec<&'a str> {
     for record in &channel.own {
         let quoted = record.caller_id.rsplit_once('<');
@@ -112,9 +114,9 @@ fn was_dialed(leg: &mut Leg, channel: &Channel<'_>, channels: &Channels<'_>) {
     }
 }
 
-/// Returns the linkedid that the channel began with, if the PBX logs linkedids: its own unique id,
-/// or the first linkedid of the channel that dialed it. `steps` is the number of channels passed on
-/// the way here.
+/// Returns the channel's original linkedid, if the PBX logs linkedids. It's either the channel's
+/// own unique ID or the first linkedid of the channel that dialed it. `steps` counts the channels
+/// visited so far.
 fn first_linkedid<'c>(
     channel: &'c Channel<'_>,
     channels: &'c Channels<'_>,
@@ -136,8 +138,8 @@ fn first_linkedid<'c>(
     }
 }
 
-/// Returns the user fields of the records of the call's own lines. If there are any, they win over
-/// those of other channels, which can be about other calls.
+/// Returns the user fields from the records of the call's own lines, which take precedence over
+/// those of other channels, since these may be about other calls.
 pub(super) fn userfields_of_lines(
     channels: &Channels<'_>,
     call: &FinishedCall,
@@ -176,9 +178,9 @@ fn describe(leg: &mut Leg, record: &Record, endpoints: &Endpoints) {
     }
 }
 
-/// Returns the user fields of the record's own channel and of its destination. Asterisk writes both
-/// into one column, with a semicolon in between, if the destination has one. This matters if the
-/// destination can be another customer's line.
+/// Splits the user field into those of the record's own channel and its destination, which Asterisk
+/// writes into the same column, separated by a semicolon. This matters when the destination may be
+/// another customer's line.
 fn userfields<'r>(record: &'r Record, endpoints: &Endpoints) -> (&'r str, &'r str) {
     let is_trunk = |name: &str| endpoints.find(name).is_some();
     match record.userfield.split_once(';') {

@@ -57,10 +57,12 @@ impl Group {
         self.arrived <= self.end().plus(LIVE)
     }
 
-    /// Returns `true` if a record is still missing: that of the channel that began the call, of the
-    /// channel that dialed a Local half, of the dialing side, or of somebody else in a conference
-    /// room. These channels can live longer than those of the known records, and a record is
-    /// written when its channel ends.
+    /// Returns `true` if a record is still missing, whether it's for the channel that started the
+    /// call, the one that dialed a Local half, the calling party, or someone else in a conference
+    /// room.
+    ///
+    /// Since a record is written when its channel ends, a channel that outlives the others is
+    /// recorded later.
     pub(super) fn awaits_more(&self) -> bool {
         for record in &self.records {
             if can_be_id(&record.linkedid) && !self.has_channel(&record.linkedid) {
@@ -81,8 +83,8 @@ impl Group {
             || self.records.iter().all(Record::is_dialed_side)
     }
 
-    /// Returns `true` if the record's channel was in a conference room, and no record shows who
-    /// else was in it. The record of a person who stays in the room comes later.
+    /// Returns `true` if the record's channel was in a conference room and no record shows who else
+    /// was there. Anyone still in the room will be recorded later.
     fn is_alone(&self, record: &Record) -> bool {
         let mut others = self.records.iter();
         record.room().is_some()

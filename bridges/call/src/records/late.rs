@@ -1,6 +1,6 @@
-//! Records that arrive after their call was folded. The call may already be journaled, so it can't
-//! be changed any more. But if the late record shows that the call lasted longer, or that the
-//! customer talked longer, the right values are given out as a revised call.
+//! Handles records that arrive after their call has been folded. By then, the call may have been
+//! journaled and can't be changed anymore. However, if the late record shows that the call or its
+//! talk time was longer, the corrected values are returned as a revised call.
 
 use super::Folder;
 use super::record::Record;
@@ -8,9 +8,9 @@ use crate::{EventTime, FinishedCall};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Maximum folded groups that are kept. The oldest is dropped first.
+/// Maximum number of folded groups to keep. The oldest is dropped first.
 const KEPT_MAX: usize = 1_000;
-/// Records have whole seconds, so a smaller difference says nothing.
+/// Smaller differences are ignored, since the times in records are whole seconds.
 const ROUNDING: Duration = Duration::from_secs(1);
 
 /// The newest groups that were folded, oldest first.
@@ -33,8 +33,8 @@ impl FoldedGroups {
         self.0.push_back(FoldedGroup { records, calls });
     }
 
-    /// Adds a late record to the newest group that it belongs to. Returns the revised calls of that
-    /// group. `folder` is empty, and folds the records again.
+    /// Adds a late record to the newest group it belongs to and returns that group's revised calls.
+    /// `folder` must be empty and is used to fold the records again.
     pub(super) fn revise(&mut self, late: Record, mut folder: Folder) -> Vec<FinishedCall> {
         let mut groups = self.0.iter_mut().rev();
         let Some(group) = groups.find(|group| group.belongs(&late)) else {

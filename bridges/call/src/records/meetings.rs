@@ -62,8 +62,8 @@ pub(super) fn stays<'a>(channels: &Channels<'a>) -> Vec<Stay<'a>> {
     stays
 }
 
-/// Returns the line that names the bridge of each connected channel: the first to begin of those
-/// that connect it from `from` to `to`.
+/// Returns the line that each connected channel's bridge is named after, which is the earliest of
+/// those connecting it from `from` to `to`.
 fn bridges_between(
     lines: &[Line],
     channels: usize,
@@ -95,8 +95,8 @@ fn bridges_between(
     bridges
 }
 
-/// Returns the lines of all records outside of rooms. A talk of under a second counts only if its
-/// channels have no other, because a transfer leaves such records, too.
+/// Returns the lines of all records outside conference rooms. A connection of less than a second is
+/// ignored if either channel also has a longer one, since transfers leave such records too.
 fn lines(channels: &Channels<'_>) -> Vec<Line> {
     let records = channels
         .records
@@ -115,8 +115,9 @@ fn lines(channels: &Channels<'_>) -> Vec<Line> {
     lines
 }
 
-/// Returns the two channels that a record connects during this span. The connection doesn't begin
-/// before the destination answered, which the destination's own first record shows, or came in.
+/// Returns the connection between a record's two channels within this span, if there is one. It
+/// can't start before the destination came in or answered (according to the destination's own first
+/// record).
 fn line(
     record: &Record,
     (billed_from, to): (EventTime, EventTime),
@@ -141,9 +142,11 @@ fn line(
     })
 }
 
-/// Returns the stays in conference rooms. If a record has a destination, both channels were in the
-/// room from the destination's own entry on. The record's channel can have entered later than the
-/// record begins, too, but not later than that.
+/// Returns the stays in conference rooms.
+///
+/// If a record has a destination, both channels are known to be in the room from the time the
+/// destination entered it. The record's own channel may also have entered after the record starts,
+/// but no later than that.
 fn in_rooms<'a>(channels: &Channels<'a>) -> Vec<Stay<'a>> {
     let mut stays: Vec<Stay<'a>> = Vec::new();
     for record in &channels.records {
@@ -172,7 +175,7 @@ fn in_rooms<'a>(channels: &Channels<'a>) -> Vec<Stay<'a>> {
     merged(stays)
 }
 
-/// Merges stays of one channel in one room that overlap or follow each other.
+/// Merges overlapping or adjacent stays of the same channel in the same room.
 fn merged(mut stays: Vec<Stay<'_>>) -> Vec<Stay<'_>> {
     stays.sort_by(|a, b| (a.channel, &a.bridge, a.from).cmp(&(b.channel, &b.bridge, b.from)));
     let mut all: Vec<Stay<'_>> = Vec::new();

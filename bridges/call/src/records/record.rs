@@ -68,13 +68,13 @@ const CONNECTS_NO_ONE: [&str; 28] = [
 /// Applications of a conference room, whose channels hear each other.
 const CONFERENCES: [&str; 4] = ["ConfBridge", "MeetMe", "Conference", "Konference"];
 
-/// Other applications that join a channel to one that exists already. As in a conference, the
-/// destination of such a record wasn't dialed.
+/// Other applications that connect a channel to an existing one. As with conferences, the record's
+/// destination wasn't dialed.
 const JOINS: [&str; 5] = [LOGIN, "AgentRequest", "Bridge", "ParkedCall", "Pickup"];
 const LOGIN: &str = "AgentLogin";
 
-/// Technologies of the channels that Asterisk before 12 makes to move a channel. The name of the
-/// moved channel follows the slash: `AsyncGoto/SIP/city-00000002`.
+/// Technology prefixes of the temporary channels that Asterisk before 12 creates to move a channel,
+/// whose name follows the slash, as in `AsyncGoto/SIP/city-00000002`.
 const MOVES: [&str; 3] = ["AsyncGoto", "Transfered", "Parked"];
 
 /// Largest valid duration. A larger value is a negative number that an unsigned column of 32 bits
@@ -126,8 +126,8 @@ pub(super) struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     room: Option<String>,
     pub(super) userfield: String,
-    /// Set if the disposition says that the record was answered, or says nothing known although
-    /// the record has billed seconds or an answer time.
+    /// Set if the disposition says that the record was answered, or if it's not a known one but the
+    /// record has billed seconds or an answer time.
     pub(super) answered: bool,
     /// The disposition of such a record, if it's neither a known yes nor a known no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,7 +138,7 @@ pub(super) struct Record {
     pub(super) billed_from: EventTime,
     /// Time at which the channel was answered, if it was.
     pub(super) answer: Option<EventTime>,
-    /// Set if the channel was answered in the second of the record's end.
+    /// Set if the channel was answered in the same second in which the record ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_brief: bool,
     /// Set if the time zone of the start is known. Otherwise the start is a local time of an
@@ -289,8 +289,8 @@ impl Record {
         (self.connects() && self.billed_from < self.end).then_some((self.billed_from, self.end))
     }
 
-    /// Returns the span that stands for a talk of under a second, if the record's two channels
-    /// heard each other only in the second of its end.
+    /// Returns the span to count as talk time if the record's channels were only connected during
+    /// its last second, or `None` otherwise.
     pub(super) fn brief_talk(&self) -> Option<(EventTime, EventTime)> {
         let from = self.end.minus(ANSWERED_FROM).max(self.start);
         let to = self.end.max(from.plus(ANSWERED_FROM));
@@ -303,7 +303,7 @@ impl Record {
         self.is_answered_path() && connects
     }
 
-    /// Returns the reason why it isn't known how the record's call went, or `None` if it is.
+    /// Returns why the outcome of the record's call is uncertain, or `None` if it isn't.
     pub(super) fn doubt(&self) -> Option<String> {
         if !self.placed {
             let reason = "its local times have no zone, or day and month can be in either order: \
@@ -368,8 +368,7 @@ impl Record {
         self.room.as_deref()
     }
 
-    /// Returns the data of the `Dial` that the record's application ran, if it's one of those that
-    /// dial.
+    /// Returns the data of the record's application if it's one that dials.
     pub(super) fn dial_data(&self) -> &str {
         let mut data = self.data.as_str();
         if self.app.eq_ignore_ascii_case("RetryDial") {
@@ -419,7 +418,8 @@ fn clip(text: &str) -> String {
     units::clip(text, TEXT_BYTES_MAX)
 }
 
-/// Returns the name of the channel that a channel of this name moved, or the name itself.
+/// Returns the name of the original channel if this is a temporary one created to move it, or else
+/// the name itself.
 fn moved(name: &str) -> &str {
     match name.split_once('/') {
         Some((technology, moved)) if is_one_of(&MOVES, technology) && moved.contains('/') => moved,
@@ -514,8 +514,9 @@ fn has_answer(cdr: &Cdr<'_>) -> bool {
     cdr.answered_at.is_some() || cdr.billed_micros.is_some_and(|billed| billed != 0)
 }
 
-/// Returns `true` if the record's answer and end are in the same second, so the talk time that they
-/// leave, zero, can be up to a second. With fractions of a second, it's exact.
+/// Returns `true` if the record was answered and ended in the same second, in which case a talk
+/// time of zero may actually be up to a second. Times with fractions of a second don't have this
+/// problem.
 fn is_answered_within_a_second(cdr: &Cdr<'_>, billed_from: EventTime, end: EventTime) -> bool {
     let is_whole = |at| !is_exact(at);
     billed_from == end && is_whole(end) && cdr.answered_at.is_some_and(is_whole)

@@ -23,8 +23,8 @@ pub(super) struct DialedLine {
     pub(super) origin: String,
     /// The number dialed, as digits; empty if it is unknown.
     pub(super) number: String,
-    /// The customer's channel if the line was dialed in that customer's call, so it isn't a
-    /// customer's own line.
+    /// The customer in whose call the line was dialed, if any, in which case the line itself isn't
+    /// a customer's.
     pub(super) customer: Option<usize>,
     pub(super) answered: bool,
     /// Time of its birth.
@@ -34,7 +34,7 @@ pub(super) struct DialedLine {
 }
 
 impl DialedLine {
-    /// Returns `true` if both lines were dialed to one number at the same time.
+    /// Returns `true` if both lines called the same number at the same time.
     fn is_to_number_of(&self, other: &Self) -> bool {
         let overlaps = self.from <= other.to && other.from <= self.to;
         overlaps && !self.number.is_empty() && self.number == other.number
@@ -50,8 +50,8 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// Returns `true` if a line that was dialed next is part of the attempt: it was dialed while
-    /// another line was up, or soon after lines that nobody answered.
+    /// Returns `true` if `next` is part of this attempt because it was dialed while another line
+    /// was up or soon after lines that weren't answered.
     fn goes_on(&self, next: &DialedLine) -> bool {
         next.from <= self.to || !self.answered && next.from.since(self.to) <= ATTEMPT_GAP
     }
@@ -94,8 +94,8 @@ pub(super) fn divide_by_customer(
     calls
 }
 
-/// Divides dialed lines by attempt. Attempts of different calls to one number at the same time are
-/// one attempt.
+/// Groups dialed lines by attempt. Simultaneous attempts to reach the same number count as one,
+/// even if they were made in different calls.
 fn divide_by_attempt(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLine)>> {
     let mut of_one_attempt = Sets::new(lines.len());
     for (later, (_, line)) in lines.iter().enumerate() {
@@ -136,7 +136,7 @@ fn divide_by_attempt(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLi
     divided.into_values().collect()
 }
 
-/// Divides dialed lines by number, in the order of the first line of each.
+/// Groups dialed lines by number, keeping the numbers in the order in which they were first dialed.
 fn divide_by_number(lines: &[&(usize, DialedLine)]) -> Vec<Vec<usize>> {
     let mut numbers: Vec<(&str, Vec<usize>)> = Vec::new();
     for (i, line) in lines {

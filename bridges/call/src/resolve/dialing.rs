@@ -18,7 +18,7 @@ use crate::{ChannelState, EventTime, Way, trunk};
 use std::cell::OnceCell;
 use std::time::Duration;
 
-/// CEL can report that a channel began a moment before it reports the `Dial` that created it.
+/// CEL may report a channel's start this long before the `Dial` that created it.
 const DIAL_SLACK: Duration = Duration::from_millis(100);
 
 /// The channels of a part, and who dialed them. Channels are indices.
@@ -26,7 +26,8 @@ pub(super) struct Dialing<'p, 'v, 'a> {
     legs: &'p [&'v View<'a>],
     own: usize,
     rooms: &'p Texts,
-    /// The channel that dialed each channel. For the second half of a Local channel, the first one.
+    /// The channel that dialed each channel, which for the second half of a Local channel is the
+    /// first half.
     by: Vec<Option<usize>>,
     talk: Vec<OnceCell<Talk>>,
 }
@@ -74,8 +75,8 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
             .take_while(|&by| !self.legs[by].party.is_real())
     }
 
-    /// Returns the customer in whose call this line was dialed, or `None` if it began a call of its
-    /// own.
+    /// Returns the customer in whose call this line was dialed, or `None` if it started a call of
+    /// its own.
     pub(super) fn customer_of(&self, line: usize) -> Option<usize> {
         let mut customer = None;
         let mut at = line;
@@ -93,9 +94,9 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         None
     }
 
-    /// Returns `true` if the call of a line that `by` dialed begins with `by`: that party did
-    /// nothing else before, neither in another call (one of whose lines is in `others`), nor in a
-    /// room, nor waiting for calls.
+    /// Returns `true` if the party `by` started a call by dialing `line`, rather than having been
+    /// in another call (with one of the lines in `others`), in a room, or waiting for calls before
+    /// that.
     pub(super) fn begins_call(&self, by: usize, line: usize, others: &[usize]) -> bool {
         let dialer = self.legs[by];
         let at = self.legs[line].leg.first;
@@ -128,9 +129,10 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         })
     }
 
-    /// Returns the caller for whom the phone `by` dialed this line. They are the one who rang the
-    /// phone or talked with it, or who talked with the line later, unless they were talking with
-    /// somebody else by then.
+    /// Returns the caller on whose behalf the phone `by` dialed this line.
+    ///
+    /// That's a caller who talked to the line or, failing that, the most recent one who rang or
+    /// talked to the phone, unless they were talking to someone else when the line was dialed.
     fn waiting_caller(&self, by: usize, line: usize) -> Option<usize> {
         let at = self.legs[line].leg.first;
         let phone = self.legs[by].party.extension();
@@ -159,8 +161,8 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         found.map(|(_, caller)| caller)
     }
 
-    /// Returns the caller whom an API connected with the line that it had dialed for them. AMI 1.x
-    /// doesn't report who dialed a line for a queue, so any caller can be the one.
+    /// Returns the caller that an API connected to the line it had dialed for them. Since AMI 1.x
+    /// doesn't report who dialed a line for a queue, it could be any of the callers.
     fn bridged_caller(&self, line: usize) -> Option<usize> {
         let leg = self.legs[line];
         let is_dialer_unreported = leg.leg.linkedids.first().is_none() && !leg.was_dialed();
@@ -183,7 +185,7 @@ pub(super) fn has_answered(leg: &View<'_>) -> bool {
         })
 }
 
-/// Returns the channel that dialed this one, as far as the source shows it.
+/// Returns the channel that dialed this one, if the source reveals it.
 fn dialer(legs: &[&View<'_>], i: usize) -> Option<usize> {
     let leg = legs[i];
     let facts = leg.leg.facts.iter();
@@ -245,8 +247,8 @@ fn is_destination(data: &str, name: &str) -> bool {
     is_named || number::in_dial_data(data, name).is_some()
 }
 
-/// Returns the answered phone that goes on in a call after its first channel `root` hung up. Only
-/// such a phone can have dialed this channel.
+/// Returns the answered phone that remained in the call after its first channel `root` hung up,
+/// since only such a phone can have dialed this channel.
 fn successor(legs: &[&View<'_>], leg: &View<'_>, root: usize) -> Option<usize> {
     let at = leg.leg.first;
     if at < legs[root].end {

@@ -16,8 +16,8 @@ use crate::{ChannelState, EventTime, Origin, UniqueId, local_pair};
 const RECOVERED: &str = "the switch was restarted and recovered the call, so part of it was not \
                          reported";
 const BEGAN_UNSEEN: &str = "it began while callbridge was not connected to the PBX";
-/// Reason why a call is incomplete if only lists of live channels show that one of its channels
-/// ended.
+/// Why a call is incomplete if one of its channels is only known to have ended because it's missing
+/// from the lists of live channels.
 const UNLISTED: &str = "a hangup was not received: the PBX no longer lists a channel of the call";
 
 /// Returns the reason why events of the call may be missing, or `None` if none are.

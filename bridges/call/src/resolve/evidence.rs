@@ -25,19 +25,19 @@ use crate::{Direction, EventTime, Origin, UniqueId, Way, local_pair};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What to do if CEL reports no bridges. One event name that Asterisk 12 or later does not know
-/// turns CEL off.
+/// What to do if CEL doesn't report bridges. A single event name unknown to Asterisk 12 or later
+/// disables CEL entirely.
 const CEL_FIX: &str = "set events = ALL in cel.conf, or add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 \
                        and later) or BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then \
                        `module reload cel`";
 const AMI_FIX: &str = "let the AMI account read the class call, without an eventfilter that drops \
                        Bridge events";
 
-/// Returns the reason why the customer can have talked although no bridge shows it, or `None` if
-/// nothing speaks of that.
+/// Returns why the customer may have talked to someone even though no bridge was reported, or
+/// `None` if there's no sign of that.
 ///
-/// `views` are all channels of the open call, and `legs` those of the plan. `joined` are the pairs
-/// that a pickup or a transfer tied together.
+/// `views` contains all channels of the open call, `legs` those of the plan, and `joined` the pairs
+/// connected by a pickup or a transfer.
 pub(super) fn evidence(
     views: &[View<'_>],
     joined: &JoinedPairs,
@@ -74,8 +74,8 @@ pub(super) fn evidence(
     None
 }
 
-/// Returns the channels in sets that dialing, Local channels, pickups, and transfers tie together.
-/// CEL does not report who dialed, but in whose call a channel began.
+/// Groups channels that are connected by dialing, Local channels, pickups, or transfers. CEL
+/// doesn't report who dialed a channel, but in whose call it started.
 fn ties(legs: &[&View<'_>], joined: &JoinedPairs) -> Sets {
     let mut ties = Sets::new(legs.len());
     let mut known: BTreeMap<&str, usize> = BTreeMap::new();
@@ -113,8 +113,8 @@ fn fix(legs: &[&View<'_>]) -> String {
     format!(": {}", if is_cel { CEL_FIX } else { AMI_FIX })
 }
 
-/// Returns the reason if the entry or exit of a channel of the call is missing. A channel of
-/// another call counts only for a bridge in which the customer was.
+/// Returns a reason if an event of a channel entering or leaving a bridge is missing. Channels of
+/// other calls matter only if the customer was in that bridge.
 fn missing_passage(views: &[View<'_>], legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let own: BTreeSet<&UniqueId> = plan
         .own
@@ -149,8 +149,8 @@ struct Pair<'l, 'v, 'a> {
 }
 
 impl<'v, 'a> Pair<'_, 'v, 'a> {
-    /// Returns `true` if the two were up together long enough for an answer, no bridge of the two
-    /// was reported, and no event says why they never met.
+    /// Returns `true` if the two may have talked without a bridge being reported, because both were
+    /// up long enough for that and no event explains why they never met.
     fn speaks_of_talk(self, plan: &Plan) -> bool {
         let was_reported = plan.talk.spans.iter().any(|span| span.2 == self.other);
         if was_reported {
@@ -167,8 +167,8 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
             && !is_explained(self.legs, dialing, dialed)
     }
 
-    /// Returns `true` if somebody else took the place of the other party, by a pickup or a
-    /// transfer, and talked with the customer.
+    /// Returns `true` if someone else replaced the other party through a pickup or transfer and
+    /// talked to the customer.
     fn is_picked_up(self, plan: &Plan) -> bool {
         let own = &self.legs[self.other].leg.id;
         plan.talk.spans.iter().any(|span| {
@@ -178,8 +178,8 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
         })
     }
 
-    /// Returns the time from which the two can have talked, or `None` if one of them never
-    /// answered.
+    /// Returns the earliest time at which the two may have talked, or `None` if they can't have, as
+    /// far as is known.
     fn answered_at(self, dialing: &View<'_>, dialed: &View<'_>, plan: &Plan) -> Option<EventTime> {
         match (dialing.answer, dialed.answer) {
             (Answer::Refused, _) | (_, Answer::Refused) => None,
@@ -245,7 +245,7 @@ fn unbridged(a: &View<'_>, b: &View<'_>, (from, to): (EventTime, EventTime)) -> 
     total + to.since(at)
 }
 
-/// Returns `true` if an event says why the two never met although both were up.
+/// Returns `true` if an event explains why the two never met even though both were up.
 fn is_explained(legs: &[&View<'_>], dialing: &View<'_>, dialed: &View<'_>) -> bool {
     let gave_up = any(&dialing.leg.facts, |what| *what == FactKind::GaveUp);
     let refused = ran_dial(dialing, dialed) == Some((Origin::Channel, false));
@@ -257,8 +257,8 @@ fn is_explained(legs: &[&View<'_>], dialing: &View<'_>, dialed: &View<'_>) -> bo
     gave_up || refused || unlinked || was_asked(legs, dialing, dialed)
 }
 
-/// Returns `true` if the dialed phone had to confirm, or heard an announcement, and the channel
-/// that dialed it did not answer afterwards.
+/// Returns `true` if the dialed phone was asked to confirm or heard an announcement, and the
+/// channel that dialed it didn't answer after that.
 fn was_asked(legs: &[&View<'_>], dialing: &View<'_>, dialed: &View<'_>) -> bool {
     let is_accepted = match (dialing.answer.time(), dialed.answer.time()) {
         (Some(dialing), Some(dialed)) => dialing >= dialed,

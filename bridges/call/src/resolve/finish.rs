@@ -347,7 +347,8 @@ fn has_events_outside_life(leg: &Leg) -> bool {
     last.since(ended) > CLOCK_TOLERANCE
 }
 
-/// Talk that begins and ends within this time by the arrival of its events was read in one piece.
+/// If the events at the start and end of a conversation arrive within this time, they were read all
+/// at once.
 const ONE_READ: Duration = Duration::from_millis(100);
 
 /// Returns the reason why the times of the call are unknown, or `None` if they are right.

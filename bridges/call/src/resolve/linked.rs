@@ -227,8 +227,8 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
     links
 }
 
-/// Returns the channels that ended a link or a consultation whose beginning was neither received
-/// nor reported later, with the time of that end.
+/// Returns the channels that ended a link or consultation, and when, if its start was neither
+/// received nor reported later.
 fn interrupted(legs: &[&Leg]) -> Vec<(usize, EventTime)> {
     let mut found = Vec::new();
     for (i, leg) in legs.iter().enumerate() {
@@ -253,8 +253,8 @@ fn interrupted(legs: &[&Leg]) -> Vec<(usize, EventTime)> {
     found
 }
 
-/// Returns `true` if the channel reported at some time that it was linked with the other one since
-/// a moment before `until`.
+/// Returns `true` if the channel reported, then or later, that its link to the other one had
+/// started before `until`.
 fn has_begun_link(by: &Leg, other: &UniqueId, until: EventTime) -> bool {
     let mut facts = by.facts.iter();
     let mut later = by.traits.iter().flat_map(|traits| &traits.linked);

@@ -257,7 +257,8 @@ fn links(occupancies: &[ChannelOccupancy<'_>]) -> Links {
 /// Links by pair of places.
 type Links = BTreeMap<(usize, usize), Vec<LinkReport>>;
 
-/// Returns the pairs of places whose link ended before it began, so its beginning is missing.
+/// Returns the pairs of places with a link whose first reported event is its end, which means that
+/// its start is missing.
 fn interrupted(links: &Links) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (&pair, reports) in links {
@@ -277,7 +278,7 @@ fn interrupted(links: &Links) -> Vec<(usize, usize)> {
     found
 }
 
-/// Notes for the telephones of two places that an event of their link is missing: an exit without
+/// Marks the telephones in two places as missing an event of their link by adding an exit without
 /// an entry.
 fn mark_interrupted(
     occupancies: &[ChannelOccupancy<'_>],

@@ -128,7 +128,7 @@ pub(super) fn dialed_number(legs: &[&View<'_>], i: usize) -> Option<Number> {
     dialed_extensions(legs, leg).into_iter().next()
 }
 
-/// Returns the numbers in the dial strings with which this channel was dialed, by time.
+/// Returns the numbers from the dial strings used to dial this channel, in chronological order.
 fn in_dial_strings(leg: &View<'_>) -> Vec<Number> {
     let mut numbers = Vec::new();
     for fact in &leg.leg.facts {
@@ -142,8 +142,9 @@ fn in_dial_strings(leg: &View<'_>) -> Vec<Number> {
     numbers
 }
 
-/// Returns the extensions that the phone which placed the call had dialed before this channel was
-/// created, the last one first. A dialplan goes on to extensions such as `s`, which are none.
+/// Returns the numbers dialed by the phone that placed the call before this channel was created,
+/// most recent first. Extensions such as `s`, which a dialplan goes through internally, are
+/// skipped.
 fn dialed_extensions(legs: &[&View<'_>], leg: &View<'_>) -> Vec<Number> {
     let mut phones = legs
         .iter()

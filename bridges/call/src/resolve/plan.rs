@@ -20,7 +20,7 @@ pub(super) struct Plan {
     pub(super) linkedid: UniqueId,
     pub(super) direction: Direction,
     pub(super) customers: Vec<usize>,
-    /// The channels that belong to this call rather than to another customer's.
+    /// The channels that belong to this call and not to another customer's.
     pub(super) own: Vec<usize>,
     /// The call begins with the first of these channels.
     pub(super) begins_with: Vec<usize>,
@@ -111,7 +111,8 @@ struct Owners<'o, 'p, 'v, 'a> {
     calls: &'o [(Direction, Vec<usize>)],
     /// The id of the call that each channel was created in.
     origins: Vec<String>,
-    /// The call of each line to the outside, or `None` if that call was given out before.
+    /// The call that each outside line belongs to, or `None` if that call has already been
+    /// returned.
     of_line: BTreeMap<usize, Option<usize>>,
 }
 
@@ -151,7 +152,7 @@ impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
         channels
     }
 
-    /// Returns the lines to the outside that belong to other calls than this one.
+    /// Returns the outside lines that belong to other calls.
     fn others(&self, call: usize) -> Vec<usize> {
         let others = self.of_line.iter().filter(|(_, of)| **of != Some(call));
         others.map(|(&line, _)| line).collect()
@@ -175,7 +176,7 @@ impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
             .or(Some(0))
     }
 
-    /// Returns the first call in which the channel dialed a line to the outside, or met one.
+    /// Returns the first call in which the channel dialed an outside line or talked to one.
     fn first_call_of(&self, leg: usize) -> Option<usize> {
         let mut first: Option<(EventTime, usize)> = None;
         for (&line, &of) in &self.of_line {

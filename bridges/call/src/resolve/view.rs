@@ -5,7 +5,7 @@ use crate::trunk;
 use crate::{ChannelState, Endpoints, EventTime, Origin, Party, UniqueId, Way};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Stands between the two channels in the name of a bridge that is made of a link.
+/// Separates the two channels in the name of a bridge that stands for a link.
 pub(super) const LINKED: &str = " + ";
 
 /// Whether and when a channel answered.
@@ -76,8 +76,8 @@ pub(super) struct View<'a> {
     /// the same as `end`.
     pub(super) left: EventTime,
     pub(super) stays: Vec<BridgeStay<'a>>,
-    /// Bridges of which the channel's entry or exit was not reported, although a later event shows
-    /// that there was one. Not holding bridges.
+    /// Bridges (other than holding bridges) that the channel must have entered or left without it
+    /// being reported, according to other events.
     pub(super) broken: Vec<&'a str>,
     /// Stays in holding bridges, in which no channel hears another.
     pub(super) waits: Vec<BridgeStay<'a>>,
@@ -136,7 +136,7 @@ impl<'a> View<'a> {
         any(&self.leg.facts, FactKind::is_dialed)
     }
 
-    /// Returns the bridges in which this channel and another were at the same time.
+    /// Returns the bridges that this channel and the other one were in at the same time.
     pub(super) fn common_bridges(&self, other: &Self) -> Vec<&'a str> {
         let mut met = Vec::new();
         for stay in &self.stays {
@@ -153,7 +153,7 @@ impl<'a> View<'a> {
         met
     }
 
-    /// Returns `true` if the two channels were in one call, according to a linkedid.
+    /// Returns `true` if the two channels share a linkedid and were therefore in the same call.
     pub(super) fn shares_linkedid(&self, other: &Self) -> bool {
         let mut own = self.leg.linkedids.iter();
         own.any(|linkedid| other.leg.linkedids.has(&linkedid.text))
@@ -270,9 +270,11 @@ fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
     end.map_or(leg.last, |fact| fact.at)
 }
 
-/// Returns the stays in bridges, including holding bridges. If AMI and CEL both report a bridge,
-/// the one that reports more of it is used. Otherwise two clocks that are 1 ms apart would make a
-/// third stay. Adds the bridges of which a passage is missing to `broken`.
+/// Returns the stays in bridges, including holding bridges, and adds those with a missing entry or
+/// exit to `broken`.
+///
+/// If both AMI and CEL report a bridge, only the more complete report is used, since combining two
+/// clocks that are 1 ms apart would create a third stay.
 fn stays<'a>(facts: &[&'a Fact], end: EventTime, broken: &mut Vec<&'a str>) -> Vec<BridgeStay<'a>> {
     let passages = facts.iter().filter_map(|fact| fact.what.passage());
     let mut bridges: Vec<(&str, bool)> = passages.map(|p| (p.bridge, p.holding)).collect();
@@ -324,15 +326,15 @@ fn reported_spans(facts: &[&Fact], bridge: &str, origin: Origin) -> Vec<Reported
     }))
 }
 
-/// Returns `true` for a bridge that stands for a link of two channels. A channel can consult a
-/// third one before its link with the second one ends.
+/// Returns `true` for a bridge that stands for a link between two channels. Unlike with real
+/// bridges, a channel may consult a third one before its link to the second one ends.
 fn is_link(bridge: &str) -> bool {
     bridge.contains(LINKED)
 }
 
-/// Returns the bridges of which one event system reports an entry before each exit, and an exit
-/// before the next entry into the same or another bridge. The order of events at one moment shows
-/// nothing.
+/// Returns the bridges that one event system reports in full, with an entry before each exit, and
+/// an exit before the next entry into the same or another bridge. The order of simultaneous events
+/// is ignored.
 fn whole_bridges<'a>(facts: &[&'a Fact], origin: Origin) -> BTreeSet<(Origin, &'a str)> {
     let own = facts.iter().filter(|fact| fact.origin == origin);
     let passages: Vec<(EventTime, Passage<'a>)> = own
