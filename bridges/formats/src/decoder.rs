@@ -38,8 +38,8 @@ impl Decoder {
         }
     }
 
-    /// Returns what the PBX's unique IDs show if they contradict the configured zone. The IDs are
-    /// then used instead of the zone.
+    /// Returns the offset found in the PBX's unique IDs if it contradicts the configured time zone,
+    /// in which case it's used instead.
     pub fn wrong_zone(&self) -> Option<WrongZone> {
         match &self.0 {
             Reader::Asterisk(decoder) => decoder.wrong_zone(),
@@ -77,7 +77,7 @@ pub fn is_header(format: Format, record: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// A body of a broker and a frame of a WebSocket are decoded without a framer.
+    /// Broker message bodies and WebSocket frames are decoded without a framer.
     #[test]
     fn byte_order_mark_before_a_body_is_skipped() {
         let event = br#"{"Event":"Hangup","Channel":"a-1","Uniqueid":"1.1","Linkedid":"1.1"}"#;

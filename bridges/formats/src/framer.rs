@@ -236,7 +236,7 @@ impl Splitter {
         }
     }
 
-    /// Returns the number of bytes before a message, which are skipped.
+    /// Returns the number of bytes to skip before a message.
     #[inline]
     fn lead(&mut self, bytes: &[u8]) -> usize {
         let lead = bytes_before_message(bytes);
@@ -325,8 +325,8 @@ fn is_whole(line: &[u8]) -> bool {
     !quoted || is_whole_with_backslashes(line)
 }
 
-/// Returns `true` if a field starts after these bytes of a line. A quote is only then an opening
-/// one.
+/// Returns `true` if a new field starts after these bytes of a line, since only there can a quote
+/// be an opening one.
 fn starts_field(before: &[u8]) -> bool {
     let last = before.iter().rfind(|byte| **byte != b' ');
     last.is_none_or(|byte| is_delimiter(*byte))
@@ -354,7 +354,7 @@ fn is_whole_with_backslashes(line: &[u8]) -> bool {
     !quoted
 }
 
-/// Returns `true` if a field ends before these bytes, apart from blanks.
+/// Returns `true` if a field ends before these bytes, ignoring spaces.
 fn ends_field(after: &[u8]) -> bool {
     let next = after.iter().find(|byte| **byte != b' ');
     next.is_none_or(|next| is_delimiter(*next) || matches!(next, b'\r' | b'\n'))

@@ -194,7 +194,7 @@ pub enum FormatFit {
         /// `true` if the bytes are CEL in which both sides of a call answered, but no bridge is
         /// reported.
         unbridged: bool,
-        /// What unique IDs show if they contradict the configured zone.
+        /// The offset found in the unique IDs, if it contradicts the configured time zone.
         wrong_zone: Option<WrongZone>,
     },
     /// There are messages of the format, but none of them reports a call.

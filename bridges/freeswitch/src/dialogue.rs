@@ -107,7 +107,7 @@ pub enum FrameMeaning<'a> {
     },
     /// The answer to the next question of the survey.
     Answer(&'a [u8]),
-    /// The response to the oldest keep-alive without one ([`Dialogue::ping`]).
+    /// The response to the oldest unanswered keep-alive ([`Dialogue::ping`]).
     Pong,
     /// An event that is longer than the limit.
     TooLong,
@@ -139,8 +139,8 @@ enum SocketQuestion {
     Other,
 }
 
-/// The channels of a list whose details are requested with `uuid_dump`. `left` has those not
-/// requested yet, and `under_way` those whose requests have no response.
+/// Listed channels whose details are requested with `uuid_dump`. `left` holds those still to be
+/// requested, and `under_way` those waiting for a response.
 #[derive(Debug, Default)]
 struct Listing {
     /// `true` while details of the list's channels are missing.
@@ -215,8 +215,8 @@ impl Dialogue {
         self.outbox.extend(Outgoing::new(command));
     }
 
-    /// Queues a keep-alive. If too many answers are missing, queues nothing and returns `false`,
-    /// because the silence of the switch already shows the problem.
+    /// Queues a keep-alive, or returns `false` without queuing one if too many responses are
+    /// outstanding, which already shows that the switch isn't responding.
     pub fn ping(&mut self) -> bool {
         let may_ask = self.state == State::Open && self.asked.len() < ASKED_MAX;
         if may_ask {

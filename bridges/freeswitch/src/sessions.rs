@@ -26,9 +26,9 @@ pub(crate) struct Difference {
 #[derive(Debug, Default)]
 pub(crate) struct LiveSessions {
     live: HashSet<Vec<u8>>,
-    /// Channels created since the last heartbeat, or since the list was requested if that was
-    /// earlier. The list can be older or newer than their creation. `gone` has the channels that
-    /// ended since then.
+    /// Channels created since the last heartbeat or the request for the list, whichever came first,
+    /// since the list may not include them yet. `gone` holds the channels that have ended since
+    /// then.
     born: HashSet<Vec<u8>>,
     gone: HashSet<Vec<u8>>,
     asked: bool,
@@ -60,8 +60,8 @@ impl LiveSessions {
         }
     }
 
-    /// Removes a channel of the list that the switch doesn't know any more. No event will report
-    /// its end.
+    /// Removes a listed channel that the switch no longer knows, since no event will report its
+    /// end.
     pub(crate) fn note_not_live(&mut self, id: &[u8]) {
         self.live.remove(id);
     }

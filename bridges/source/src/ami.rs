@@ -22,8 +22,8 @@ const ECHO_WITHIN: Duration = Duration::from_secs(1);
 /// Longest wait of `check` for an event of a channel. `check` waits only if there are channels.
 const EVENT_WITHIN: Duration = Duration::from_secs(3);
 
-/// Time between two requests for the live channels. A channel that two lists in a row omit has
-/// ended, so a call whose hangup was lost ends within twice this time.
+/// Interval between requests for the live channels. Since a channel is considered gone once it's
+/// missing from two lists in a row, a call whose hangup was lost ends within twice this time.
 const LIST_EVERY: Duration = Duration::from_secs(180);
 
 /// A connection that is logged in to a PBX.

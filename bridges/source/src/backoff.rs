@@ -19,7 +19,8 @@ pub struct Bounds {
     pub first: Duration,
     /// The ceiling never exceeds this.
     pub most: Duration,
-    /// If a connection was up for this long, it worked, so the waits begin at `first` again.
+    /// How long a connection must last to count as working, after which the wait starts over at
+    /// `first`.
     pub healthy: Duration,
 }
 
@@ -54,8 +55,8 @@ impl Backoff {
         }
     }
 
-    /// Returns `true` if the last connection, which was up for `up`, worked. Earlier failures are
-    /// then forgotten.
+    /// Returns `true` if the last connection lasted long enough to count as working, in which case
+    /// earlier failures are forgotten.
     pub fn has_worked(&mut self, up: Duration) -> bool {
         let has_worked = up >= self.bounds.healthy;
         if has_worked {

@@ -43,7 +43,7 @@ pub enum Item {
     },
     /// The account lacks a right. Reported once per connection.
     MissingRight(MissingRight),
-    /// The PBX responded to a ping, so everything that it sent before has arrived.
+    /// The PBX responded to a ping, so everything it sent before that has arrived.
     Pong {
         /// The PBX's time in the response, if it has one.
         at: Option<EventTime>,

@@ -17,9 +17,9 @@ const READ_BYTES: usize = 32 << 10;
 /// this process or this machine was suspended, bytes can wait in the socket although the time is
 /// over.
 const LAST_READ: Duration = Duration::from_secs(1);
-/// How often the reader checks whether it was suspended, and whether a ping waits for its response.
+/// How often the reader checks whether it was suspended and whether a ping is overdue.
 const STALL_CHECK: Duration = Duration::from_millis(500);
-/// Longest wait for the response to the last ping before a clean stop.
+/// Timeout for the response to the last ping before a clean stop.
 const LAST_PING: Duration = Duration::from_secs(1);
 
 /// A connection that is logged in, of one of the protocols.
@@ -112,8 +112,8 @@ pub(crate) async fn listen(line: &mut impl LiveLine, context: &mut Context) -> R
     }
 }
 
-/// Sends a last ping, and reads until its response. If the response comes, the intake knows that
-/// nothing is missing up to now, so the next start records only its own length as a gap.
+/// Sends a final ping and reads until the response arrives. The intake then knows that nothing is
+/// missing so far, so that the gap recorded at the next startup covers only the time in between.
 async fn finish(line: &mut impl LiveLine, feed: &mut SourceFeed) -> Result<(), Error> {
     let asked = feed.now();
     line.ping(feed);

@@ -55,10 +55,10 @@ fn secret_file_fault(path: &Path, why: impl Display) -> Error {
 pub struct Settings {
     /// Time limit for the connection, the TLS handshake, and the login together.
     pub connect_within: Duration,
-    /// Time between two of our pings on a live connection without open calls.
+    /// Interval between pings on a live connection without open calls.
     pub ping_every: Duration,
-    /// Time between two of our pings while a call is open. Without timestamps, an event can be this
-    /// late before anything shows it.
+    /// Interval between pings while a call is open. Without timestamps, this is how late an event
+    /// can be before it's noticed.
     pub ping_every_in_call: Duration,
     /// A connection without a byte for this long is closed and opened again. A connection that
     /// stalls for less time loses nothing, because TCP still delivers the bytes.

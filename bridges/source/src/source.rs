@@ -209,9 +209,11 @@ async fn work(
 /// The longest wait for a PBX on this machine, because a try there is cheap.
 const LOOPBACK_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Returns the wait before the next try after this error. A PBX that does not repeat events is
-/// tried at once if the connection had worked, and soon otherwise, except after a refused login,
-/// because too many tries with a wrong secret lock the account out.
+/// Returns how long to wait after this error before trying again.
+///
+/// A PBX that can't replay events is retried immediately if the connection had worked, and soon
+/// otherwise. A rejected login is an exception, since repeated attempts with the wrong secret would
+/// lock the account.
 fn wait_after(
     backoff: &mut Backoff,
     error: &Error,

@@ -76,8 +76,8 @@ impl Verdicts {
         self.paused.send_replace(is_paused);
     }
 
-    /// Tells the source whether calls of its PBX are open. If so, a live connection is pinged more
-    /// often, since only the responses show whether events arrive in time.
+    /// Tells the source whether its PBX has open calls, in which case a live connection is pinged
+    /// more often, since only the responses show whether events arrive on time.
     pub fn note_calls(&self, are_open: bool) {
         self.calls
             .send_if_modified(|known| std::mem::replace(known, are_open) != are_open);
@@ -114,7 +114,7 @@ impl VerdictReader {
         }
     }
 
-    /// Returns whether calls of the PBX are open, as the intake updates it.
+    /// Returns a receiver for whether the PBX has open calls, which the intake keeps up to date.
     pub(crate) fn calls(&self) -> watch::Receiver<bool> {
         self.calls.clone()
     }

@@ -120,7 +120,7 @@ const USER_FIELDS_MAX: usize = 16;
 const PHONE_BYTES_MAX: usize = 40;
 /// Maximum duration of a call, in seconds: a week.
 const DURATION_SEC_MAX: f64 = 604_800.0;
-/// Largest valid number of a time: microseconds in the year 5138.
+/// Largest number accepted as a time, which is the year 5138 in microseconds.
 const EPOCH_MAX: f64 = 1.0e17;
 
 /// Description of a wrong value, such as "it is a string". The description never contains customer

@@ -12,8 +12,8 @@ const PIECE_BYTES: usize = 64 << 10;
 /// A document, of which only the beginning may be kept.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Document {
-    /// The document or its beginning, without a byte-order mark or the blanks and NUL bytes around
-    /// it.
+    /// The document (or the beginning of it), without a byte-order mark or surrounding whitespace
+    /// and NUL bytes.
     pub(super) bytes: Bytes,
     /// Length of the document in bytes, or of the part that was read.
     pub(super) length: u64,
@@ -21,11 +21,12 @@ pub(super) struct Document {
     pub(super) is_complete: bool,
 }
 
-/// Reads a document, keeping at most `bytes_max` bytes of it. A byte-order mark, and blanks and NUL
-/// bytes around the document, are skipped.
+/// Reads a document, keeping at most `bytes_max` bytes and skipping a byte-order mark as well as
+/// surrounding whitespace and NUL bytes.
 ///
 /// # Errors
-/// If the file cannot be read.
+///
+/// Returns an error if the file can't be read.
 pub(super) fn read(mut file: impl Read, bytes_max: usize) -> io::Result<Document> {
     let mut kept = Vec::new();
     let mut scan = ObjectScan::default();

@@ -12,7 +12,8 @@ use std::path::Path;
 const SAMPLE_BYTES: u64 = 256 << 10;
 /// Bytes at the start of a file in which a header is searched for.
 const HEADER_BYTES_MAX: u64 = 16 << 10;
-/// Records in which a header is searched. A database client can draw a line above it.
+/// Number of records searched for a header, which may be preceded by a line drawn by a database
+/// client.
 const HEADER_RECORDS_MAX: usize = 2;
 /// Files of a folder that are read to check their format.
 const SAMPLE_FILES: usize = 16;

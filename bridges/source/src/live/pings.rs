@@ -5,7 +5,7 @@ use crate::Item;
 use callbridge_call::EventTime;
 use std::collections::VecDeque;
 
-/// Maximum pings without a response that are remembered. The newest ones are forgotten first.
+/// Maximum number of unanswered pings to keep track of. Any beyond that are ignored.
 const SENT_MAX: usize = 256;
 
 /// A ping that got its response, by our boot clock.
@@ -46,8 +46,8 @@ impl Pings {
         !self.waiting.is_empty()
     }
 
-    /// Notes the response to the ping with this number, which also covers earlier pings. Returns
-    /// `None` if no such ping waits.
+    /// Records the response to the ping with this number, which also covers earlier pings. Returns
+    /// `None` if there's no such unanswered ping.
     pub(crate) fn note_answer(&mut self, number: u64, now: EventTime) -> Option<PingAnswer> {
         let place = self
             .waiting
@@ -61,7 +61,7 @@ impl Pings {
         self.last_answer
     }
 
-    /// Notes the response to the oldest ping, on a connection that responds in order.
+    /// Records the response to the oldest ping, for connections that respond in order.
     pub(crate) fn note_answer_to_oldest(&mut self, now: EventTime) -> Option<PingAnswer> {
         let (number, _) = *self.waiting.front()?;
         self.note_answer(number, now)
@@ -71,8 +71,8 @@ impl Pings {
         self.last_answer
     }
 
-    /// Returns when the oldest ping without a response was sent, or `None` on a connection that has
-    /// never responded, since not every PBX does.
+    /// Returns when the oldest unanswered ping was sent. Since not every PBX responds to pings,
+    /// this is `None` until the first response on the connection.
     pub(crate) fn unanswered_since(&self) -> Option<EventTime> {
         self.last_answer?;
         self.waiting.front().map(|(_, asked)| *asked)

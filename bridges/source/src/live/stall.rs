@@ -19,7 +19,7 @@ use callbridge_call::{EventTime, PROMPT_RESPONSE};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
     Prompt,
-    /// A ping waits too long for its response, and no byte has arrived since.
+    /// A ping has gone unanswered for too long, and nothing has arrived since.
     Held,
     /// Late bytes arrive, the first of them at `since`.
     Late {
@@ -39,7 +39,7 @@ pub(super) struct Stall {
 /// What the connection has to do after a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Checked {
-    /// The reader was suspended, so the PBX's silence means nothing.
+    /// The reader itself was suspended, so it's meaningless that nothing was received.
     pub(super) stood_still: bool,
     /// Send a ping, since the stall can't end without one.
     pub(super) ping: bool,
@@ -54,9 +54,9 @@ impl Stall {
         }
     }
 
-    /// Checks whether the connection is stalled at the time `now`. Call this before and after each
-    /// read, and at least every half second. `has_read` is set if bytes have arrived that no one
-    /// has looked at yet.
+    /// Checks whether the connection is stalled at `now`. This must be called before and after each
+    /// read, and at least every half second. `has_read` means that there are received bytes still
+    /// to be processed.
     pub(super) fn check(&mut self, now: EventTime, pings: &Pings, has_read: bool) -> Checked {
         let stood_still = now.since(self.checked) > PROMPT_RESPONSE;
         self.checked = now;
@@ -101,8 +101,8 @@ fn after_stall(now: EventTime, has_read: bool) -> Flow {
     }
 }
 
-/// Returns `true` if a ping that was sent at `since` or later got a prompt response, or if the
-/// connection never responds.
+/// Returns `true` if a ping sent at or after `since` was answered promptly, or if the connection
+/// has never responded to any.
 fn is_over(since: EventTime, pings: &Pings) -> bool {
     match pings.last_answer() {
         Some(answer) => {

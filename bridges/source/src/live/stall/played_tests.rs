@@ -1,5 +1,5 @@
-//! Plays a call without timestamps over a line that stands still, by a clock of its own: pings, the
-//! check for stalls, and the assembler work together as on a live connection.
+//! Simulates a call without timestamps on a line that stalls. Apart from the simulated clock,
+//! pings, stall detection, and the assembler work together as they do on a live connection.
 
 use super::Stall;
 use crate::live::pings::Pings;
@@ -46,7 +46,7 @@ enum Message {
 struct PlayedLine {
     /// Events that the PBX still has to send, each with its millisecond.
     events: VecDeque<(i64, String)>,
-    /// Messages that the PBX has sent and the line hasn't delivered.
+    /// Messages that the PBX has sent but the line hasn't delivered yet.
     held: VecDeque<Message>,
     pings: Pings,
     sent: u64,
@@ -179,7 +179,7 @@ fn play(standstill: Standstill, has_pong_times: bool) -> FinishedCall {
     }
 }
 
-/// Returns `true` if the call has its true values, to within a second.
+/// Returns `true` if the call's values are correct to within a second.
 fn is_true(call: &FinishedCall) -> bool {
     let length = call.ended.since(call.started).as_secs_f64();
     let talk = call.talk.as_secs_f64();
