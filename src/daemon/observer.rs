@@ -30,7 +30,8 @@ pub(crate) struct Observer {
     pub sources: watch::Receiver<Vec<SourceStatus>>,
     /// Other processes that read the same source.
     pub others: Others,
-    /// The files and directories that sources read, in the same order. `None` for other sources.
+    /// The file or directory that each source reads, in the same order, or `None` for other kinds
+    /// of sources.
     pub source_paths: Vec<Option<PathBuf>>,
     /// Sources that have been up at least once.
     pub seen_up: watch::Receiver<Vec<bool>>,
@@ -178,7 +179,8 @@ impl Observer {
         }
     }
 
-    /// Returns the status of each source, with its other readers and the free space of its files.
+    /// Returns the status of each source, including its other readers and the free space for its
+    /// files.
     fn source_statuses(&self) -> Vec<SourceStatus> {
         let mut sources = readers::with_readers(self.sources.borrow().clone(), &self.others);
         for (source, path) in sources.iter_mut().zip(&self.source_paths) {

@@ -24,8 +24,8 @@ impl Intake {
         self.wall_ahead = wall_ahead;
     }
 
-    /// Notes that the source's PBX responded to a ping that we sent at `asked`. The response
-    /// arrived at `answered`. `at` is the PBX's time in it, if it has one.
+    /// Processes the response to a ping that was sent to the source's PBX at `asked` and answered
+    /// at `answered`. `at` is the PBX's time in the response, if it has one.
     pub fn pong(
         &mut self,
         id: SourceId,

@@ -1,4 +1,5 @@
-//! Tests of the time up to which nothing of a connection is missing, at which a gap begins.
+//! Tests for the time up to which nothing from a connection is missing, which is where a gap
+//! begins.
 
 use super::{Intake, Memory, SourceSettings};
 use crate::tests::{FRAMES, SOURCE, recorded_time, settings};
@@ -63,7 +64,7 @@ fn lines() -> Vec<&'static str> {
     FRAMES.lines().collect()
 }
 
-/// Returns the second after the first event at which an event of this line happened.
+/// Returns how many seconds after the first event this line's event happened.
 fn second_of(line: &str) -> u64 {
     recorded_time(line).since(recorded_time("")).as_secs()
 }

@@ -26,8 +26,8 @@ impl IntakeSource {
         self.is_unstored = true;
     }
 
-    /// Notes an event that arrived at `arrived` and was sent at `at` by the PBX's clock, which is
-    /// `ahead` of our boot clock.
+    /// Processes an event that arrived at `arrived` and was sent at `at` according to the PBX's
+    /// clock, which is `ahead` of our monotonic clock.
     fn note_event(&mut self, at: Option<EventTime>, ahead: ClockDifference, arrived: EventTime) {
         let sent = match at {
             Some(at) => at.by_clock(ahead.reversed()).min(arrived),
@@ -48,8 +48,7 @@ impl IntakeSource {
         }
     }
 
-    /// Returns the delay of the last message that was much too late, in seconds, if that was
-    /// recently.
+    /// Returns how many seconds late the last overdue message was, if it arrived recently.
     pub(super) fn late_seconds(&self, now: EventTime) -> Option<u64> {
         let (delay, arrived) = self.late?;
         (now.since(arrived) <= LATE_SHOWN).then_some(delay.as_secs())
@@ -174,8 +173,8 @@ impl Intake {
         news.collect()
     }
 
-    /// Notes that an event of a source has arrived, after the assembler of `pbx` has processed it.
-    /// `at` is the time at which the PBX sent the event, by its own clock.
+    /// Records the arrival of a source's event once the assembler of `pbx` has processed it. `at`
+    /// is when the PBX sent it, according to its own clock.
     pub(super) fn note_event(
         &mut self,
         id: SourceId,
@@ -400,9 +399,10 @@ impl Intake {
         false
     }
 
-    /// Begins an outage of the PBX, unless another source of it receives. `since` is when its open
-    /// calls may have changed unseen. Whole calls may be missing even from before that, because a
-    /// connection is noticed to stand still only after a while.
+    /// Starts an outage of the PBX unless another of its sources is still receiving events.
+    ///
+    /// Its open calls may have changed unnoticed since `since`. Entire calls may be missing from
+    /// even earlier, because it takes a while to notice that a connection has stalled.
     pub(super) fn begin_loss(&mut self, at: usize, since: EventTime) {
         let received = self.sources[at].last_received;
         let from = received.map_or(since, |received| received.min(since));

@@ -69,8 +69,8 @@ impl Pbx {
         }
     }
 
-    /// Begins an outage: events of open calls may be missing after `since`, and whole calls after
-    /// `from`.
+    /// Starts an outage in which events of open calls may be missing after `since`, and entire
+    /// calls after `from`.
     pub(super) fn begin_outage(&mut self, since: EventTime, from: EventTime) {
         self.clock_ahead = self.assembler.clock_ahead().or(self.clock_ahead);
         self.assembler.begin_gap(since);
@@ -138,7 +138,7 @@ impl Pbx {
         std::mem::take(&mut self.finished)
     }
 
-    /// Takes the calls from records that turned out to last longer than they were journaled.
+    /// Takes the calls that, according to late records, lasted longer than was journaled.
     pub(super) fn take_revised(&mut self) -> Vec<FinishedCall> {
         let mut revised = self.records.take_revised();
         if let Some(second) = &mut self.second {
@@ -396,8 +396,9 @@ pub(super) fn pbx_of(
     name
 }
 
-/// Returns the PBX that knows the channel, among the PBX `base` and the others on its stream. A
-/// channel that another node of a pair recovered stays with the PBX on which its call began.
+/// Returns the PBX that already knows the channel, which is either `base` or another one on the
+/// same stream. A channel recovered by the other node of a pair stays with the PBX where its call
+/// started.
 pub(super) fn pbx_that_knows(
     pbxes: &BTreeMap<String, Pbx>,
     base: &str,

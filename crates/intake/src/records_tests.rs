@@ -185,8 +185,8 @@ fn records_on_both_sides_of_a_restart_are_one_call() {
     assert!(batch.ops.iter().any(is_snapshot_deletion));
 }
 
-/// A row of a call to a customer. The phone transfers the customer after three seconds, and the row
-/// of the talk with the other phone is written when it ends.
+/// A row for a call to a customer, whom the phone transfers after three seconds. The row for the
+/// talk with the other phone isn't written until that ends.
 fn transferred_row(n: u32) -> String {
     let (src, channel, uniqueid, dest, from, to) = match n {
         1 => (

@@ -23,8 +23,8 @@ pub(super) struct IntakeSource {
     pub(super) connection: u64,
     pub(super) last_mark: Option<EventTime>,
     pub(super) up_since_frame: bool,
-    /// Time up to which nothing of the source is missing: that of its last event, or of its last
-    /// prompt response to a ping. For files and queues, the arrival of the newest frame.
+    /// Time up to which nothing from the source is missing, based on its last event or its last
+    /// prompt response to a ping. For files and queues, it's when the newest frame arrived.
     pub(super) last_received: Option<EventTime>,
     /// The value of `last_received` before the newest frame.
     pub(super) received_before: Option<EventTime>,
@@ -32,7 +32,7 @@ pub(super) struct IntakeSource {
     pub(super) is_unstored: bool,
     /// The connection is stalled, so its messages arrive late or not at all.
     pub(super) is_stalled: bool,
-    /// The last event that was much too late: its delay, and its arrival.
+    /// Delay and arrival time of the last event that was much too late.
     pub(super) late: Option<(Duration, EventTime)>,
     /// The start of the current gap. `None` without a gap.
     pub(super) gap_since: Option<EventTime>,
@@ -179,8 +179,8 @@ impl IntakeSource {
         shown
     }
 
-    /// Takes the messages about missing rights and settings that were not logged yet. One of them
-    /// is a time zone that the unique IDs of several channels contradict.
+    /// Takes the messages about missing permissions and settings that haven't been logged yet,
+    /// including a time zone contradicted by the unique IDs of several channels.
     pub(super) fn take_unreported(&mut self) -> Vec<String> {
         match self.decoder.wrong_zone() {
             Some(wrong) => {

@@ -46,7 +46,7 @@ impl Intake {
         all
     }
 
-    /// Returns the reconciler that holds calls for this catch-up file. `None` for other sources.
+    /// Returns the reconciler holding calls for this catch-up file, or `None` for any other source.
     fn reconciler_of(&self, source: &IntakeSource) -> Option<&Reconciler> {
         let pbx = self.pbxes.get(&source.settings.pbx)?;
         let second = pbx.second.as_ref().filter(|_| source.settings.catch_up)?;

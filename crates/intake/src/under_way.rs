@@ -60,16 +60,17 @@ impl Intake {
             .sum()
     }
 
-    /// Returns `true` if calls of the source's PBX are open. `at` is the number of the source.
+    /// Returns `true` if the PBX of source number `at` has open calls.
     pub fn has_open_calls(&self, at: usize) -> bool {
         self.pbxes_of(at).any(|pbx| pbx.assembler.open_calls() > 0)
     }
 }
 
-/// Returns the calls in progress and their PBXs, each call as if it ended `now`, and the calls that
-/// are over but wait for the catch-up file. `open` has the stored name, the key, and the snapshot
-/// of each open call in the spool. Second accounts of the same calls, and unreadable snapshots, are
-/// left out.
+/// Returns the calls in progress along with their PBXs, each as if it ended `now`, and the finished
+/// calls that are waiting for the catch-up file.
+///
+/// `open` holds the stored name, key, and snapshot of each open call in the spool. Unreadable
+/// snapshots and second records of the same calls are omitted.
 pub fn under_way(
     settings: &Settings,
     open: &[(String, u64, Vec<u8>)],

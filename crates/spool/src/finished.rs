@@ -28,9 +28,10 @@ pub struct Finished {
     pub call: FinishedCall,
     /// The branch that sent the call to this hub. `None` for a call of our own sources.
     pub branch: Option<String>,
-    /// The branch's collector computed the call, so it isn't a phone system's own message.
+    /// The call was computed by a branch's collector rather than sent as a message by a phone
+    /// system.
     pub from_collector: bool,
-    /// A late CDR shows these values of a call that was made from CDRs before.
+    /// These are new values from a late CDR for a call that was already created from CDRs.
     pub is_revision: bool,
     /// The record as JSON. Empty before [`Finished::make_json`], or if the record is not stored.
     pub(crate) record_json: String,
@@ -115,8 +116,8 @@ impl Finished {
         }
     }
 
-    /// Returns `true` for a call message, unlike a call that callbridge assembled, here or at a
-    /// branch.
+    /// Returns `true` for a call message, as opposed to a call that callbridge assembled here or at
+    /// a branch.
     pub(crate) const fn is_message(&self) -> bool {
         self.call.given.is_some() && !self.from_collector
     }

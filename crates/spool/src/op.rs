@@ -376,8 +376,8 @@ pub enum Done {
     /// `Finish`: a known call. Only the counter `repeats` changed. Contains the row of the call.
     /// `None` if the row was purged or never existed.
     Repeat(Option<RowId>),
-    /// `Finish`: another call with a known uuid, or another version of it. It is stored as a dead
-    /// letter with this id.
+    /// `Finish`: The UUID already belongs to another call or to a different version of this one, so
+    /// the call was stored as a dead letter with this ID.
     Conflict(RowId),
     /// `Finish`: a better account of a dead letter `incomplete`. The dead letter's row now has the
     /// values, the outcome, and the book of the better account.

@@ -193,7 +193,8 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
     advice(name, message, fix)
 }
 
-/// Reports whether the account receives bridge events. Without them, nobody seems to answer.
+/// Reports whether the account receives bridge events, without which no call would appear to be
+/// answered.
 fn bridges(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
     let name = format!("bridge events of {url}");
     let by_conf = conf.and_then(|conf| conf.passes(&format!("Event: {}", bridge_event(account))));

@@ -131,7 +131,7 @@ pub(crate) fn trunks(config: &Config, people: &People) -> Vec<CheckFinding> {
     found
 }
 
-/// Reports a source whose directory is almost full. `None` if there is enough space.
+/// Reports that the source's directory is almost full, or returns `None` if there's enough space.
 pub(crate) fn space(flag: &SourceConfig) -> Option<CheckFinding> {
     let space = FreeSpace::of(&flag.path()?)?;
     let message = space.warning()?;

@@ -122,9 +122,11 @@ impl ManagerConf {
         !passing.is_empty() && passing.iter().all(|filter| filter.contains(['(', '|']))
     }
 
-    /// Returns `true` if an event that begins with this text passes the filters, and `None` if a
-    /// filter can't be read. Asterisk matches each filter with the whole text of an event. A filter
-    /// with `!` drops what it matches, and if there are others, one of them has to match.
+    /// Returns whether an event starting with this text would pass the filters, or `None` if a
+    /// filter can't be parsed.
+    ///
+    /// Asterisk matches each filter against the entire text of an event. Filters with `!` drop any
+    /// event they match, and if there are any without it, at least one of those has to match.
     pub(crate) fn passes(&self, event: &str) -> Option<bool> {
         let text = format!("{event}\r\nPrivilege: call,all\r\n");
         let mut is_named = self.filters.iter().all(|filter| filter.starts_with('!'));

@@ -442,8 +442,8 @@ impl Endpoints {
     }
 }
 
-/// Returns what went wrong in reading, one message per line: the rows or messages that can't be
-/// read by reason, and a time zone that unique IDs contradict.
+/// Describes what went wrong during reading, one message per line. This includes unreadable rows or
+/// messages, grouped by reason, and a time zone contradicted by unique IDs.
 pub(crate) fn reading_notes(reading: &Reading) -> String {
     let mut text = String::new();
     let unit = reading.unit();

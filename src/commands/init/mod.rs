@@ -280,8 +280,8 @@ fn lead_file_problem(rules: &str) -> Option<String> {
     ))
 }
 
-/// Lets callbridge read the CRM's leads if a trunk uses the lead directory and no flag fills the
-/// directory, since `check` and `run` refuse such flags.
+/// Enables reading the CRM's leads if a trunk uses the lead directory but no flag fills it, since
+/// `check` and `run` would reject that.
 fn fill_directory(answers: &mut Answers) -> Result<()> {
     let Ok(config) = answers.config() else {
         return Ok(());

@@ -130,7 +130,8 @@ impl SourceConfig {
         self.url.format().carries_whole_calls()
     }
 
-    /// Returns the file or directory that the source reads. `None` for other sources.
+    /// Returns the file or directory that the source reads, or `None` if it's another kind of
+    /// source.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         match &self.url.transport {
             Transport::File { path, .. } => Some(path.clone()),

@@ -63,12 +63,12 @@ impl MessageCounts {
 pub struct UnreadableMessages {
     pub reason: String,
     pub count: u64,
-    /// The numbers of the first messages in the recording, from 1. A header counts, and an empty
-    /// line does not.
+    /// The positions of the first of these messages in the recording, starting at 1. Headers are
+    /// counted, but empty lines aren't.
     pub first: Vec<u64>,
 }
 
-/// Maximum number of reasons that are kept. Messages with further reasons are only counted.
+/// Maximum number of reasons to keep. Messages with any other reason are only counted.
 const REASONS_MAX: usize = 20;
 /// Maximum number of messages that are listed for each reason.
 const LISTED_MAX: usize = 5;
@@ -189,12 +189,13 @@ impl Reading {
         &self.decoding.unreadable
     }
 
-    /// Returns `true` if each message of the format is the record of a call.
+    /// Returns `true` if every message in this format is a call detail record.
     pub fn has_only_cdrs(&self) -> bool {
         self.rules.format.only_cdrs()
     }
 
-    /// Returns what the recording's unique IDs show if they contradict the configured zone.
+    /// Returns the offset found in the recording's unique IDs if it contradicts the configured time
+    /// zone.
     pub fn wrong_zone(&self) -> Option<WrongZone> {
         self.decoding.decoder.wrong_zone()
     }

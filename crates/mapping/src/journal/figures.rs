@@ -11,7 +11,7 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae
 /// 2000-01-01. No call can have begun earlier.
 const EARLIEST: EventTime = EventTime::from_seconds(946_684_800);
 
-/// Maximum time by which a call's start or end can be ahead of this machine's clock.
+/// How far a call's start or end may be ahead of this machine's clock.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Maximum seconds by which two separately rounded figures can differ.
@@ -45,8 +45,8 @@ pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
     ))
 }
 
-/// Returns a message if no call can have ended at `end`, because that is too far after `now`.
-/// Either the PBX's clock was set ahead during the call, or a message has the wrong duration.
+/// Returns a message if `end` is too far in the future for the call to have ended then. Either the
+/// PBX's clock was set forward during the call, or a message has the wrong duration.
 pub fn wrong_end(end: EventTime, now: EventTime) -> Option<String> {
     let ahead = end.since(now);
     if ahead <= AHEAD_MAX {

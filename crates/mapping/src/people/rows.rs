@@ -1,8 +1,8 @@
-//! Reads the rows of a list's file: every valid row is used, and every invalid row is reported.
+//! Reads the rows of a list file, using the valid ones and reporting the rest.
 //!
-//! Columns are found by the header's names, and other columns are ignored. The file is UTF-8, with
-//! or without a byte-order mark. The header determines whether commas, semicolons, or tabs separate
-//! cells.
+//! The file must be UTF-8, with or without a byte-order mark. Columns are found by their names in
+//! the header, ignoring any others. The header also determines whether cells are separated by
+//! commas, semicolons, or tabs.
 
 use callbridge_asterisk::cell_value;
 use callbridge_model::safe;

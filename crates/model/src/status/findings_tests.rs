@@ -88,7 +88,7 @@ fn gap(seconds: i64, ago: i64, filled: bool) -> Status {
     })
 }
 
-/// Makes the status of a source in whose directory this many of 100 MiB are free.
+/// Creates the status of a source whose directory has this much of 100 MiB free.
 fn full_directory(free_mib: u64) -> Status {
     status_with(|status| {
         status.sources[0].space = Some(FreeSpace {

@@ -1,14 +1,14 @@
-//! The free space of the directories that file sources read. If such a directory is full, the
-//! switch loses the records of its calls, and nothing that callbridge reads shows that.
+//! Checks the free space in the directories of file sources. Once such a directory is full, the
+//! switch can't write its call records anymore, which callbridge has no other way of noticing.
 
 use super::{FindingKind, Problem, Status};
 use callbridge_call::shell::quoted;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// A file system with this many free bytes has room, however large it is.
+/// A file system with this many free bytes has enough space, regardless of its size.
 const PLENTY: u64 = 1 << 30;
-/// On smaller file systems, space is low if less than this share is free, in percent.
+/// On smaller file systems, space is considered low below this percentage.
 const LOW_PERCENT: u64 = 5;
 const MEBIBYTE: u64 = 1 << 20;
 
@@ -19,14 +19,15 @@ pub struct FreeSpace {
     pub path: String,
     pub free_bytes: u64,
     pub total_bytes: u64,
-    /// Inodes, of which each new file needs one. Both are 0 on file systems without such a limit.
+    /// Free inodes, since each new file needs one. This and `total_files` are 0 on file systems
+    /// without a limit.
     pub free_files: u64,
     pub total_files: u64,
 }
 
 impl FreeSpace {
-    /// Returns the space for a file or directory, or for its parent if it doesn't exist yet.
-    /// Returns `None` if the file system can't be asked.
+    /// Returns the space available to a file or directory (or its nearest existing parent), or
+    /// `None` if the file system can't be queried.
     pub fn of(path: &Path) -> Option<Self> {
         let mut existing = path.ancestors().filter(|above| above.exists());
         let stat = rustix::fs::statvfs(existing.next()?).ok()?;
@@ -45,7 +46,8 @@ impl FreeSpace {
         self.total_bytes > 0 && self.free_bytes < MEBIBYTE || has_no_file
     }
 
-    /// Returns what is about to happen and to which directory, or `None` if there is enough space.
+    /// Returns a warning about what will happen to which directory, or `None` if there's enough
+    /// space.
     pub fn warning(&self) -> Option<String> {
         let left = if is_low(self.free_files, self.total_files, u64::MAX) {
             format!("{} new files", self.free_files)

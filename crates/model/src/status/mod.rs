@@ -335,8 +335,8 @@ pub struct SourceStatus {
     /// Milliseconds by which the PBX's clock is ahead of this machine's. Absent if not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_ahead_ms: Option<i64>,
-    /// By how many seconds an event was late that arrived in the last ten minutes. Absent unless
-    /// it's more than a minute.
+    /// How many seconds late the last overdue event of the past ten minutes was. Omitted if none
+    /// was more than a minute late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_seconds: Option<u64>,
     /// The switches that sent named events over this source, first seen first.
@@ -344,7 +344,7 @@ pub struct SourceStatus {
     pub switches: Vec<SwitchName>,
     /// Other daemons on this machine that also read the source.
     pub others: Vec<OtherReader>,
-    /// The free space of the source's file or directory. Absent for other sources.
+    /// Free space for the source's file or directory. Omitted for other sources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<FreeSpace>,
 }

@@ -1,5 +1,5 @@
-//! Problems of connected sources: those that receive nothing or receive it too late, and the rights
-//! that their accounts lack.
+//! Finds problems with connected sources that receive nothing, receive events too late, or use
+//! accounts with missing permissions.
 
 use super::{FindingKind, Problem, SourceState, Status, seconds_in_words};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,8 @@ pub enum RightKind {
     List,
     /// The account does not receive the PBX's start and stop.
     System,
-    /// Events have no timestamp, so after a stall, no one knows when they happened.
+    /// Events have no timestamps, so there's no telling when they happened if the connection
+    /// stalls.
     Times,
     /// The PBX reads event filters in another way, so callbridge sets no filter.
     Filter,

@@ -145,8 +145,8 @@ fn stored_values(db: &Db, uuid: CallUuid) -> Result<Option<AuditedValues>, Error
     Ok(stored.map(|Json(record)| AuditedValues::from_record(&record)))
 }
 
-/// Returns the calls in the `incomplete` dead letters that nobody has retried and that have one of
-/// these ids, each once.
+/// Returns the calls with any of these IDs from `incomplete` dead letters that nobody has retried,
+/// without duplicates.
 pub fn incomplete_letters(db: &Db, pbx: &str, ids: &[String]) -> Result<Vec<FinishedCall>, Error> {
     let text = format!(
         "SELECT calls.call FROM seen_calls CROSS JOIN calls

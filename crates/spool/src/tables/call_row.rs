@@ -12,14 +12,14 @@ use serde::Deserialize;
 /// Condition for a dead letter `incomplete` that a person must handle.
 pub(super) const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
 
-/// A stored call that is compared with a new call of the same uuid.
+/// A stored call to compare with a new one that has the same UUID.
 #[derive(Deserialize)]
 pub(super) struct DuplicateCandidate {
     pub(super) id: RowId,
     started: i64,
     phone: Option<String>,
     raw: Option<String>,
-    /// The call as its source reported it, whatever somebody has corrected since.
+    /// The call as reported by its source, without any corrections made since.
     call: Json<FinishedCall>,
 }
 
@@ -27,8 +27,8 @@ pub(super) struct DuplicateCandidate {
 pub(super) const CANDIDATE: &str = "id, started, phone, raw_phone AS raw, call";
 
 impl DuplicateCandidate {
-    /// Returns the message of the dead letter if `new` isn't the stored call again, or `None` if
-    /// it's only a repeat.
+    /// Returns the dead letter's message if `new` conflicts with the stored call, or `None` if it's
+    /// merely a repeat.
     pub(super) fn conflict_with(&self, new: &Finished) -> Option<String> {
         if !self.is_same_call(new) {
             return Some(reused_id(new));
@@ -48,7 +48,8 @@ impl DuplicateCandidate {
         Some(format!("{how}: now {now}, but earlier {earlier}"))
     }
 
-    /// Returns `true` if neither the start nor the number differs. An unknown number matches any.
+    /// Returns `true` if both calls have the same start and number, where an unknown number matches
+    /// any.
     fn is_same_call(&self, new: &Finished) -> bool {
         let phone = compare_numbers(self.phone.as_deref(), new.phone());
         let raw = compare_numbers(self.raw.as_deref(), new.raw_number());
@@ -62,8 +63,8 @@ fn compare_numbers(known: Option<&str>, new: Option<&str>) -> Option<bool> {
     Some(known? == new?)
 }
 
-/// Returns `true` if `new` would be journaled differently from `known`. An incomplete call admits
-/// that something is missing, so it contradicts another one only if it has more.
+/// Returns `true` if `new` would be journaled differently than `known`. Since an incomplete call is
+/// expected to lack something, it contradicts another one only if it has more.
 fn contradicts(new: &FinishedCall, known: &FinishedCall) -> bool {
     let [new_values, known_values] = [new, known].map(|call| {
         let figures = Figures::from_call(call, call.ended);
@@ -90,7 +91,7 @@ fn figures(call: &FinishedCall) -> String {
     }
 }
 
-/// Returns the message of a call whose ID belongs to another call.
+/// Returns the message for a call whose ID already belongs to another one.
 pub(super) fn reused_id(new: &Finished) -> String {
     format!(
         "the PBX {} reuses IDs: it has already reported another call with the ID {}, which has a \

@@ -84,8 +84,8 @@ fn count_repeat(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
     Ok(Done::Repeat(row))
 }
 
-/// Stores a call with a known uuid as a `uuid_conflict` dead letter, unless it's a repeat of such a
-/// dead letter.
+/// Stores a call whose UUID is already in use as a `uuid_conflict` dead letter, unless it repeats
+/// an existing one.
 fn conflict(store: &mut Store, new: &Finished, message: &str) -> Result<Done, Error> {
     for known in same_conflicting_uuid(store, new)? {
         if known.conflict_with(new).is_none() {
