@@ -157,9 +157,10 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
             return false;
         }
         let (dialing, dialed) = self.dialing_and_dialed();
-        let Some(from) = self.answered_at(dialing, dialed, plan) else {
+        let Some(answered) = self.answered_at(dialing, dialed, plan) else {
             return false;
         };
+        let from = answered.max(dialing.leg.first).max(dialed.leg.first);
         let to = dialing.left.min(dialed.left);
         let together = unbridged(dialing, dialed, (from, to));
         plan.talk.would_answer(together)
@@ -191,7 +192,7 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
             (Answer::At(at) | Answer::Reported(at), Answer::Unknown) => {
                 let (_, answered) = ran_dial(dialing, dialed)?;
                 let is_it = answered && !self.has_other_answer(plan);
-                is_it.then(|| at.max(dialed.leg.first))
+                is_it.then_some(at)
             }
             (Answer::Unknown, Answer::At(_) | Answer::Unknown) => None,
         }

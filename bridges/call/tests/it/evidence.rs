@@ -55,6 +55,15 @@ impl Answered {
     }
 }
 
+/// Adds the answer of `phone`, which `by` dialed.
+fn answer(story: &mut Story, phone: &Channel, by: &Channel) {
+    let kind = Kind::DialEnd {
+        by: Some(Box::new(by.0.clone())),
+        status: Cow::Borrowed("ANSWER"),
+    };
+    story.state(phone, Up).add_event(phone, kind);
+}
+
 fn is_missed(call: &FinishedCall) -> bool {
     !call.answered && call.incomplete.is_none() && employee(call) == Some("101")
 }
@@ -155,6 +164,39 @@ fn colleague_who_was_up_anyway_is_no_evidence() {
     pair.story.at(40.0).hangup(&colleague);
     let calls = pair.story.calls();
     assert!(is_missed(&calls[0]), "{calls:#?}");
+}
+
+/// 101 calls the customer, and transfers them to 102 without an announcement. While 102 rings, the
+/// customer is in no bridge. Later, 103's call to 104 is transferred to them while it rings.
+#[test]
+fn phone_that_began_after_the_customer_was_alone_is_no_evidence() {
+    let caller = channel("PJSIP/101-00000001", 1);
+    let city = channel("PJSIP/city-00000002", 2).join_call(&caller);
+    let second = channel("PJSIP/102-00000003", 3).join_call(&caller);
+    let consulting = channel("PJSIP/103-00000004", 4).exten("104");
+    let third = channel("PJSIP/104-00000005", 5).join_call(&consulting);
+    let mut story = Story::new();
+    story.at(0.0).create(&caller, Ring).create(&city, Down);
+    story.dial(&caller, &city, "+4930111");
+    answer(story.at(5.0), &city, &caller);
+    story.enter(&city, "b1").enter(&caller, "b1");
+    story.at(10.0).leave(&caller, "b1").leave(&city, "b1");
+    story.hangup(&caller).create(&second, Down);
+    story.dial(&city, &second, "102");
+    answer(story.at(15.0), &second, &city);
+    story.enter(&second, "b2").enter(&city, "b2");
+    story
+        .at(20.0)
+        .create(&consulting, Ring)
+        .create(&third, Down);
+    story.dial(&consulting, &third, "104");
+    story.at(25.0).join(&consulting, &city).hangup(&consulting);
+    story.leave(&second, "b2").hangup(&second);
+    answer(story.at(30.0), &third, &consulting);
+    story.enter(&third, "b2");
+    story.at(40.0).leave(&third, "b2").leave(&city, "b2");
+    let call = story.hangups(&[&third, &city]).call();
+    assert_eq!(call.incomplete, None);
 }
 
 #[test]
