@@ -67,7 +67,7 @@ enum Release {
     From12,
 }
 
-/// Names the events of one file, remembering the release that its rows have shown.
+/// Names the events of one file, keeping track of the release its rows have revealed so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EventNumbers {
     release: Option<Release>,
@@ -82,10 +82,12 @@ impl EventNumbers {
             .then_some(number)
     }
 
-    /// Returns the name of a row's event. `has_extra` means that the file has the column `extra`.
+    /// Returns the name of a row's event. `has_extra` means that the file has an `extra` column.
     ///
     /// # Errors
-    /// Returns an error if the number's meaning depends on the release, which no row has shown yet.
+    ///
+    /// Returns an error if the number's meaning depends on the release and no row has revealed it
+    /// yet.
     pub(crate) fn name(
         &mut self,
         number: u8,

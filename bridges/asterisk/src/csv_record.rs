@@ -206,7 +206,7 @@ pub(crate) fn is_frame(row: &[u8]) -> bool {
     row.chars().all(is_drawn) || is_row_count(row)
 }
 
-/// Returns `true` for an ID that a spreadsheet has rounded: `1.77245E+09`, `1,77E+09`.
+/// Returns `true` for an ID rounded by a spreadsheet, such as `1.77245E+09` or `1,77E+09`.
 pub(crate) fn is_rounded(id: &str) -> bool {
     let is_of = |text: &str, others: &[char]| {
         !text.is_empty()
@@ -259,7 +259,7 @@ mod tests {
         (0..record.len()).map(|at| record.field(at)).collect()
     }
 
-    /// Line ends, other delimiters, a byte-order mark, and an escaped quote.
+    /// Newlines, other delimiters, a byte-order mark, and an escaped quote.
     const ODD: [&str; 8] = ["\r", "\n", "\r\n", ";", "\t", "|", "\u{feff}", "\\\""];
 
     /// Generates records from fragments of rows and from bytes that break them. Spaces are left

@@ -70,8 +70,8 @@ pub(crate) fn strip<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
     }
 }
 
-/// Returns the value without the blanks around it, or an empty text if it is `<unknown>`, which
-/// Asterisk writes for a missing value.
+/// Returns the value without surrounding spaces, or an empty one if it's `<unknown>`, which is how
+/// Asterisk marks missing values.
 #[inline]
 pub(crate) fn text_or_empty<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'a> {
     match value.as_ref().trim_ascii() {

@@ -12,15 +12,15 @@ use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use std::fmt;
 
-/// The offset of every zone from UTC is a multiple of this, and at most [`FARTHEST_ZONE_SEC`].
+/// Every time zone's UTC offset is a multiple of this and no larger than [`FARTHEST_ZONE_SEC`].
 const QUARTER_HOUR_SEC: i64 = 900;
 const FARTHEST_ZONE_SEC: i64 = 15 * 3600;
 /// How far clocks are moved for daylight saving time almost everywhere.
 const HOUR_SEC: i64 = 3600;
 /// A channel's first row is written within this many seconds of the second in its unique ID.
 pub(crate) const SLACK_SEC: i64 = 5;
-/// Rows of two channels are independent evidence if the channels were created this far apart. The
-/// channels of one call can have later rows at the same time.
+/// How far apart two channels must have been created for their rows to count as independent
+/// evidence, since channels of the same call may have later rows at the same time.
 const APART_SEC: i64 = 2 * SLACK_SEC;
 /// Rows of one PBX can be out of order by this time.
 const SHUFFLED_SEC: i64 = 120;
@@ -79,7 +79,7 @@ pub(crate) enum Basis {
     Unknown,
 }
 
-/// A configured time zone that the unique IDs of several channels contradict.
+/// A configured time zone contradicted by the unique IDs of several channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongZone {
     /// The PBX's UTC offset in seconds, according to the IDs.
@@ -123,7 +123,7 @@ pub(crate) struct WallClocks {
 #[derive(Clone, Copy, Debug, Default)]
 struct WallClock {
     zone: ZoneTrust,
-    /// The offset from UTC, in seconds, as learned from unique IDs.
+    /// The UTC offset in seconds, as learned from unique IDs.
     offset_sec: Option<i64>,
     /// An offset other than the one in use, which takes effect once a second channel confirms it.
     other: Option<Sighting>,
