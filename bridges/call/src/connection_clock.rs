@@ -325,8 +325,9 @@ mod tests {
         }
     }
 
-    /// Returns whether a clock that is set ahead by an hour at second 5 is noticed, on a connection
-    /// whose login, if it's known, was at second 0. `delay` is that of the two events.
+    /// Returns whether a jump of `jump` seconds right after the first event is noticed on a
+    /// connection that logged in at second `login`, if known. Both events arrive `delay` seconds
+    /// late.
     fn is_first_jump_noticed(login: Option<f64>, delay: f64, jump: f64) -> bool {
         let mut clock = ConnectionClock::default();
         if let Some(login) = login {

@@ -469,7 +469,7 @@ pub enum Kind<'a> {
         bridge: Text<'a>,
         /// The state of the channel.
         state: ChannelState,
-        /// How long the channel has existed (`Duration`), in whole seconds, if given.
+        /// How long the channel has existed (`Duration`) in whole seconds, if reported.
         age: Option<Duration>,
     },
     /// Any other message that shows that the channel is alive, with its linkedid and variables.

@@ -6,8 +6,8 @@ use std::fmt;
 /// Longest message, in bytes. A longer one is skipped and counted.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// The byte-order mark that Windows tools, spreadsheets, and database clients write before UTF-8
-/// text. Concatenated files also have it in the middle.
+/// The byte-order mark with which Windows tools, spreadsheets, and database clients start UTF-8
+/// text. In concatenated files, it may also appear in the middle.
 pub const BYTE_ORDER_MARK: [u8; 3] = *b"\xEF\xBB\xBF";
 
 /// Returns how many bytes to skip before the next message, including byte-order marks, empty lines,

@@ -94,8 +94,8 @@ impl Folder {
         }
     }
 
-    /// Processes a record that arrived at `arrived` by callbridge's clock. Returns `false` if the
-    /// record belongs to a call that was already folded. See [`Folder::on_late_cdr`].
+    /// Processes a record that arrived at `arrived` according to callbridge's clock, returning
+    /// `false` if it belongs to a call that has already been folded (see [`Folder::on_late_cdr`]).
     pub fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
         let Some(record) = Record::from_cdr(cdr, arrived) else {
             return true;

@@ -21,13 +21,13 @@ const PROMPTS: [&str; 10] = [
     "Festival",
 ];
 
-/// Options of `Dial` that run a macro or a subroutine on the dialed channel.
+/// `Dial` options that run a macro or subroutine on the dialed channel.
 const ASKING: [&str; 2] = ["M(", "U("];
 
-/// Applications of conferences, in which all channels hear each other.
+/// Conference applications, in which all channels can hear each other.
 const ROOMS: [&str; 3] = ["ConfBridge", "MeetMe", "Konference"];
 
-/// A `Dial` that the channel ran, and the times at which it was first and last seen.
+/// A `Dial` that the channel ran, along with when it was first and last seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SeenDial {
     pub(crate) data: SmolStr,

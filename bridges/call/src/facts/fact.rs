@@ -43,8 +43,8 @@ pub(crate) enum FactKind {
         by: Option<UniqueId>,
         string: String,
     },
-    /// The dialing of this channel ended, with `ANSWER`, `BUSY`… The status is empty if the event
-    /// was cut.
+    /// Dialing this channel ended with a status such as `ANSWER` or `BUSY`, which is empty if the
+    /// event was truncated.
     DialEnded {
         status: String,
     },
@@ -231,7 +231,7 @@ pub(crate) fn spans(
     spans
 }
 
-/// Returns the fact to store for this event, or `None` if it needs none.
+/// Returns the fact to store for this event, if any.
 pub(super) fn fact_of(event: &ChannelEvent<'_>) -> Option<FactKind> {
     Some(match &event.kind {
         Kind::Born { state } => FactKind::Born(*state),

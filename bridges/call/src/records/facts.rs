@@ -208,7 +208,7 @@ fn fact(at: EventTime, what: FactKind) -> Fact {
     Fact::new(at, Origin::Channel, what)
 }
 
-/// Returns a message about a channel that runs this application.
+/// Returns a channel reference that's running this application.
 fn running<'a>(application: &'a str, data: &'a str) -> ChannelRef<'a> {
     ChannelRef {
         application: application.into(),

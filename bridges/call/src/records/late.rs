@@ -61,7 +61,8 @@ impl FoldedGroups {
 }
 
 impl FoldedGroup {
-    /// Returns `true` if the record shares an ID or a channel with the group, and isn't in it yet.
+    /// Returns `true` if the record shares an ID or a channel with the group but isn't part of it
+    /// yet.
     fn belongs(&self, late: &Record) -> bool {
         let names = [&late.uniqueid, &late.linkedid, &late.channel];
         let is_tied = self.records.iter().any(|known| {
@@ -78,7 +79,7 @@ impl FoldedGroup {
     }
 }
 
-/// Returns `true` if a call ends later than was known before, or has more talk.
+/// Returns `true` if a call ends later or has more talk time than was known before.
 fn has_more(call: &FinishedCall, known: &FinishedCall) -> bool {
     call.ended > known.ended.plus(ROUNDING)
         || call.talk > known.talk + ROUNDING

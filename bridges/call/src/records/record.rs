@@ -65,7 +65,7 @@ const CONNECTS_NO_ONE: [&str; 28] = [
     "MinivmGreet",
 ];
 
-/// Applications of a conference room, whose channels hear each other.
+/// Conference room applications, whose channels can hear each other.
 const CONFERENCES: [&str; 4] = ["ConfBridge", "MeetMe", "Conference", "Konference"];
 
 /// Other applications that connect a channel to an existing one. As with conferences, the record's
@@ -81,7 +81,7 @@ const MOVES: [&str; 3] = ["AsyncGoto", "Transfered", "Parked"];
 /// made positive.
 const SECONDS_MAX: i64 = i32::MAX as i64;
 
-/// The application in the record of a channel that another channel of the call dialed.
+/// The application in the record of a channel dialed by another one in the call.
 const DIALED_SIDE: &str = "AppDial";
 /// The application in the record of a transfer by feature code.
 const TRANSFERRED: &str = "Transferred Call";
@@ -129,7 +129,8 @@ pub(super) struct Record {
     /// Set if the disposition says that the record was answered, or if it's not a known one but the
     /// record has billed seconds or an answer time.
     pub(super) answered: bool,
-    /// The disposition of such a record, if it's neither a known yes nor a known no.
+    /// The disposition of a record that's only assumed to be answered because the disposition isn't
+    /// a known one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) unknown_disposition: Option<String>,
     pub(super) start: EventTime,
@@ -297,7 +298,7 @@ impl Record {
         (self.connects() && self.is_brief && !self.is_dialed_side()).then_some((from, to))
     }
 
-    /// Returns `true` if the record is answered, and its application connects its two channels.
+    /// Returns `true` if the record was answered and its application connects its two channels.
     pub(super) fn connects(&self) -> bool {
         let connects = self.since_12 || self.app.is_empty() || is_one_of(&CONNECTS, &self.app);
         self.is_answered_path() && connects
@@ -352,8 +353,8 @@ impl Record {
         self.destination == "h"
     }
 
-    /// Returns `true` if the record's application only joined its channels, so neither dialed the
-    /// other.
+    /// Returns `true` if the record's application only joined its channels, without one having
+    /// dialed the other.
     pub(super) fn only_joins(&self) -> bool {
         self.is_of_conference() || is_one_of(&JOINS, &self.app)
     }
@@ -390,7 +391,8 @@ impl Record {
         names.any(|name| trunk::technology(name).eq_ignore_ascii_case("PJSIP"))
     }
 
-    /// Returns an id made from channel, start, and destination, for a channel without a unique id.
+    /// Generates an ID from the channel name, start, and destination, for a channel without a
+    /// unique ID.
     pub(super) fn made_id(&self) -> Option<UniqueId> {
         let start = self.start.floor_seconds();
         UniqueId::new(format!("{}@{start}/{}", self.channel, self.destination))
@@ -427,8 +429,8 @@ fn moved(name: &str) -> &str {
     }
 }
 
-/// Returns the bridge of the record's conference room, which is the first argument of the
-/// application.
+/// Returns the bridge of the record's conference room, which is named after the application's first
+/// argument.
 fn room(cdr: &Cdr<'_>) -> Option<String> {
     if !is_one_of(&CONFERENCES, &cdr.last_app) {
         return None;
@@ -504,7 +506,8 @@ fn billed_from(cdr: &Cdr<'_>, start: EventTime, end: EventTime) -> EventTime {
     }
 }
 
-/// Returns `true` if the disposition is neither a known yes nor a known no.
+/// Returns `true` if the disposition isn't a known one, so it doesn't tell whether the call was
+/// answered.
 fn is_unknown(disposition: &str) -> bool {
     !is_one_of(&YES, disposition) && !is_one_of(&NO, disposition)
 }

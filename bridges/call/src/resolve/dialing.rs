@@ -21,7 +21,7 @@ use std::time::Duration;
 /// CEL may report a channel's start this long before the `Dial` that created it.
 const DIAL_SLACK: Duration = Duration::from_millis(100);
 
-/// The channels of a part, and who dialed them. Channels are indices.
+/// The channels of a part and who dialed them. Channels are given as indices.
 pub(super) struct Dialing<'p, 'v, 'a> {
     legs: &'p [&'v View<'a>],
     own: usize,
@@ -49,7 +49,7 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         self.talk[line].get_or_init(|| talk(self.legs, &[line]))
     }
 
-    /// Returns when a channel first talked with the customer at the channel `line`.
+    /// Returns when a channel first talked to the customer on the channel `line`.
     pub(super) fn first_talk(&self, line: usize, with: usize) -> Option<EventTime> {
         let spans = self.talk(line).spans.iter();
         spans.filter(|span| span.2 == with).map(|span| span.0).min()
@@ -62,8 +62,8 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         steps.take(self.legs.len())
     }
 
-    /// Returns the party that dialed this channel, directly or through Local channels, or `None` if
-    /// it was an API, a room, or nobody known.
+    /// Returns the party that dialed this channel directly or through Local channels, or `None` if
+    /// it was an API or a conference room, or isn't known.
     pub(super) fn placed_by(&self, leg: usize) -> Option<usize> {
         let mut ancestors = self.ancestors(leg);
         ancestors.find(|&by| self.legs[by].party.is_real())
@@ -218,7 +218,7 @@ fn position(legs: &[&View<'_>], i: usize, id: &str) -> Option<usize> {
     found.filter(|&found| found != i)
 }
 
-/// Returns the channel that ran the `Dial` that created this one, which CEL reports.
+/// Returns the channel whose `Dial` created this one, as reported by CEL.
 fn ran_dial(legs: &[&View<'_>], leg: &View<'_>) -> Option<usize> {
     let until = leg.leg.first.plus(DIAL_SLACK);
     let mut found: Option<(EventTime, usize)> = None;
@@ -235,7 +235,7 @@ fn ran_dial(legs: &[&View<'_>], leg: &View<'_>) -> Option<usize> {
     found.map(|(_, i)| i)
 }
 
-/// Returns `true` if the data of a `Dial` name the channel, such as `Local/101@office/n`.
+/// Returns `true` if the data of a `Dial`, such as `Local/101@office/n`, names the channel.
 fn is_destination(data: &str, name: &str) -> bool {
     let destinations = data.split([',', '|']).next().unwrap_or_default();
     let is_named = name.rsplit_once('-').is_some_and(|(peer, _)| {

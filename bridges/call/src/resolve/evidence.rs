@@ -198,7 +198,8 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
         }
     }
 
-    /// Returns `true` if a third party answered, to which the result of a `Dial` can refer.
+    /// Returns `true` if a third party answered, in which case the result of a `Dial` may refer to
+    /// that one.
     fn has_other_answer(self, plan: &Plan) -> bool {
         let mut others = plan.own.iter().filter(|&&i| i != self.other);
         others.any(|&i| is_party(self.legs, plan, i) && self.legs[i].answer.time().is_some())
@@ -216,8 +217,8 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
     }
 }
 
-/// Returns the result of the `Dial` that reached the dialed channel, if one is reported, and the
-/// event system that reports it.
+/// Returns the result of the `Dial` that reached the dialed channel, along with the event system
+/// that reported it, if any.
 fn ran_dial(dialing: &View<'_>, dialed: &View<'_>) -> Option<(Origin, bool)> {
     let mut results: Vec<_> = dialing
         .leg
@@ -230,7 +231,7 @@ fn ran_dial(dialing: &View<'_>, dialed: &View<'_>) -> Option<(Origin, bool)> {
     results.first().map(|&(_, origin, result)| (origin, result))
 }
 
-/// Returns how long neither channel was in any bridge within this span.
+/// Returns how much of this span neither channel spent in a bridge.
 fn unbridged(a: &View<'_>, b: &View<'_>, (from, to): (EventTime, EventTime)) -> Duration {
     let mut stays: Vec<&BridgeStay<'_>> = [a, b]
         .into_iter()

@@ -1,5 +1,5 @@
-//! Finds which channels are the customer's, how many calls the channels make, and which channels
-//! belong to each of them.
+//! Works out which channels are the customer's, how many calls there are, and which channels belong
+//! to each of them.
 
 use super::attempts::{DialedLine, divide_by_customer};
 use super::connections::talk;
@@ -104,7 +104,7 @@ pub(super) fn plans(
     made
 }
 
-/// Decides which channels of a part belong to which of its calls. Channels and calls are indices.
+/// Assigns the channels of a part to its calls. Both are given as indices.
 struct Owners<'o, 'p, 'v, 'a> {
     legs: &'o [&'v View<'a>],
     dialing: &'o Dialing<'p, 'v, 'a>,
@@ -141,7 +141,7 @@ impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
         }
     }
 
-    /// Returns the channels of each call. A channel belongs to only one.
+    /// Returns the channels of each call, assigning every channel to at most one of them.
     fn channels(&self) -> Vec<Vec<usize>> {
         let mut channels = vec![Vec::new(); self.calls.len()];
         for leg in 0..self.legs.len() {

@@ -43,8 +43,8 @@ fn is_moved(call: &OpenCall) -> bool {
     }) && call.legs.values().any(|leg| leg.names.iter().count() > 1)
 }
 
-/// Returns the reason why it is not known how this call went. `old`: Asterisk 11 or older, where
-/// telephones change their unique ids.
+/// Returns why the outcome of this call is uncertain, if it is. `old` stands for Asterisk 11 or
+/// older, where phones change their unique IDs.
 pub(super) fn unobservable(
     call: &OpenCall,
     legs: &[&View<'_>],

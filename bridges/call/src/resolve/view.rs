@@ -11,7 +11,7 @@ pub(super) const LINKED: &str = " + ";
 /// Whether and when a channel answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Dialing the channel ended without an answer, or without the confirmation that was asked for.
+    /// Dialing the channel ended without an answer or without the requested confirmation.
     Refused,
     /// Dialing the channel ended with `ANSWER` at this time.
     Reported(EventTime),
