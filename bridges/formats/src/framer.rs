@@ -332,7 +332,7 @@ fn starts_field(before: &[u8]) -> bool {
     last.is_none_or(|byte| is_delimiter(*byte))
 }
 
-/// Returns `true` if the line is a whole record whose quoted fields contain `\"`, and each of them
+/// Returns `true` if the line is a complete record with `\"` in its quoted fields, each of which
 /// ends at a delimiter.
 fn is_whole_with_backslashes(line: &[u8]) -> bool {
     if memmem::find(line, br#"\""#).is_none() {

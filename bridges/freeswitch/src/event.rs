@@ -426,8 +426,8 @@ fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
         && HARMLESS.contains(&fields.get(Header::RunsNow))
 }
 
-/// Returns `true` if the end of the channel shows that it was never in a bridge. A transfer resets
-/// the time of the bridge, but not the other channel's id.
+/// Returns `true` if the channel's final event shows that it was never bridged. The other channel's
+/// ID is checked as well, since a transfer resets the bridge time but not this ID.
 fn is_unlinked(rule: EventRule, fields: &EventFields<'_>) -> bool {
     rule == EventRule::Hangup
         && fields.get(Header::Bridged) == "0"

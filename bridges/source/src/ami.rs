@@ -41,9 +41,9 @@ struct AmiLine {
     unfiltered: bool,
 }
 
-/// Runs one connection until it ends, returning why it did, or until a stop is requested. If the
-/// PBX's event filter turns out not to work, `unfiltered` is set, and later connections request no
-/// filter.
+/// Runs one connection until a stop is requested or the connection ends, in which case the reason
+/// is returned. If the PBX's event filter turns out not to work, `unfiltered` is set so that later
+/// connections won't request one.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     user: &str,

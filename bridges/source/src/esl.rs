@@ -23,8 +23,9 @@ struct SocketLine {
     pings: Pings,
 }
 
-/// Runs one connection until it ends, returning why it did, or until a stop is requested. `core` is
-/// the last known process of the switch (`Core-UUID`), and is updated when the connection ends.
+/// Runs one connection until a stop is requested or the connection ends, in which case the reason
+/// is returned. `core` is the switch's last known process (`Core-UUID`), which is updated at the
+/// end.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     core: &mut Option<Vec<u8>>,

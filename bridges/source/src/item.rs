@@ -52,9 +52,9 @@ pub enum Item {
         /// When the response arrived, by our boot clock.
         answered: EventTime,
     },
-    /// Whether the connection is stalled: a ping has waited too long for its response, or the
-    /// connection wasn't read. Events that arrive until the stall is over happened at an unknown
-    /// earlier time.
+    /// Whether the connection is stalled, either because a ping has gone unanswered for too long or
+    /// because the connection wasn't read. Until the stall is over, any events that arrive may have
+    /// happened earlier.
     Stalled(bool),
     /// Events are known to arrive although there is no call. For example, an event that callbridge
     /// sent itself came back.

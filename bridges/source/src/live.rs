@@ -51,7 +51,8 @@ pub(crate) trait LiveLine {
     async fn send(&mut self) -> Result<(), Error>;
 }
 
-/// Reads a connection until it ends, returning why it did, or until a stop is requested.
+/// Reads from a connection until a stop is requested or the connection ends, in which case the
+/// reason is returned.
 pub(crate) async fn listen(line: &mut impl LiveLine, context: &mut Context) -> Result<(), Error> {
     let feed = &mut context.line;
     let calls = &mut context.calls;

@@ -24,7 +24,7 @@ pub enum MessageField {
     Phone,
     /// The number that the customer dialed.
     Did,
-    /// Start of the call: epoch seconds or milliseconds, or ISO 8601 with a zone.
+    /// Start of the call, in epoch seconds or milliseconds or in ISO 8601 with a UTC offset.
     StartedAt,
     /// Seconds from the start of the call to its end, at most a week.
     DurationSec,
@@ -284,8 +284,8 @@ pub(crate) fn seconds(value: &Value) -> Result<Duration, Wrong> {
     Ok(Duration::from_micros(micros as u64))
 }
 
-/// Reads epoch seconds or milliseconds, or ISO 8601 with a zone. The code that judges the call
-/// checks later, with a clock, whether the time is plausible.
+/// Parses epoch seconds or milliseconds, or ISO 8601 with a UTC offset. Whether the time is
+/// plausible is checked against the clock later, when the call is judged.
 pub(crate) fn moment(value: &Value) -> Result<EventTime, Wrong> {
     match value {
         Value::Number(number) => {

@@ -1,5 +1,5 @@
-//! The pings of a live connection, and the responses to them. A response shows that everything
-//! that the PBX sent before it has arrived.
+//! Keeps track of pings on a live connection and the responses to them. A response shows that
+//! everything the PBX sent before it has arrived.
 
 use crate::Item;
 use callbridge_call::EventTime;
@@ -26,7 +26,7 @@ impl PingAnswer {
     }
 }
 
-/// The pings of a connection that have no response yet, oldest first.
+/// The unanswered pings of a connection, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Pings {
     /// Number of each ping, and when it was sent.

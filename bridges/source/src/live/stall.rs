@@ -123,7 +123,7 @@ mod tests {
         EventTime::from_micros((seconds * 1e6) as i64)
     }
 
-    /// A connection that responded to ping 0 at once, and is checked at second 0.
+    /// Returns a connection that responded to ping 0 immediately and is first checked at second 0.
     fn connection() -> (Stall, Pings) {
         let mut pings = Pings::default();
         pings.note_sent(0, time_at(0.0));
@@ -131,7 +131,7 @@ mod tests {
         (Stall::new(time_at(0.0)), pings)
     }
 
-    /// Checks every half second from `from` on until `until`, while nothing arrives.
+    /// Checks every half second between `from` and `until`, during which nothing arrives.
     fn wait(stall: &mut Stall, pings: &Pings, from: f64, until: f64) {
         let mut now = from;
         while now <= until {

@@ -34,7 +34,8 @@ struct WebSocketLine {
     pings: Pings,
 }
 
-/// Runs one connection until it ends, returning why it did, or until a stop is requested.
+/// Runs one connection until a stop is requested or the connection ends, in which case the reason
+/// is returned.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     path: &str,

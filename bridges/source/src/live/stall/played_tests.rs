@@ -24,7 +24,8 @@ const LINE: Line = Line {
 const STEP_MS: i64 = 20;
 const LOGIN_MS: i64 = -47_300;
 
-/// A span in which the line delivers nothing, in seconds after the call's first event.
+/// A time span during which the line doesn't deliver anything, in seconds after the call's first
+/// event.
 #[derive(Clone, Copy, Debug)]
 struct Standstill {
     from: f64,
@@ -44,7 +45,7 @@ enum Message {
 }
 
 struct PlayedLine {
-    /// Events that the PBX still has to send, each with its millisecond.
+    /// Events that the PBX has yet to send, each with its time in milliseconds.
     events: VecDeque<(i64, String)>,
     /// Messages that the PBX has sent but the line hasn't delivered yet.
     held: VecDeque<Message>,
