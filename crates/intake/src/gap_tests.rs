@@ -10,7 +10,8 @@ use callbridge_source::Frame;
 use callbridge_spool::Op;
 use std::time::Duration;
 
-/// Returns an intake whose only source is a connection that is up since the first recorded event.
+/// Returns an intake whose only source is a connection that's been up since the first recorded
+/// event.
 fn connected_intake() -> Intake {
     let line = SourceSettings {
         shown: "ws://pbx/".to_owned(),
@@ -46,8 +47,8 @@ fn send_late(intake: &mut Intake, line: &str, delay: u64) {
     taken.expect("taken");
 }
 
-/// Returns the stored time up to which nothing is missing, in seconds after the first event. `None`
-/// if it is unchanged.
+/// Returns the stored time up to which nothing is missing, in seconds after the first event, or
+/// `None` if it hasn't changed.
 fn take_stored(intake: &mut Intake) -> Option<u64> {
     let ops = intake.take(&People::default(), seconds_after_start(0)).ops;
     let key = Intake::last_received_key("ws://pbx/");

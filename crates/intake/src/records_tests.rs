@@ -217,7 +217,7 @@ fn transferred_row(n: u32) -> String {
     .to_string()
 }
 
-/// Returns the talk and duration of each call, and whether a late record has revised it.
+/// Returns each call's talk time and duration, and whether it was revised by a late record.
 fn revisions(batch: &Batch) -> Vec<(u32, u32, bool)> {
     let calls = finished_calls(batch).into_iter();
     calls

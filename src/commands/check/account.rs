@@ -219,7 +219,7 @@ fn bridges(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFin
     fault(Code::NoPermission, name, message, fix)
 }
 
-/// Returns the event that shows that two channels are connected.
+/// Returns the name of the event that reports two channels being connected.
 fn bridge_event(account: &Account) -> &'static str {
     if account.is_old() {
         "Bridge"

@@ -23,8 +23,8 @@ pub(crate) struct ManagerConf {
     pub read: BTreeSet<String>,
     /// The lines of `eventfilter`, in their order.
     pub filters: Vec<String>,
-    /// Whether there are also filters in the form of Asterisk 22, `eventfilter(name(…))`, which
-    /// aren't read.
+    /// Whether there are also filters in Asterisk 22's syntax, `eventfilter(name(…))`, which aren't
+    /// parsed.
     pub has_other_filters: bool,
     /// The value of `timestampevents`: whether events carry their time.
     pub timed: bool,

@@ -82,8 +82,8 @@ impl FileCall {
 }
 
 impl FileCall {
-    /// Returns `true` if `--take-in` can correct the call's `incomplete` dead letter, because the
-    /// file reports the whole call. CDRs don't show enough for that.
+    /// Returns `true` if `--take-in` can correct the call's `incomplete` dead letter because the
+    /// file has the whole call. CDRs aren't detailed enough for that.
     pub fn corrects(&self, stored: &AuditedFate) -> bool {
         let is_whole = !self.is_open && !self.values.incomplete && !self.values.estimate;
         let is_letter = stored.fate == CallFate::Stands(State::Dead);

@@ -136,9 +136,9 @@ impl CommandHandler {
         }
     }
 
-    /// Judges the call and stores it as a new call, or as the correction of its `incomplete` dead
-    /// letter. Returns `taken_in`, `corrected`, `known`, or `left_out`, and the reason for
-    /// `left_out`.
+    /// Judges the call and stores it, either as a new call or as a correction of its `incomplete`
+    /// dead letter. Returns `taken_in`, `corrected`, `known`, or `left_out`, along with the reason
+    /// in the last case.
     async fn store_again(
         &self,
         pbx: &str,

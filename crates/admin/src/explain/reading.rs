@@ -183,8 +183,8 @@ impl Reading {
         self.decoding.counts
     }
 
-    /// Returns the messages that could not be read, by reason. Messages that are whole calls are
-    /// reported as [`WrongCall`] instead.
+    /// Returns the unreadable messages, grouped by reason. Messages that describe an entire call
+    /// are reported as [`WrongCall`] instead.
     pub fn unreadable(&self) -> &[UnreadableMessages] {
         &self.decoding.unreadable
     }

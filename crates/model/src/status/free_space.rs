@@ -64,7 +64,7 @@ impl FreeSpace {
     }
 }
 
-/// Returns `true` if less than [`LOW_PERCENT`] of `total` and less than `plenty` is free.
+/// Returns `true` if the free amount is below both `plenty` and [`LOW_PERCENT`] of `total`.
 const fn is_low(free: u64, total: u64, plenty: u64) -> bool {
     total > 0 && free < plenty && free < total / 100 * LOW_PERCENT
 }
