@@ -191,18 +191,21 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
             (Answer::Unknown, Answer::Reported(at)) => dialed.dialer().map(|_| at),
             (Answer::At(at) | Answer::Reported(at), Answer::Unknown) => {
                 let (_, answered) = ran_dial(dialing, dialed)?;
-                let is_it = answered && !self.has_other_answer(plan);
+                let is_it = answered && !self.has_other_answer(at, plan);
                 is_it.then_some(at)
             }
             (Answer::Unknown, Answer::At(_) | Answer::Unknown) => None,
         }
     }
 
-    /// Returns `true` if a third party answered, in which case the result of a `Dial` may refer to
-    /// that one.
-    fn has_other_answer(self, plan: &Plan) -> bool {
+    /// Returns `true` if the result of a `Dial` can refer to a third party who answered. Someone
+    /// who left before the dialing channel was up isn't the one who was put through.
+    fn has_other_answer(self, up: EventTime, plan: &Plan) -> bool {
         let mut others = plan.own.iter().filter(|&&i| i != self.other);
-        others.any(|&i| is_party(self.legs, plan, i) && self.legs[i].answer.time().is_some())
+        others.any(|&i| {
+            let leg = self.legs[i];
+            is_party(self.legs, plan, i) && leg.answer.time().is_some() && leg.left > up
+        })
     }
 
     /// Returns the side that dialed and the side that was dialed.
