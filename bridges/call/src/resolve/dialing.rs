@@ -163,15 +163,19 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
 
     /// Returns the caller that an API connected to the line it had dialed for them. Since AMI 1.x
     /// doesn't report who dialed a line for a queue, it could be any of the callers.
+    ///
+    /// FreeSWITCH's rooms put everyone in them into one part, so sharing one shows nothing. With
+    /// other sources, only a line dialed into a caller's own conference shares a part with them.
     fn bridged_caller(&self, line: usize) -> Option<usize> {
         let leg = self.legs[line];
         let is_dialer_unreported = leg.leg.linkedids.first().is_none() && !leg.was_dialed();
+        let is_room_shared_by_all = leg.leg.traits.is_some();
         self.callers_at(line).find(|&caller| {
             let bridges = leg.common_bridges(self.legs[caller]);
             is_dialer_unreported
                 || bridges
                     .into_iter()
-                    .any(|bridge| !self.rooms.contains(bridge))
+                    .any(|bridge| !is_room_shared_by_all || !self.rooms.contains(bridge))
         })
     }
 }
