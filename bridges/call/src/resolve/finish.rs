@@ -78,7 +78,7 @@ pub(super) fn finish(
     let variables = variables(legs, plan, &mut why);
     let mut numbers = match plan.direction {
         Direction::Inbound => number::callers(customer, first_dialed(part.own(), plan)),
-        Direction::Outbound => number::all_dialed(part.own(), main),
+        Direction::Outbound => number::all_dialed(&part.own_with(plan.placed_by), main),
         Direction::Internal | Direction::Unknown => Vec::new(),
     }
     .into_iter();

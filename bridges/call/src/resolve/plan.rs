@@ -195,10 +195,10 @@ impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
 
 /// Returns the line that was dialed on this trunk channel.
 fn dialed_line(part: &Part<'_, '_>, dialing: &Dialing<'_, '_, '_>, i: usize) -> DialedLine {
-    let legs = part.own();
+    let legs = part.own_with(dialing.placed_by(i));
     DialedLine {
-        origin: call_of(legs, i),
-        number: number::dialed_digits(legs, i).unwrap_or_default(),
+        origin: call_of(part.own(), i),
+        number: number::dialed_digits(&legs, i).unwrap_or_default(),
         customer: dialing.customer_of(i),
         answered: has_answered(legs[i]) || dialing.talk(i).is_answer(),
         from: legs[i].leg.first,

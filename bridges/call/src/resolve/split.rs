@@ -69,6 +69,14 @@ impl<'v, 'a> Part<'v, 'a> {
     pub(super) fn own(&self) -> &[&'v View<'a>] {
         &self.legs[..self.own]
     }
+
+    /// Returns the call's own channels, and the one that dialed its line, which can be that of a
+    /// call that was given out before.
+    pub(super) fn own_with(&self, dialer: Option<usize>) -> Vec<&'v View<'a>> {
+        let mut legs = self.own().to_vec();
+        legs.extend(dialer.filter(|&by| by >= self.own).map(|by| self.legs[by]));
+        legs
+    }
 }
 
 /// Returns the channels by call, the oldest call first. `rooms` are the bridges that are
