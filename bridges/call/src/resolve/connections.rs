@@ -46,7 +46,7 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
             });
         }
     }
-    // Stays without the customer do not count. A room that is never empty has many of them.
+    // Only stays at a time when the customer was bridged matter, and a busy room has many others.
     presences.retain(|presence| {
         reach.is_some_and(|(from, to)| presence.from <= to && presence.to >= from)
     });

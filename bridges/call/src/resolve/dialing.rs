@@ -128,9 +128,10 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         })
     }
 
-    /// Returns the caller for whom the phone `by` dialed this line. They are the one who rang the
-    /// phone or talked with it, or who talked with the line later, unless they were talking with
-    /// somebody else by then.
+    /// Returns the caller on whose behalf the phone `by` dialed this line.
+    ///
+    /// That's a caller who talked to the line or, failing that, the most recent one who rang or
+    /// talked to the phone, unless they were talking to someone else when the line was dialed.
     fn waiting_caller(&self, by: usize, line: usize) -> Option<usize> {
         let at = self.legs[line].leg.first;
         let phone = self.legs[by].party.extension();
