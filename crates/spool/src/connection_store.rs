@@ -7,11 +7,12 @@
 use crate::connection::{ConnectionChange, StoredConnection};
 use crate::marks::refuse_unusable;
 use crate::postgres::{self, Access, PostgresUrl, Session};
-use crate::state_dir::{FILE, check_siblings, connect, not_writable};
+use crate::state_dir::{FILE, check_siblings, connect, is_missing, not_writable, sibling_path};
 use crate::tables::connection;
 use crate::tables::schema::{self, Found, MIGRATIONS};
 use crate::{Db, Error};
 use callbridge_model::{Secret, plain_file};
+use rusqlite::config::DbConfig;
 use std::path::{Path, PathBuf};
 
 /// Reads and changes the OAuth connection in a state, without the state's lock. Each call opens a
@@ -111,7 +112,15 @@ fn open_file(dir: &Path) -> Result<Db, Error> {
         return Err(Error::Missing(dir.to_path_buf()));
     }
     check_siblings(&file)?;
+    let is_logged = !is_missing(&sibling_path(&file, "-wal"));
     let connection = connect(&file)?;
+    if is_logged {
+        // After a kill, this is the only connection, so SQLite would delete the log when it closes.
+        // The log has to stay, since the next start takes a file without one for a copy.
+        let keep = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        let kept = connection.set_db_config(keep, true);
+        kept.map_err(|error| Error::sqlite(&file, &error))?;
+    }
     let found =
         schema::inspect(&connection, MIGRATIONS).map_err(|error| Error::sqlite(&file, &error))?;
     refuse_other_schema(dir, &file, found)?;

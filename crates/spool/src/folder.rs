@@ -33,7 +33,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
         Ok(_) | Err(_) => {}
     }
     make_folder(dir)?;
-    let lock = Lock::take(dir)?;
+    let mut lock = Lock::take(dir)?;
     let (held, seen) = make_private(&file)?;
     check_siblings(&file)?;
     let mut store = Store::from_connection(connect(&file)?, &file, settings)?;
@@ -43,7 +43,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     if let Some(seen) = &seen {
         let own = meta::meta(&store, meta::FILE)?;
         let used = !slots(&store)?.is_empty();
-        let doubtful = seen.is_doubtful(own.as_deref(), lock.stamp.as_deref(), clean, used);
+        let doubtful = seen.is_doubtful(own.as_deref(), lock.stamp.as_deref(), used);
         let doubt = meta::meta(&store, meta::RESTORED)?;
         store.restored = doubtful || doubt.is_some();
         store.predecessor = meta::predecessor(doubt.as_deref());
@@ -57,6 +57,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
         .symlink_metadata()
         .map_err(|error| not_writable(&file, &error))?;
     identity::begin(&mut store, &Seen::from_metadata(&now))?;
+    lock.begin();
     let state_dir = StateDir {
         file: file.clone(),
         held,

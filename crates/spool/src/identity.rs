@@ -1,16 +1,23 @@
 //! Detects whether the database file is the one that was used here last, or a copy.
 //!
 //! A state folder that was restored from a backup does not know the requests made since the backup,
-//! so its slots are in doubt. Three signs show a copy:
+//! so its slots are in doubt. Four signs show a copy:
 //!
 //! | sign | where it is kept | what it shows |
 //! |---|---|---|
 //! | inode and birth time of the file | in the file: `spool.file` | a new file |
 //! | inode, birth time, last change | in `spool.lock`, after a clean end | an overwritten file |
-//! | data and inode changed at one time | – | an overwritten file, after an unclean end |
+//! | SQLite's log is missing | – | an overwritten file, after an unclean end |
+//! | data and inode changed at one time | – | the same, if the log was copied too |
 //!
-//! A sign can report a file that is not a copy (`chown` changes the inode's time), but it misses no
-//! copy, except in a snapshot of the whole machine.
+//! Once a process was killed, it's the log that tells its file from a copy: SQLite deletes the log
+//! only at a clean end, whereas a database is restored without it, since the log of another file
+//! would damage it. The times don't help there, because a plain `cp` sets both of them at once.
+//!
+//! A sign may report a file that isn't a copy: `chown` changes the inode's time, and another
+//! program that opens the database after a kill may delete the log. The signs miss a snapshot of
+//! the whole machine, and a database that `cp` writes over the file of a killed process whose log
+//! stays.
 
 use crate::tables::meta::{CLEAN, FILE, RESTORED};
 use crate::tables::unreadable_settings;
@@ -18,6 +25,10 @@ use crate::{Error, Op, Predecessor, Store};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::UNIX_EPOCH;
+
+/// Takes the place of a stamp that a killed process couldn't write, if the log is missing too. It
+/// matches no file, so it keeps the doubt until a commit does.
+pub(super) const NO_LOG: &str = "no log";
 
 /// A file's metadata in its folder, before it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,21 +60,14 @@ impl Seen {
     }
 
     /// Returns `true` if the file is possibly a copy. `own` is the identity in the file, `stamp` is
-    /// the stamp in the lock file, `clean` is `true` if the last process ended cleanly, and `used`
-    /// is `true` if slots of earlier requests are stored.
-    pub fn is_doubtful(
-        &self,
-        own: Option<&str>,
-        stamp: Option<&str>,
-        clean: bool,
-        used: bool,
-    ) -> bool {
+    /// the stamp in the lock file, and `used` is `true` if slots of earlier requests are stored.
+    pub fn is_doubtful(&self, own: Option<&str>, stamp: Option<&str>, used: bool) -> bool {
         match (own, stamp) {
             // A version without identities wrote the file.
             (None, _) => used,
             (Some(own), _) if own != self.identity => true,
-            (Some(_), Some(stamp)) => !clean || stamp != self.stamp,
-            // The process was killed, perhaps between the clean end and the stamp.
+            (Some(_), Some(stamp)) => stamp != self.stamp,
+            // The process was killed, and its log is still there.
             (Some(_), None) => !self.natural,
         }
     }
@@ -98,23 +102,22 @@ mod tests {
     #[test]
     fn unchanged_file_is_not_doubtful() {
         let file = stored_identity();
-        assert!(!file.is_doubtful(Some("7:1"), Some("7:1:100:5.0"), true, true));
-        assert!(!file.is_doubtful(Some("7:1"), None, false, true), "killed");
-        assert!(!file.is_doubtful(Some("7:1"), None, true, true), "late");
-        assert!(!file.is_doubtful(None, None, true, false), "no request yet");
+        assert!(!file.is_doubtful(Some("7:1"), Some("7:1:100:5.0"), true));
+        assert!(!file.is_doubtful(Some("7:1"), None, true), "killed");
+        assert!(!file.is_doubtful(None, None, false), "no request yet");
     }
 
     #[test]
     fn each_sign_of_a_copied_file_makes_it_doubtful() {
         let file = stored_identity();
-        assert!(file.is_doubtful(Some("8:1"), Some("7:1:100:5.0"), true, true));
-        assert!(file.is_doubtful(Some("7:1"), Some("7:1:100:4.0"), true, true));
-        assert!(file.is_doubtful(Some("7:1"), Some("7:1:100:5.0"), false, true));
-        assert!(file.is_doubtful(None, None, false, true));
+        assert!(file.is_doubtful(Some("8:1"), Some("7:1:100:5.0"), true));
+        assert!(file.is_doubtful(Some("7:1"), Some("7:1:100:4.0"), true));
+        assert!(file.is_doubtful(Some("7:1"), Some(NO_LOG), true));
+        assert!(file.is_doubtful(None, None, true));
         let dated = Seen {
             natural: false,
             ..stored_identity()
         };
-        assert!(dated.is_doubtful(Some("7:1"), None, false, true));
+        assert!(dated.is_doubtful(Some("7:1"), None, true));
     }
 }

@@ -6,7 +6,7 @@
 //! place, and must be the files that are open. Otherwise nothing is stored, and [`Error::Gone`]
 //! ends the daemon. A folder that disappears in use is not made again.
 
-use super::identity::Seen;
+use super::identity::{NO_LOG, Seen};
 use crate::Error;
 use callbridge_model::plain_file;
 use rusqlite::{Connection, OpenFlags};
@@ -82,12 +82,16 @@ impl StateDir {
 pub(super) struct Lock {
     held: File,
     file: PathBuf,
-    /// Stamp of the database file that the last holder wrote at its clean end. `None` after a kill.
+    /// Stamp of the database file that the last holder wrote at its clean end, or [`NO_LOG`].
+    /// `None` after a kill, and after [`Lock::begin`].
     pub(super) stamp: Option<String>,
+    /// Whether the database file had another stamp when the lock was taken.
+    differs: bool,
 }
 
 impl Lock {
-    /// Takes the lock and writes our process id into it.
+    /// Takes the lock and writes our process id into it. The stamp stays in the lock file until
+    /// [`Lock::begin`], so that a process that ends before its first commit can't hide a copy.
     pub(super) fn take(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(LOCK);
         let mut how = OpenOptions::new();
@@ -96,7 +100,7 @@ impl Lock {
             .read(true)
             .write(true)
             .mode(0o600);
-        let mut held =
+        let held =
             plain_file::open(&path, &mut how).map_err(|error| not_writable(&path, &error))?;
         let locked = flock(&held, FlockOperation::NonBlockingLockExclusive);
         // The first line is the holder's process id. After a clean end, the second line is the
@@ -109,25 +113,62 @@ impl Lock {
             rustix::io::Errno::WOULDBLOCK => Error::Locked(dir.into(), pid),
             error => not_writable(&path, &error.into()),
         })?;
-        held.set_len(0)
-            .and_then(|()| held.rewind())
-            .and_then(|()| writeln!(held, "{}", std::process::id()))
-            .map_err(|error| not_writable(&path, &error))?;
-        Ok(Self {
+        let file = dir.join(FILE);
+        let meta = file.symlink_metadata().ok().filter(|meta| meta.len() > 0);
+        let mut stamp = lines.next().map(str::to_owned);
+        if stamp.is_none() && meta.is_some() && is_missing(&sibling_path(&file, "-wal")) {
+            stamp = Some(NO_LOG.to_owned());
+        }
+        let found = meta.map(|meta| Seen::from_metadata(&meta).stamp);
+        let mut lock = Self {
+            differs: stamp.is_some() && stamp != found,
             held,
-            file: dir.join(FILE),
-            stamp: lines.next().map(str::to_owned),
-        })
+            file,
+            stamp,
+        };
+        lock.write()?;
+        Ok(lock)
+    }
+
+    /// Removes the stamp once the first commit of this process is stored, since from then on the
+    /// database itself remembers the doubt about a copy.
+    pub(super) fn begin(&mut self) {
+        self.stamp = None;
+        self.differs = false;
+        // If this fails and the process is killed, the next start compares the old stamp again.
+        self.write().ok();
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        let mut text = format!("{}\n", std::process::id());
+        if let Some(stamp) = &self.stamp {
+            text = format!("{text}{stamp}\n");
+        }
+        let written = self.held.rewind();
+        written
+            .and_then(|()| self.held.write_all(text.as_bytes()))
+            .and_then(|()| self.held.set_len(text.len() as u64))
+            .map_err(|error| not_writable(&self.file.with_file_name(LOCK), &error))
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
+        if self.differs {
+            // No commit remembers the doubt yet, so the next start has to find the old stamp.
+            return;
+        }
         // If this fails, the next start treats the file as a possible copy.
         if let Ok(meta) = self.file.symlink_metadata() {
-            writeln!(self.held, "{}", Seen::from_metadata(&meta).stamp).ok();
+            self.stamp = Some(Seen::from_metadata(&meta).stamp);
+            self.write().ok();
         }
     }
+}
+
+pub(super) fn is_missing(path: &Path) -> bool {
+    let found = path.symlink_metadata();
+    found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// Refuses a database file or a file beside it (`-wal`, `-shm`, `-journal`) that is not a plain
@@ -143,7 +184,7 @@ pub(super) fn check_siblings(file: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn sibling_path(file: &Path, end: &str) -> PathBuf {
+pub(super) fn sibling_path(file: &Path, end: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(end);
     name.into()

@@ -2,11 +2,14 @@
 
 use super::call::time_at;
 use crate::folder::{FILE, LOCK};
-use crate::{Integrity, Op, Settings, SlotRow, open};
+use crate::{ConnectionStore, Error, Integrity, Op, Settings, SlotRow, open};
 use callbridge_model::TokenFingerprint;
 use callbridge_testkit::Wait as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Name of SQLite's log, which exists while the database is open, and after a kill.
+const LOG: &str = "spool.db-wal";
 
 fn slot() -> Op {
     Op::Slot(SlotRow {
@@ -37,6 +40,23 @@ fn used_folder(root: &Path) -> (PathBuf, PathBuf) {
     assert!(!is_restored(&state, true), "a fresh file is no copy");
     assert!(!is_restored(&state, true), "a used state is no copy");
     (state, backup)
+}
+
+/// Makes a request, and leaves the folder as a kill would: without a stamp in the lock file or a
+/// clean end in the database, but with the log. `tests/kill` kills real processes.
+fn kill(dir: &Path) {
+    let (handle, guard) = open(dir, Settings::default()).expect("opens");
+    handle.write(vec![slot()]).wait().expect("stored");
+    let lock = dir.join(LOCK);
+    let lock_text = std::fs::read_to_string(&lock).expect("a lock");
+    assert_eq!(lock_text.lines().count(), 1, "{lock_text}");
+    guard.close();
+    let db = rusqlite::Connection::open(dir.join(FILE)).expect("opens");
+    let gone = db.execute("DELETE FROM meta WHERE key = 'spool.clean'", []);
+    assert_eq!(gone.expect("a table"), 1);
+    db.close().expect("closed");
+    std::fs::write(&lock, lock_text).expect("written");
+    std::fs::write(dir.join(LOG), "").expect("written");
 }
 
 /// Copies as `cp -r from/. to/` does: existing files are overwritten in place.
@@ -71,6 +91,20 @@ fn folder_overwritten_in_place_is_detected_as_a_copy() {
     assert!(is_restored(&state, true));
 }
 
+/// A killed process leaves no stamp to compare with, and `cp` sets the same times as a write does.
+#[test]
+fn backup_copied_in_place_after_a_kill_is_a_copy() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (state, backup) = used_folder(root.path());
+    copy(&state, &backup);
+    kill(&state);
+    std::fs::remove_file(state.join(LOG)).expect("removed");
+    std::fs::copy(backup.join(FILE), state.join(FILE)).expect("copied");
+    assert!(is_restored(&state, false));
+    assert!(is_restored(&state, true), "doubt remains until a request");
+    assert!(!is_restored(&state, true));
+}
+
 #[test]
 fn backup_of_a_running_daemon_with_old_times_is_a_copy() {
     let root = tempfile::tempdir().expect("a folder");
@@ -95,19 +129,31 @@ fn folder_moved_or_left_by_a_kill_is_no_copy() {
     let (state, elsewhere) = used_folder(root.path());
     std::fs::rename(&state, &elsewhere).expect("moved");
     assert!(!is_restored(&elsewhere, true));
-    // After a kill, the lock has no stamp, and the file has no clean end.
-    let (handle, guard) = open(&elsewhere, Settings::default()).expect("opens");
-    handle.write(vec![slot()]).wait().expect("stored");
-    let lock = elsewhere.join(LOCK);
-    let lock_text = std::fs::read_to_string(&lock).expect("a lock");
-    assert_eq!(lock_text.lines().count(), 1, "{lock_text}");
-    guard.close();
-    std::fs::write(&lock, lock_text).expect("written");
-    let db = rusqlite::Connection::open(elsewhere.join(FILE)).expect("opens");
-    let gone = db.execute("DELETE FROM meta WHERE key = 'spool.clean'", []);
-    assert_eq!(gone.expect("a table"), 1);
-    db.close().expect("closed");
+    kill(&elsewhere);
     assert!(!is_restored(&elsewhere, true));
+    // `run` looks for a connection before it opens the state.
+    kill(&elsewhere);
+    let connection = ConnectionStore::new(&elsewhere).read();
+    assert_eq!(connection, Ok(None));
+    assert!(!is_restored(&elsewhere, true));
+}
+
+/// A process that ends before its first commit must not make a copy look like the state itself.
+#[test]
+fn copy_that_could_not_be_opened_remains_a_copy() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (state, backup) = used_folder(root.path());
+    copy(&state, &backup);
+    kill(&state);
+    std::fs::remove_file(state.join(LOG)).expect("removed");
+    std::fs::copy(backup.join(FILE), state.join(FILE)).expect("copied");
+    assert_eq!(ConnectionStore::new(&state).read(), Ok(None));
+    let in_the_way = state.join("spool.db-journal");
+    std::fs::create_dir(&in_the_way).expect("made");
+    let opened = open(&state, Settings::default());
+    assert!(matches!(opened, Err(Error::NotPlain(..))), "{opened:?}");
+    std::fs::remove_dir(&in_the_way).expect("removed");
+    assert!(is_restored(&state, true));
 }
 
 #[test]
