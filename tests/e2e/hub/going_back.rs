@@ -1,8 +1,14 @@
 //! Tests a hub that lost its state, or whose state was restored from an older copy.
 
-use super::stage::{Hub, messages, start_collector, start_hub, wait_until_serving};
+use super::stage::{
+    Hub, add_branch, free_address, message, messages, post, start_collector, start_hub,
+    start_hub_at_rate, wait_until_serving,
+};
+use crate::support::crm;
 use crate::support::program::{Place, Program};
-use callbridge_model::Status;
+use callbridge_model::{Status, clock};
+use callbridge_sandbox as sandbox;
+use callbridge_testbed::wait::until;
 use std::fs;
 use std::net::SocketAddr;
 
@@ -91,5 +97,60 @@ async fn restored_hub_receives_the_calls_missing_in_its_copy() {
         .until("all calls are forwarded", has_forwarded(8))
         .await;
     collector.terminate().await;
+    hub.terminate().await;
+}
+
+/// Returns the messages of calls that have just ended, so the hub sends each of them as soon as a
+/// slot is free.
+fn live_messages(numbers: std::ops::Range<u32>) -> String {
+    let started = clock::now().wall.floor_seconds().get() - 20;
+    let lines = numbers.map(|n| {
+        let mut call = message("samarkand", n);
+        call["startedAt"] = started.into();
+        format!("{call}\n")
+    });
+    lines.collect()
+}
+
+/// The hub fills a window and is killed, and then an older copy, which lacks those requests, is
+/// written over its state. Since scripts send no position, only the file can show that it's a copy.
+#[tokio::test]
+async fn killed_hub_with_a_copied_state_exceeds_no_window() {
+    const RATE: &str = "--rate=60/60s";
+    let mut config = crm::settings();
+    config.settings.rate = sandbox::window::Rate::default();
+    let crm = sandbox::start(config).await.expect("a sandbox");
+    let (place, address) = (Place::on_disk(), free_address());
+    let mut hub = start_hub_at_rate(RATE, &place, &crm.url(), address);
+    wait_until_serving(&mut hub).await;
+    let token = add_branch(&place, "samarkand", "samarkand").await;
+    hub.terminate().await;
+    fs::copy(place.at("state/spool.db"), place.at("copy.db")).expect("copied");
+    let mut hub = start_hub_at_rate(RATE, &place, &crm.url(), address);
+    wait_until_serving(&mut hub).await;
+    let (status, _) = post(address, "/v1/calls", &token, live_messages(0..70)).await;
+    assert_eq!(status, 200);
+    // A new state begins with three slots taken, for the requests of an earlier `check`.
+    until("the window is full", async || {
+        crm.admin(|core, _| core.fullest().in_a_window) >= 57
+    })
+    .await;
+    hub.kill().await;
+    for file in ["spool.db-wal", "spool.db-shm"] {
+        fs::remove_file(place.at(&format!("state/{file}"))).expect("removed");
+    }
+    fs::copy(place.at("copy.db"), place.at("state/spool.db")).expect("restored");
+    let mut hub = start_hub_at_rate(RATE, &place, &crm.url(), address);
+    wait_until_serving(&mut hub).await;
+    let (status, _) = post(address, "/v1/calls", &token, live_messages(70..80)).await;
+    assert_eq!(status, 200);
+    let what = "the hub waits for the end of the window, or has sent too much";
+    let status = hub.until(what, |status| {
+        status.books.finished == 10
+            && (status.budget.next_free_in_ms > 50_000 || !crm.violations().is_empty())
+    });
+    let status = status.await;
+    assert_eq!(crm.violations(), []);
+    assert_eq!(status.books.ready, 10, "nothing is sent in the silence");
     hub.terminate().await;
 }

@@ -332,7 +332,11 @@ async fn each_call_of_each_branch_is_journaled_once_despite_faults() {
         journal.len(),
         records.len(),
     );
-    assert_eq!((lost, doubled, records.len(), exceeded), (0, 0, 0, 0));
+    assert_eq!(
+        (lost, doubled, records.len(), exceeded),
+        (0, 0, 0, 0),
+        "{violations:#?}"
+    );
     assert!(highest <= 60, "{highest}");
     let hub = company.hub.as_mut().expect("a running program");
     let status = hub.status().await.expect("a status").hub.expect("a hub");

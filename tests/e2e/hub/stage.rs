@@ -15,8 +15,13 @@ pub fn free_address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// Starts a hub that sends to the CRM with this URL.
+/// Starts a hub that sends to the CRM with this URL, at the rate of the tests' CRM.
 pub fn start_hub(place: &Place, crm: &str, address: SocketAddr) -> Program {
+    start_hub_at_rate(RATE_FLAG, place, crm, address)
+}
+
+/// Starts a hub with this flag `--rate`.
+pub fn start_hub_at_rate(rate: &str, place: &Place, crm: &str, address: SocketAddr) -> Program {
     let arguments = [
         "run".to_owned(),
         format!("--collect={address}"),
@@ -25,7 +30,7 @@ pub fn start_hub(place: &Place, crm: &str, address: SocketAddr) -> Program {
         format!("--state={}", place.state()),
         "--country=UZ".to_owned(),
         "--listen=127.0.0.1:0".to_owned(),
-        RATE_FLAG.to_owned(),
+        rate.to_owned(),
     ];
     place.start(&arguments, &[])
 }
