@@ -43,6 +43,12 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     let _ = notes.write_all(message.as_bytes());
     let (fates, listening) = fates(&at, &calls).await?;
     let found = search_journal(audit, &at, &calls, notes).await?;
+    let incomplete: BTreeSet<&str> = calls
+        .iter()
+        .zip(&fates)
+        .filter(|(call, fate)| call.corrects(fate))
+        .map(|(call, _)| call.linkedid.as_str())
+        .collect();
     let lost: BTreeMap<&str, CallUuid> = found
         .missing
         .iter()
@@ -70,7 +76,7 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
         let mut wanted = Vec::new();
         read(audit, lists.people(), |call, journaled| {
             let linkedid = call.linkedid.as_str();
-            if missing.contains(linkedid) {
+            if missing.contains(linkedid) || incomplete.contains(linkedid) {
                 wanted.push((journaled, lost.get(linkedid).copied()));
             }
         })?;
@@ -168,7 +174,7 @@ fn read(
     Ok(match files {
         Some(files) => (Unread::Files(files), String::new()),
         None => {
-            let message = explain::unreadable_messages(&reading);
+            let message = explain::reading_notes(&reading);
             (Unread::Rows(counts.unreadable), message)
         }
     })
@@ -281,12 +287,14 @@ async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<AuditedFate>, Lis
 
 async fn take_in(at: &Asking, all: Vec<((String, FinishedCall), Option<CallUuid>)>) -> Result<()> {
     let mut taken = 0_u64;
+    let mut corrected = 0_u64;
     let mut left_out = 0_u64;
     for ((pbx, call), lost) in all {
         let call = Box::new(call);
         converse(at, ControlRequest::TakeIn { pbx, call, lost }, |item, _| {
             match item["result"].as_str() {
                 Some("taken_in") => taken += 1,
+                Some("corrected") => corrected += 1,
                 _ => left_out += 1,
             }
             if at.json { json_line(item) } else { Ok(()) }
@@ -296,9 +304,13 @@ async fn take_in(at: &Asking, all: Vec<((String, FinishedCall), Option<CallUuid>
     if at.json {
         return Ok(());
     }
+    let corrections = match corrected {
+        0 => String::new(),
+        count => format!("; {count} `incomplete` dead letters corrected"),
+    };
     line(&format!(
-        "{taken} taken in; {left_out} left out, because the current flags do not let them through \
-         or they are already known"
+        "{taken} taken in{corrections}; {left_out} left out, because the current flags do not let \
+         them through or they are already known"
     ))
 }
 

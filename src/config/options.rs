@@ -199,7 +199,7 @@ pub(crate) struct AuditFlags {
     #[arg(long, value_name = "DATE")]
     pub to: Option<String>,
     /// Take in unexplained calls that the current flags let through: they are journaled like any
-    /// other call
+    /// other call. With --cel, also correct the `incomplete` dead letters of calls in the file
     #[arg(long)]
     pub take_in: bool,
     /// Do not read the CRM's journal. By default, the daemon searches it for the calls that are

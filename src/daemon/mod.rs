@@ -48,7 +48,7 @@ pub(crate) mod tasks;
 pub(crate) mod trunks;
 pub(crate) mod webhooks;
 
-use crate::config::{Config, TokenFrom};
+use crate::config::{Config, SourceConfig, TokenFrom};
 use crate::{Failure, OrFail as _};
 use callbridge_admin::{CommandHandler, socket};
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
@@ -192,6 +192,7 @@ impl Daemon {
             spool,
             sources,
             others,
+            source_paths: config.sources.iter().map(SourceConfig::path).collect(),
             seen_up,
             outward,
             durations,

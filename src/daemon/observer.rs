@@ -10,8 +10,8 @@ use callbridge_hub::forward::run::ForwardView;
 use callbridge_leads::lead_field::Fit;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::status::{
-    Backlog, Books, Employees, ForwardStatus, LeadField, LeadFields, OutboxStatus, Pause, Role,
-    SecretFile, SourceState, SourceStatus, Status, Token,
+    Backlog, Books, Employees, ForwardStatus, FreeSpace, LeadField, LeadFields, OutboxStatus,
+    Pause, Role, SecretFile, SourceState, SourceStatus, Status, Token,
 };
 use callbridge_model::{Grant, clock, heartbeat as pulse};
 use callbridge_ops::http::Watch;
@@ -19,7 +19,7 @@ use callbridge_ops::metrics::{Durations, Observed};
 use callbridge_page::Sessions;
 use callbridge_spool::tables::{self, lead_requests::lead_requests_waiting};
 use callbridge_spool::{self as spool, Error, Handle};
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 /// Receivers and handles through which each part's status is read.
@@ -30,6 +30,9 @@ pub(crate) struct Observer {
     pub sources: watch::Receiver<Vec<SourceStatus>>,
     /// Other processes that read the same source.
     pub others: Others,
+    /// The file or directory that each source reads, in the same order, or `None` for other kinds
+    /// of sources.
+    pub source_paths: Vec<Option<PathBuf>>,
     /// Sources that have been up at least once.
     pub seen_up: watch::Receiver<Vec<bool>>,
     /// The status of the sender and its helpers.
@@ -103,7 +106,7 @@ impl Observer {
                 calls: waiting,
                 ..sender.backlog
             },
-            sources: readers::with_readers(self.sources.borrow().clone(), &self.others),
+            sources: self.source_statuses(),
             lead_fields: fields.map(|fields| lead_fields(&fields, &sender.token)),
             token: Token {
                 print: sender.token_print.map(|print| print.to_string()),
@@ -174,6 +177,16 @@ impl Observer {
             Ok((lookups, fields)) => (can_read && lookups > 0) || (can_save && fields > 0),
             Err(_) => false,
         }
+    }
+
+    /// Returns the status of each source, including its other readers and the free space for its
+    /// files.
+    fn source_statuses(&self) -> Vec<SourceStatus> {
+        let mut sources = readers::with_readers(self.sources.borrow().clone(), &self.others);
+        for (source, path) in sources.iter_mut().zip(&self.source_paths) {
+            source.space = path.as_deref().and_then(FreeSpace::of);
+        }
+        sources
     }
 
     /// Returns the number of messages that sources other than files have received. `None` until

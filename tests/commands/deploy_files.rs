@@ -1,8 +1,9 @@
 //! Tests that every file under `deploy/` that another program reads is well-formed, and that the
-//! FreeSWITCH dialplan of the lookup sets and removes the right variables.
+//! FreeSWITCH dialplan of the lookup leaves the variables of other dialplans alone.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -155,43 +156,80 @@ fn attribute<'a>(element: &'a Element, name: &str) -> &'a str {
     found.map_or("", |(_, value)| value)
 }
 
-#[test]
-fn freeswitch_lookup_dialplan_sets_and_unsets_its_limits() {
+/// Returns FreeSWITCH's dialplan for the lookup, as text and as XML elements.
+fn lookup_dialplan() -> (String, Vec<Element>) {
     let text = fs::read_to_string(deploy_folder().join("freeswitch/caller.xml")).expect("the file");
     let document = elements(&text).expect("well-formed");
-    let mut actions = Vec::new();
-    let mut fields = Vec::new();
-    for element in &document {
-        match element.0.as_str() {
-            "action" => {
-                let application = attribute(element, "application");
-                actions.push(format!("{application} {}", attribute(element, "data")));
-            }
-            "condition" => fields.push(attribute(element, "field")),
-            _ => {}
-        }
+    (text, document)
+}
+
+/// Channel variables by name.
+type Variables = BTreeMap<String, String>;
+
+/// Applies an action to a call's variables as FreeSWITCH does. Setting a variable to an empty value
+/// removes it.
+fn execute(application: &str, data: &str, variables: &mut Variables) {
+    let (name, value) = match application {
+        "set" => data.split_once('=').expect("NAME=VALUE"),
+        "unset" => (data, ""),
+        _ => return,
+    };
+    let value = match value
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'))
+    {
+        Some(other) => variables.get(other).cloned().unwrap_or_default(),
+        None => value.to_owned(),
+    };
+    variables.remove(name);
+    if !value.is_empty() {
+        variables.insert(name.to_owned(), value);
     }
-    assert_eq!(
-        actions,
-        [
-            "set callbridge_asked=yes",
-            "set curl_connect_timeout=1",
-            "set curl_timeout=1",
-            "curl http://127.0.0.1:4573/caller?trunk=city&phone=\
-             ${url_encode(${caller_id_number})} get",
-            "unset curl_connect_timeout",
-            "unset curl_timeout",
-            "transfer $1 XML ${context}",
-            "set effective_caller_id_name=$1",
-            "set hangup_after_bridge=true",
-            "set continue_on_fail=true",
-            "set force_transfer_context=default",
-            "bridge [leg_timeout=15]user/$1@$${domain}",
-            "unset hangup_after_bridge",
-            "unset continue_on_fail",
-            "unset force_transfer_context",
-        ]
-    );
+}
+
+#[test]
+fn freeswitch_lookup_dialplan_keeps_the_variables_of_others() {
+    let (_, document) = lookup_dialplan();
+    let others = [
+        "curl_connect_timeout",
+        "curl_timeout",
+        "hangup_after_bridge",
+        "continue_on_fail",
+        "force_transfer_context",
+    ];
+    let set_by_administrator: Variables = others
+        .map(|name| (name.to_owned(), "USER_BUSY".to_owned()))
+        .into();
+    for before in [set_by_administrator, Variables::new()] {
+        let mut variables = before.clone();
+        let mut applications = Vec::new();
+        for action in document.iter().filter(|element| element.0 == "action") {
+            let application = attribute(action, "application");
+            let limits = others.map(|name| variables.get(name).map(String::as_str));
+            match application {
+                "curl" => assert_eq!(limits[..2], [Some("1"), Some("1")]),
+                "bridge" => assert_eq!(limits[2..], [Some("true"), Some("true"), Some("default")]),
+                _ => {}
+            }
+            execute(application, attribute(action, "data"), &mut variables);
+            applications.push(application);
+        }
+        let used = applications.iter().filter(|name| **name != "set");
+        assert!(used.eq(&["curl", "transfer", "bridge"]), "{applications:?}");
+        variables.retain(|name, _| {
+            !name.starts_with("callbridge_") && name != "effective_caller_id_name"
+        });
+        assert_eq!(variables, before);
+    }
+}
+
+#[test]
+fn lookup_dialplan_runs_before_the_dids_and_needs_mod_curl() {
+    let (text, document) = lookup_dialplan();
+    let conditions = document.iter().filter(|element| element.0 == "condition");
+    let fields: Vec<&str> = conditions
+        .map(|element| attribute(element, "field"))
+        .collect();
     assert!(fields.contains(&"${module_exists(mod_curl)}"));
     let name = text
         .split("dialplan/public/")

@@ -423,14 +423,14 @@ fn unreadable_rows_and_empty_files_are_reported() {
     for (text, note) in [
         (
             format!("{TABLE_COLUMNS}\n{TABLE_ROW}\n{torn}\n"),
-            "row 3 is unreadable: the row has more or fewer fields than the header",
+            "1 row is no call: the row has more or fewer fields than the header",
         ),
         (
             format!(
                 "{}\n{TABLE_ROW}\n",
                 TABLE_COLUMNS.replace("dstchannel", "peer")
             ),
-            "row 2 is unreadable: the file's header has no column dstchannel",
+            "1 row is no call: the file's header has no column dstchannel",
         ),
         (
             format!("{TABLE_COLUMNS}\n"),

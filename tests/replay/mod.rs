@@ -8,6 +8,7 @@
 //! | `cdr_alone` | calls with only call detail records |
 //! | `ami1`, `old_releases` | calls of Asterisk 1.4 to 16 |
 //! | `metamorphic` | changes without meaning change no call |
+//! | `losses` | losing any event yields no wrong value |
 //! | `gaps` | missing events are filled or reported, and cause no wrong call |
 //! | `explain`, `story` | the output, the lists, and the pictures of `explain` |
 //! | `field` | calls that were once assembled wrongly in the field |
@@ -19,6 +20,7 @@ mod cel;
 mod explain;
 mod field;
 mod gaps;
+mod losses;
 mod matrix;
 mod metamorphic;
 mod old_releases;

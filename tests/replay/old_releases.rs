@@ -69,7 +69,6 @@ const BEYOND_RECORDS: [(&str, &[&str]); 4] = [
         "1.8",
         &[
             "callback_customer_first",
-            "conference",
             "queue_abandoned",
             "queue_second_agent",
         ],
@@ -78,7 +77,6 @@ const BEYOND_RECORDS: [(&str, &[&str]); 4] = [
         "11",
         &[
             "callback_customer_first",
-            "conference",
             "queue_abandoned",
             "queue_second_agent",
         ],

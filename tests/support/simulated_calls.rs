@@ -69,6 +69,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         userfields: Vec::new(),
         incomplete: None,
         estimate: false,
+        by_arrival: false,
         live,
         remarks: Vec::new(),
         decided_by: Vec::new(),

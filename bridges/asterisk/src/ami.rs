@@ -3,7 +3,7 @@
 
 use crate::cel_time::CelClock;
 use crate::event;
-use crate::text::same;
+use crate::text::{RawValue as _, same};
 use callbridge_call::{Decoded, Mark, PbxEvent, Unreadable};
 use memchr::{memchr2, memmem};
 
@@ -21,9 +21,10 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
             let pairs = if first { pairs } else { Pairs::new(message) };
             let mut repaired = false;
             let event = event::decode(rule, pairs, clock, &mut repaired).transpose();
-            return event.map_or(Decoded::Skipped, |event| {
+            let decoded = event.map_or(Decoded::Skipped, |event| {
                 Decoded::from_event(event, repaired)
             });
+            return with_server(decoded, message);
         }
         if same(key, b"Response") {
             return response(value, &Pairs::new(message));
@@ -35,6 +36,19 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
     } else {
         Decoded::Unreadable(Unreadable::NoEvent)
     }
+}
+
+/// Adds the name of the server that sent the message, which a proxy in front of several PBXs
+/// (astmanproxy) includes in each event.
+fn with_server<'a>(mut decoded: Decoded<'a>, message: &'a [u8]) -> Decoded<'a> {
+    if let Decoded::Event { received, repaired } = &mut decoded
+        && let Some(line) = memmem::find(message, b"\nServer:")
+        && let Some((_, name)) = Pairs::new(&message[line + 1..]).next()
+        && !name.is_empty()
+    {
+        received.server = Some(name.text(repaired));
+    }
+    decoded
 }
 
 /// Decodes a response. Only an accepted login becomes an event. Other responses are skipped.

@@ -36,6 +36,9 @@ pub(crate) enum Old {
     AgentConnect,
     OriginateResponse,
     Transfer,
+    /// A caller left a queue before being connected. From Asterisk 12 on, the event also describes
+    /// the caller's channel.
+    QueueCallerAbandon,
 }
 
 impl Old {
@@ -53,6 +56,7 @@ impl Old {
             b"AgentConnect" => Self::AgentConnect,
             b"OriginateResponse" => Self::OriginateResponse,
             b"Transfer" => Self::Transfer,
+            b"QueueCallerAbandon" => Self::QueueCallerAbandon,
             _ => return None,
         })
     }
@@ -179,6 +183,11 @@ const fn keys(old: Old) -> &'static [(&'static [u8], Target)] {
             (b"Uniqueid", Id),
             (b"TargetUniqueid", OtherId),
         ],
+        Old::QueueCallerAbandon => &[
+            (b"Channel", Channel),
+            (b"Uniqueid", Id),
+            (b"Linkedid", Linkedid),
+        ],
     }
 }
 
@@ -247,7 +256,16 @@ impl<'a> Read<'a> {
             ..
         } = self;
         Some(match old {
+            // The end of a `Dial` names only the channel that dialed, and the result.
+            Old::Dial if ends && !two.is_named() => {
+                let channel = ChannelRef {
+                    dial_status: word,
+                    ..one
+                };
+                (channel, Kind::Seen)
+            }
             Old::Dial | Old::AgentCalled if !two.is_named() => (one, Kind::Seen),
+            Old::QueueCallerAbandon => (one, Kind::GaveUp),
             Old::Dial if ends => {
                 let kind = Kind::DialEnd {
                     by: boxed_if_named(one),

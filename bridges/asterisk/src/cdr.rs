@@ -16,7 +16,7 @@ pub(crate) fn decode<'a>(
     for (name, value) in pairs {
         set(&mut cdr, name.as_ref(), value, repaired);
     }
-    if cdr.channel.is_empty() && cdr.uniqueid.is_empty() {
+    if cdr.channel.is_empty() {
         return Err(Unreadable::NoChannel);
     }
     // asterisk-cdr-amqp writes the epoch if a call was not answered.

@@ -15,7 +15,7 @@
 
 use crate::cdr::{self, is_missing};
 use crate::cdr_time::is_time;
-use crate::csv_record::{CsvRecord, DELIMITERS};
+use crate::csv_record::{CsvRecord, DELIMITERS, is_frame, is_rounded};
 use callbridge_call::{Decoded, Unreadable};
 
 /// The columns that every row of `cdr_csv` has, in order.
@@ -75,6 +75,9 @@ impl CdrRows {
 
     /// Decodes one row. A header sets the columns of the rows after it.
     pub(crate) fn decode<'a>(&'a mut self, row: &[u8]) -> Decoded<'a> {
+        if is_frame(row) {
+            return Decoded::Skipped;
+        }
         if let Some(header) = self.read_header(row) {
             self.layout = Some(header);
             return Decoded::Skipped;
@@ -185,7 +188,14 @@ fn check_named(names: &[String], record: &CsvRecord) -> Result<(), Unreadable> {
     if beyond.any(|field| !field.is_empty()) || missing.any(|name| !name.is_empty()) {
         return Err(Unreadable::OtherColumns);
     }
-    if !is_time(text_of_column(names, record, "start")) {
+    let uniqueid = text_of_column(names, record, "uniqueid");
+    if is_rounded(uniqueid) || is_rounded(text_of_column(names, record, "linkedid")) {
+        return Err(Unreadable::RoundedId);
+    }
+    // A start that the database has lost is in the channel's unique ID.
+    let start = text_of_column(names, record, "start");
+    let is_start_known = is_time(start) || (is_no_time(start) && is_uniqueid(uniqueid));
+    if !is_start_known {
         return Err(Unreadable::NoStart);
     }
     for name in ["duration", "billsec"] {

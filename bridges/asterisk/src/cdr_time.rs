@@ -1,48 +1,45 @@
 //! Turns the times of call detail records into absolute times.
 //!
-//! By default, records have local times in whole seconds without a zone. They are converted with
-//! the configured zone. In an hour that exists twice, the epoch in the unique id of the record's
-//! channel decides. Without a configured zone, this epoch gives the offset from UTC, because the
-//! first record of a channel begins when the channel was created.
+//! By default, records have local times in whole seconds without a zone. A spreadsheet can cut the
+//! seconds off, and a database can lose the start altogether. Both are then taken from the unique
+//! ID of the record's channel, if the record is the channel's first one.
 
-use crate::local_time::{self, WallClocks, Written};
-use callbridge_call::{Cdr, EventTime, UniqueId};
+use crate::local_time::{self, LocalTime, Written, as_utc};
+use crate::wall_clock::{Basis, Converted, RowOrder, Stamp, WallClocks, WrongZone, birth_sec};
+use callbridge_call::{Cdr, EventTime};
+use jiff::SignedDuration;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use std::collections::VecDeque;
 
-/// The offset of every zone from UTC is a multiple of this, and at most [`FARTHEST_ZONE_SEC`].
-const QUARTER_HOUR_SEC: i64 = 900;
-const FARTHEST_ZONE_SEC: i64 = 15 * 3600;
-/// A channel's first record begins within this many seconds of its unique id.
-const SLACK_SEC: i64 = 5;
 /// No PBX reports calls before 2000. An epoch of 1970 means that there is no time.
 const EARLIEST_SEC: i64 = 946_684_800;
+/// Maximum number of channels whose unique IDs are remembered, so that a later record isn't assumed
+/// to start when its channel was created.
+const CHANNELS_MAX: usize = 256;
 
 /// Converts the times of the records of one source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CdrClock {
-    zone: Option<TimeZone>,
-    /// Each PBX's offset from UTC, learned from the first records of channels.
-    walls: WallClocks<WallClock>,
-    /// Unique id of the last record's channel. A further record of the same channel does not begin
-    /// when the channel was created.
-    last: String,
-    /// The zone of the current record's times is not known.
-    zoneless: bool,
+    walls: WallClocks,
+    /// Unique IDs of the last records' channels.
+    channels: VecDeque<String>,
 }
 
-/// The offset of one PBX's local time from UTC.
-#[derive(Clone, Copy, Debug, Default)]
-struct WallClock {
-    offset_sec: Option<i64>,
-    /// Another offset, seen in one record. It is used if a second record has it.
-    other_sec: Option<i64>,
+/// The start of a record.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    /// Microseconds of UTC.
+    micros: i64,
+    /// The local time, if that's how it was written.
+    local: Option<DateTime>,
+    basis: Basis,
 }
 
 impl CdrClock {
     pub(crate) fn new(zone: Option<TimeZone>) -> Self {
         Self {
-            zone,
+            walls: WallClocks::new(zone),
             ..Self::default()
         }
     }
@@ -50,190 +47,167 @@ impl CdrClock {
     /// Converts the start, answer, and end of `cdr` to absolute times. A record without an end ends
     /// after its duration. `server` is the server of the record, if one stream has several.
     pub(crate) fn place(&mut self, cdr: &mut Cdr<'_>, server: Option<&str>) {
-        // A record without a unique id is from the same PBX as the record before it.
-        if !cdr.uniqueid.is_empty() || self.walls.current().is_none() {
-            let server = server.unwrap_or_default();
-            self.walls.turn_to(server, &cdr.uniqueid);
-        }
-        let born = UniqueId::epoch_in(&cdr.uniqueid).filter(|epoch| *epoch >= EARLIEST_SEC);
-        let first = cdr.uniqueid != self.last.as_str();
-        self.last.clear();
-        self.last.push_str(&cdr.uniqueid);
-        self.zoneless = false;
-        let start = match read_time(&cdr.start) {
-            Some(Written::Absolute(at)) => Some((at.micros(), None)),
-            Some(Written::Local(local, other)) => {
-                let local = nearest(local, other, born.map(|born| born * 1_000_000));
-                // Day and month can be in either order, and the order is not known.
-                self.zoneless = born.is_none() && other.is_some_and(|other| other != local);
-                self.start(local, born, first).map(|at| (at, Some(local)))
-            }
-            None => None,
-        };
-        let Some((start, local)) = start else {
-            return;
+        self.walls
+            .turn_to(server.unwrap_or_default(), &cdr.uniqueid);
+        let channel = ChannelRow {
+            born: birth_sec(&cdr.uniqueid),
+            row: self.row_order(&cdr.uniqueid),
         };
         // A longer duration is a negative number that was written to an unsigned column.
         let longest = i64::from(i32::MAX) * 1_000_000;
         let lasted = cdr
             .duration_micros
             .filter(|lasted| (0..=longest).contains(lasted));
-        let over = lasted.map(|lasted| start.saturating_add(lasted));
-        let written_end = self.later_time(&cdr.end, start, local, over);
+        let Some(start) = self.start(cdr, lasted, channel) else {
+            return;
+        };
+        let over = lasted.map(|lasted| start.micros.saturating_add(lasted));
+        let written_end = self.later_time(&cdr.end, start, over);
         if let (Some(end), None) = (written_end, cdr.duration_micros)
-            && end < start
+            && end < start.micros
         {
-            cdr.duration_micros = Some(end - start);
+            cdr.duration_micros = Some(end - start.micros);
         }
-        let end = written_end.filter(|end| *end >= start).or(over);
+        let end = written_end.filter(|end| *end >= start.micros).or(over);
         let billed_from = end
             .zip(cdr.billed_micros)
             .map(|(end, billed)| end.saturating_sub(billed));
-        let answer = self.later_time(&cdr.answer, start, local, billed_from);
-        cdr.zoneless = self.zoneless;
-        cdr.started_at = Some(EventTime::from_micros(start));
+        let answer = self.later_time(&cdr.answer, start, billed_from);
+        cdr.zoneless = matches!(start.basis, Basis::OneId | Basis::Unknown);
+        cdr.started_at = Some(EventTime::from_micros(start.micros));
         cdr.ended_at = end.map(EventTime::from_micros);
         cdr.answered_at = answer.map(EventTime::from_micros);
     }
 
-    fn start(&mut self, local: DateTime, born: Option<i64>, first: bool) -> Option<i64> {
-        if let Some(zone) = &self.zone {
-            for at in moments(zone, local)? {
-                if born.is_none_or(|born| at >= (born - SLACK_SEC) * 1_000_000) {
-                    return Some(at);
-                }
-            }
-            // The record seems to begin before its channel was created, so the PBX writes times of
-            // another zone than the configured one.
-            return Some(as_utc(local)? - offset(local, born?)? * 1_000_000);
+    fn row_order(&mut self, uniqueid: &str) -> RowOrder {
+        if self.channels.iter().any(|known| known == uniqueid) {
+            return RowOrder::Later;
         }
-        if first && let Some(offset) = born.and_then(|born| offset(local, born)) {
-            self.learn(offset);
-        }
-        let learned = self.walls.current().and_then(|wall| wall.offset_sec);
-        let offset = learned.or_else(|| offset_hint(local, born?));
-        self.zoneless |= offset.is_none();
-        Some(as_utc(local)? - offset.unwrap_or(0) * 1_000_000)
+        self.channels.truncate(CHANNELS_MAX - 1);
+        self.channels.push_front(uniqueid.to_owned());
+        RowOrder::FirstSeen
     }
 
-    /// Learns the offset of the current PBX, in seconds. A change by half an hour or an hour is
-    /// used at once, because clocks are changed by that much. Any other offset is used if a second
-    /// record has it, because a later record of a channel shows a wrong offset.
-    fn learn(&mut self, offset: i64) {
-        let Some(wall) = self.walls.current() else {
-            return;
+    /// Returns the start of a record, calculating it from the end and the duration, or from the
+    /// channel's creation, if it's missing.
+    fn start(&mut self, cdr: &Cdr<'_>, lasted: Option<i64>, channel: ChannelRow) -> Option<Start> {
+        let before = SignedDuration::from_micros(lasted.unwrap_or_default());
+        let written = match (read_time(&cdr.start), read_time(&cdr.end), lasted) {
+            (Some(start), _, _) => start,
+            (None, Some(Written::Absolute(end)), Some(lasted)) => {
+                Written::Absolute(EventTime::from_micros(end.micros() - lasted))
+            }
+            (None, Some(Written::Local(end)), Some(_)) if end.has_seconds => {
+                Written::Local(LocalTime {
+                    at: end.nearest_to(channel.born).checked_sub(before).ok()?,
+                    other: None,
+                    has_seconds: true,
+                })
+            }
+            (None, _, _) => return channel.start(),
         };
-        let is_near = wall
-            .offset_sec
-            .is_none_or(|known| [0, 1800, 3600].contains(&(known - offset).abs()));
-        if is_near || wall.other_sec == Some(offset) {
-            wall.offset_sec = Some(offset);
-            wall.other_sec = None;
-        } else {
-            wall.other_sec = Some(offset);
+        match written {
+            Written::Absolute(at) => Some(Start {
+                micros: at.micros(),
+                local: None,
+                basis: Basis::Written,
+            }),
+            Written::Local(local) => self.local_start(local, channel),
         }
     }
 
-    /// Reads `text`, the end or the answer of a record that began at `start`, in microseconds of
-    /// UTC. `began` is the start in local time. `wanted` is the time that follows from the
-    /// durations.
-    fn later_time(
-        &self,
-        text: &str,
-        start: i64,
-        began: Option<DateTime>,
-        wanted: Option<i64>,
-    ) -> Option<i64> {
-        match read_time(text)? {
-            Written::Absolute(at) => Some(at.micros()),
-            Written::Local(local, other) => {
-                let local = nearest(local, other, began.and_then(as_utc).or(Some(start)));
-                self.convert_later(local, start, began, wanted)
+    fn local_start(&mut self, written: LocalTime, channel: ChannelRow) -> Option<Start> {
+        let ChannelRow { born, row } = channel;
+        let mut local = written.nearest_to(born);
+        if let (false, RowOrder::FirstSeen, Some(born)) = (written.has_seconds, row, born) {
+            local = with_second(local, born);
+        }
+        let Converted {
+            mut micros,
+            mut basis,
+        } = self.walls.convert(Stamp { local, born, row })?;
+        match born {
+            Some(born) if !written.has_seconds => micros = micros.max(born * 1_000_000),
+            // The order of day and month, or the second, isn't known.
+            None if written.is_ambiguous() || !written.has_seconds => basis = Basis::Unknown,
+            Some(_) | None => {}
+        }
+        Some(Start {
+            micros,
+            local: Some(local),
+            basis,
+        })
+    }
+
+    /// Parses a record's end or answer time. `wanted` is the value expected from the durations, in
+    /// UTC microseconds.
+    fn later_time(&self, text: &str, start: Start, wanted: Option<i64>) -> Option<i64> {
+        let written = match read_time(text)? {
+            Written::Absolute(at) => return Some(at.micros()),
+            Written::Local(local) if !local.has_seconds && wanted.is_some() => return wanted,
+            Written::Local(local) => local,
+        };
+        let began = start.local.and_then(as_utc).unwrap_or(start.micros);
+        let local = written.nearest_to(Some(began / 1_000_000));
+        match start.basis {
+            Basis::Zone | Basis::Written => self
+                .walls
+                .nearest_in_zone(local, wanted.unwrap_or(start.micros)),
+            Basis::Ids | Basis::OneId | Basis::Unknown => {
+                let plain = start.micros + as_utc(local)? - as_utc(start.local?)?;
+                Some(through_clock_change(plain, wanted))
             }
         }
     }
 
-    /// Converts a later local time of a record to the possible time nearest to `wanted`. There can
-    /// be several, because the clocks can have been changed during the call.
-    fn convert_later(
-        &self,
-        local: DateTime,
-        start: i64,
-        began: Option<DateTime>,
-        wanted: Option<i64>,
-    ) -> Option<i64> {
-        if let Some(zone) = &self.zone {
-            let both = moments(zone, local)?;
-            let wanted = wanted.unwrap_or(start);
-            return both.into_iter().min_by_key(|at| (at - wanted).abs());
-        }
-        let since = as_utc(local)? - as_utc(began?)?;
-        let plain = start + since;
-        let off = wanted.map_or(0, |wanted| wanted - plain);
-        let changes = [-3600, -1800, 1800, 3600].map(|sec| sec * 1_000_000);
-        let nearest = changes.into_iter().min_by_key(|step| (off - step).abs());
-        let step = nearest.filter(|step| (off - step).abs() <= 2_000_000);
-        Some(plain + step.unwrap_or(0))
+    /// Returns the offset found in the unique IDs if it contradicts the configured time zone.
+    pub(crate) fn wrong_zone(&self) -> Option<WrongZone> {
+        self.walls.wrong_zone()
     }
 }
 
-/// Returns the seconds by which the local time of a channel's first record is ahead of UTC, in
-/// whole quarter hours. `born` is the epoch of the channel's creation. `None` if the record does
-/// not begin with its channel.
-fn offset(local: DateTime, born: i64) -> Option<i64> {
-    let ahead = as_utc(local)?.div_euclid(1_000_000) - born;
-    let nearest = (ahead + QUARTER_HOUR_SEC / 2).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC;
-    if nearest.abs() <= FARTHEST_ZONE_SEC && (ahead - nearest).abs() <= SLACK_SEC {
-        Some(nearest)
-    } else {
-        None
+/// What is known about the channel of a record.
+#[derive(Clone, Copy, Debug)]
+struct ChannelRow {
+    /// The second in the channel's unique ID.
+    born: Option<i64>,
+    row: RowOrder,
+}
+
+impl ChannelRow {
+    /// Uses the channel's creation time as the start of a record. Unless it's the channel's first
+    /// record, that's too early, so the basis is unknown.
+    fn start(self) -> Option<Start> {
+        Some(Start {
+            micros: self.born? * 1_000_000,
+            local: None,
+            basis: match self.row {
+                RowOrder::First | RowOrder::FirstSeen => Basis::Ids,
+                RowOrder::Later => Basis::Unknown,
+            },
+        })
     }
 }
 
-/// Returns the probable offset from UTC, in seconds, from any record of a channel created at
-/// `born`. The result is too large if the record began a quarter of an hour or more after its
-/// channel.
-fn offset_hint(local: DateTime, born: i64) -> Option<i64> {
-    let ahead = as_utc(local)?.div_euclid(1_000_000) - born;
-    if ahead.abs() > FARTHEST_ZONE_SEC {
-        return None;
-    }
-    Some((ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC)
+/// Fills in the missing seconds from `born`, which works in every time zone because offsets are
+/// whole minutes.
+fn with_second(local: DateTime, born: i64) -> DateTime {
+    let second = i8::try_from(born.rem_euclid(60)).unwrap_or_default();
+    local.with().second(second).build().unwrap_or(local)
 }
 
-fn as_utc(local: DateTime) -> Option<i64> {
-    Some(TimeZone::UTC.to_timestamp(local).ok()?.as_microsecond())
+/// Shifts a time by an hour or half an hour if that makes it match `wanted`, since the clocks may
+/// have changed during the call.
+fn through_clock_change(plain: i64, wanted: Option<i64>) -> i64 {
+    let off = wanted.map_or(0, |wanted| wanted - plain);
+    let changes = [-3600, -1800, 1800, 3600].map(|sec| sec * 1_000_000);
+    let nearest = changes.into_iter().min_by_key(|step| (off - step).abs());
+    let step = nearest.filter(|step| (off - step).abs() <= 2_000_000);
+    plain + step.unwrap_or(0)
 }
-
-/// Returns both times for a local time, the earlier one first. They differ only in an hour that
-/// exists twice, or that the clocks skip.
-fn moments(zone: &TimeZone, local: DateTime) -> Option<[i64; 2]> {
-    let named = zone.to_ambiguous_timestamp(local);
-    let earlier = named.earlier().ok()?.as_microsecond();
-    let later = named.later().ok()?.as_microsecond();
-    Some([earlier.min(later), earlier.max(later)])
-}
-
 /// Returns `true` if a text can be a record's time: in 2000 or later, with a zone or without.
 pub(crate) fn is_time(text: &str) -> bool {
     read_time(text).is_some()
-}
-
-/// Returns the one of two readings of a local time that is nearer to `moment`, in microseconds of
-/// UTC. The zone is ignored, because it changes a time by less than a day.
-fn nearest(local: DateTime, other: Option<DateTime>, moment: Option<i64>) -> DateTime {
-    let (Some(other), Some(moment)) = (other, moment) else {
-        return local;
-    };
-    if distance(other, moment) < distance(local, moment) {
-        other
-    } else {
-        local
-    }
-}
-
-fn distance(local: DateTime, moment: i64) -> i64 {
-    as_utc(local).map_or(i64::MAX, |at| (at - moment).abs())
 }
 
 /// Reads a time in any form that a PBX, a database, or Excel writes. `None` if the text is not a
@@ -245,7 +219,7 @@ fn read_time(text: &str) -> Option<Written> {
         Written::Absolute(at) => {
             at.micros() >= EARLIEST_SEC * 1_000_000 && at.micros() < 100_000_000_000_000_000
         }
-        Written::Local(local, _) => text.len() > 10 && local.year() >= 2000,
+        Written::Local(local) => text.len() > 10 && local.at.year() >= 2000,
     };
     if is_plain { Some(written) } else { None }
 }

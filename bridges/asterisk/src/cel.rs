@@ -48,6 +48,8 @@ struct ExtraFields<'a> {
     bridge: Text<'a>,
     technology: Text<'a>,
     cause: Option<u16>,
+    /// Result of the last `Dial` or `Queue` that the channel ran.
+    dial_status: Text<'a>,
     /// Unique ids of the other channels that the event names.
     others: Vec<Text<'a>>,
 }
@@ -102,6 +104,8 @@ impl<'a> CelRow<'a> {
         let at = self
             .at
             .or_else(|| clock.read_time(&self.time, &self.channel.uniqueid, starts));
+        let has_other_peer = self.has_other_peer();
+        let mut channel = self.channel;
         let kind = match self.event.as_bytes() {
             b"CHAN_START" => Kind::Born {
                 state: ChannelState::Unknown,
@@ -109,9 +113,13 @@ impl<'a> CelRow<'a> {
             b"ANSWER" => Kind::State {
                 state: ChannelState::Up,
             },
-            b"HANGUP" => Kind::Hangup {
-                cause: self.extra.fields().cause,
-            },
+            b"HANGUP" => {
+                let fields = self.extra.fields();
+                channel.dial_status = fields.dial_status;
+                Kind::Hangup {
+                    cause: fields.cause,
+                }
+            }
             b"CHAN_END" => Kind::Gone,
             b"LINKEDID_END" => Kind::LinkedidEnd,
             b"APP_START" => Kind::App {
@@ -127,7 +135,7 @@ impl<'a> CelRow<'a> {
             }
             // Before Asterisk 12, the channel that picks up takes the unique id of the phone that
             // rang. The bridge can be reported before the unique id changes.
-            b"PICKUP" if !self.extra.is_given() && self.has_other_peer() => Kind::Renamed {
+            b"PICKUP" if !self.extra.is_given() && has_other_peer => Kind::Renamed {
                 to: self.peer,
                 holder: Text::default(),
             },
@@ -142,13 +150,12 @@ impl<'a> CelRow<'a> {
             | b"BLINDTRANSFER"
             | b"LOCAL_OPTIMIZE"
             | b"LOCAL_OPTIMIZE_BEGIN" => {
-                let another = self.has_other_peer();
                 let mut with = self.extra.fields().others;
                 // Before Asterisk 12, only the name of the other channel is reported.
-                if with.is_empty() && another {
+                if with.is_empty() && has_other_peer {
                     with.push(self.peer);
                 }
-                with.retain(|id| *id != self.channel.uniqueid);
+                with.retain(|id| *id != channel.uniqueid);
                 if with.is_empty() {
                     Kind::Seen
                 } else {
@@ -157,7 +164,6 @@ impl<'a> CelRow<'a> {
             }
             event => old_bridge_kind(event, &self.peer, &self.app_data).unwrap_or(Kind::Seen),
         };
-        let mut channel = self.channel;
         channel.application = self.application;
         channel.app_data = self.app_data;
         ChannelEvent::new(at, Origin::Cel, channel, kind)
@@ -280,7 +286,7 @@ impl Field {
     /// Returns the field with this name in the mapping, in AMI, or in a table of a database:
     /// `${CHANNEL(channame)}`, `${CSV_QUOTE(${eventtype})}`, `Channel`, `channame`.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        let lower = name.trim().trim_start_matches('\u{feff}').to_lowercase();
+        let lower = name.trim().to_lowercase();
         let unquoted = lower.trim_matches(|c| matches!(c, '"' | '`' | '\'' | ' '));
         let argument = unquoted
             .strip_prefix("${csv_quote(")
@@ -341,6 +347,14 @@ impl<'a> Extra<'a> {
         !matches!(self, Self::Text(text) if text.is_empty())
     }
 
+    /// Returns the field's text, which is empty if the field was parsed as an object.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Members(_) => "",
+        }
+    }
+
     /// Returns the field's text if it is not a JSON object. Releases before Asterisk 12 write such
     /// texts.
     fn plain(&self) -> Option<&Text<'a>> {
@@ -353,6 +367,7 @@ impl<'a> Extra<'a> {
     fn fields(self) -> ExtraFields<'a> {
         match self {
             Self::Text(text) if text.is_empty() => ExtraFields::default(),
+            Self::Text(text) if !text.starts_with('{') => ExtraFields::from_plain(&text),
             Self::Text(Cow::Borrowed(text)) => Json::object(text.as_bytes())
                 .map(ExtraFields::from_members)
                 .unwrap_or_default(),
@@ -367,6 +382,19 @@ impl<'a> Extra<'a> {
 }
 
 impl<'a> ExtraFields<'a> {
+    /// Parses the plain text of a `HANGUP` before Asterisk 12: the cause, the channel that hung up,
+    /// and the result of the last `Dial`.
+    fn from_plain(text: &str) -> Self {
+        let mut parts = text.split(',');
+        let cause = parts.next().and_then(|cause| number(cause.as_bytes()));
+        let dial_status = parts.nth(1).unwrap_or_default().to_owned();
+        Self {
+            cause,
+            dial_status: Cow::Owned(dial_status),
+            ..Self::default()
+        }
+    }
+
     fn from_members(members: Members<'a>) -> Self {
         let mut fields = Self::default();
         for (name, value) in members {
@@ -375,6 +403,7 @@ impl<'a> ExtraFields<'a> {
                 "bridge_id" => fields.bridge = value,
                 "bridge_technology" => fields.technology = value,
                 "hangupcause" => fields.cause = number(value.as_bytes()),
+                "dialstatus" => fields.dial_status = value,
                 "pickup_channel_uniqueid"
                 | "channel2_uniqueid"
                 | "transferee_channel_uniqueid"
@@ -395,6 +424,7 @@ impl<'a> ExtraFields<'a> {
             bridge: owned(self.bridge),
             technology: owned(self.technology),
             cause: self.cause,
+            dial_status: owned(self.dial_status),
             others: self.others.into_iter().map(owned).collect(),
         }
     }

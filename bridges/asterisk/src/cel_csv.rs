@@ -3,11 +3,11 @@
 
 use crate::cdr::is_missing;
 use crate::cel::{CelRow, Field};
+use crate::cel_number::EventNumbers;
 use crate::cel_time::CelClock;
-use crate::csv_record::{CsvRecord, DELIMITERS};
-use callbridge_call::{Decoded, UniqueId, Unreadable};
-use memchr::memmem;
-use std::borrow::Cow;
+use crate::csv_record::{CsvRecord, DELIMITERS, is_frame, is_rounded};
+use crate::local_time::lacks_seconds;
+use callbridge_call::{ChannelEvent, Decoded, PbxEvent, UniqueId, Unreadable};
 
 /// Minimum columns of a row in one of the known layouts.
 const KNOWN_MIN: usize = 19;
@@ -21,6 +21,7 @@ pub(crate) struct CsvRows {
     columns: Columns,
     /// The columns were named by the flags or a header, so no other layout is tried.
     named: bool,
+    numbers: EventNumbers,
     record: CsvRecord,
 }
 
@@ -30,34 +31,62 @@ impl CsvRows {
             delimiter: None,
             named: named.is_some(),
             columns: named.unwrap_or_default(),
+            numbers: EventNumbers::default(),
             record: CsvRecord::default(),
         }
     }
 
     /// Decodes one record. A header sets the delimiter and the columns of the records after it.
     pub(crate) fn decode<'a>(&'a mut self, record: &[u8], clock: &mut CelClock) -> Decoded<'a> {
-        let record = unescaped(record);
-        if let Some((delimiter, columns)) = self.read_header(&record) {
+        if is_frame(record) {
+            return Decoded::Skipped;
+        }
+        if let Some((delimiter, columns)) = self.read_header(record) {
             self.delimiter = Some(delimiter);
             self.columns = columns;
             self.named = true;
             return Decoded::Skipped;
         }
         let found = match self.delimiter {
-            Some(delimiter) => self.split(&record, delimiter),
-            None => self.split_at_any(&record),
+            Some(delimiter) => self.split(record, delimiter),
+            None => self.split_at_any(record),
         };
         if let Err(why) = found {
             return Decoded::Unreadable(why);
         }
-        let mut row = CelRow::default();
         let mut repaired = false;
+        let decoded = match self.read_row(&mut repaired) {
+            Ok(row) => row.into_decoded(clock, repaired),
+            Err(why) => return Decoded::Unreadable(why),
+        };
+        if let Decoded::Event { received, .. } = &decoded
+            && let PbxEvent::Channel(ChannelEvent { at: None, .. }) = received.event
+        {
+            return Decoded::Unreadable(Unreadable::NoTime);
+        }
+        decoded
+    }
+
+    /// Reads the values of the last record.
+    fn read_row(&mut self, repaired: &mut bool) -> Result<CelRow<'_>, Unreadable> {
+        let mut row = CelRow::default();
         for (index, column) in self.columns.0.iter().enumerate() {
             if let Some(column) = column {
-                row.set(*column, self.field(index), &mut repaired);
+                row.set(*column, present(self.record.field(index)), repaired);
             }
         }
-        row.into_decoded(clock, repaired)
+        if let Some(number) = EventNumbers::parse(&row.event) {
+            let has_extra = self.columns.place(Field::Extra).is_some();
+            row.event = self.numbers.name(number, &row, has_extra)?.into();
+        }
+        if is_rounded(&row.channel.uniqueid) || is_rounded(&row.channel.linkedid) {
+            return Err(Unreadable::RoundedId);
+        }
+        // With such times, nobody talked or everybody talked for a minute.
+        if lacks_seconds(&row.time) {
+            return Err(Unreadable::NoSeconds);
+        }
+        Ok(row)
     }
 
     /// Returns the delimiter and the columns of a header. `None` if this record is not a header.
@@ -125,26 +154,11 @@ impl CsvRows {
             Err(Unreadable::NoEvent)
         }
     }
-
-    /// Returns a field of the last record. Empty if the value means a missing one, such as `NULL`.
-    fn field(&self, index: usize) -> &[u8] {
-        let field = self.record.field(index);
-        if is_missing(field) { b"" } else { field }
-    }
 }
 
-/// Replaces each `\"` by a doubled quote, if the record contains `{\"`. MySQL writes the quotes of
-/// a JSON object in a quoted field that way.
-fn unescaped(record: &[u8]) -> Cow<'_, [u8]> {
-    if memmem::find(record, br#"{\""#).is_none() {
-        return Cow::Borrowed(record);
-    }
-    let mut plain = Vec::with_capacity(record.len());
-    for (at, &byte) in record.iter().enumerate() {
-        let escapes = byte == b'\\' && record.get(at + 1) == Some(&b'"');
-        plain.push(if escapes { b'"' } else { byte });
-    }
-    Cow::Owned(plain)
+/// Returns the value, replacing markers for a missing value, such as `NULL`, with an empty one.
+fn present(value: &[u8]) -> &[u8] {
+    if is_missing(value) { b"" } else { value }
 }
 
 /// Columns that identify the channel and the call of a row.
@@ -263,8 +277,12 @@ fn keep_first(columns: impl Iterator<Item = Option<Field>>) -> Vec<Option<Field>
     each
 }
 
-/// Returns `true` for a text in the form of an event's name: `CHAN_START`, `OF_A_LATER_RELEASE`.
+/// Returns `true` for anything that looks like an event name (`CHAN_START`, `OF_A_LATER_RELEASE`)
+/// or an event number.
 fn is_event(text: &str) -> bool {
+    if text.starts_with(|first: char| first.is_ascii_digit()) {
+        return EventNumbers::parse(text).is_some();
+    }
     text.starts_with(|first: char| first.is_ascii_uppercase())
         && text
             .bytes()

@@ -6,6 +6,7 @@ use crate::cel_csv::CsvRows;
 use crate::cel_time::CelClock;
 use crate::columns::CsvColumns;
 use crate::repair::Scratch;
+use crate::wall_clock::WrongZone;
 use crate::{ami, ami_json, cdr, cel};
 use callbridge_call::{Decoded, PbxEvent, Unreadable};
 use std::collections::BTreeSet;
@@ -77,6 +78,14 @@ impl AsteriskDecoder {
             scratch: Scratch::default(),
             memory: ami_json::FrameContext::default(),
         }
+    }
+
+    /// Returns the offset found in the unique IDs of several channels if it contradicts the
+    /// configured time zone, in which case it's used instead.
+    pub fn wrong_zone(&self) -> Option<WrongZone> {
+        self.clock
+            .wrong_zone()
+            .or_else(|| self.cdr_clock.wrong_zone())
     }
 
     /// Decodes one message: a whole AMI message, JSON object, or CSV record. No bytes make it

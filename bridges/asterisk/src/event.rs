@@ -54,7 +54,7 @@ pub const DECODED: &str = "\
     DialEnd Cdr LocalBridge Pickup AttendedTransfer BlindTransfer FullyBooted Shutdown \
     Newcallerid Dial Bridge Link Unlink Rename Masquerade MeetmeJoin MeetmeLeave \
     ConfbridgeJoin ConfbridgeLeave AgentCalled AgentConnect OriginateResponse Transfer \
-    CoreShowChannel CoreShowChannelsComplete";
+    QueueCallerAbandon CoreShowChannel CoreShowChannelsComplete";
 
 /// Returns the rule for an event's name.
 pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
@@ -90,7 +90,7 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         b"FullyBooted" => Rule::Mark(Mark::FullyBooted { uptime: None }),
         b"Shutdown" => Rule::Mark(Mark::Shutdown { at: None }),
         b"CoreShowChannel" => Rule::Plain(Plain::Listed),
-        b"CoreShowChannelsComplete" => Rule::Mark(Mark::ListEnd),
+        b"CoreShowChannelsComplete" => Rule::Mark(Mark::ListEnd { channels: None }),
         _ => return Old::parse(event).map(Rule::Old),
     })
 }
@@ -119,8 +119,8 @@ pub(crate) fn decode<'a>(
     Ok(Some(PbxEvent::Channel(event)))
 }
 
-/// Adds to a mark what its event reports: to `FullyBooted` the time since the start of the PBX
-/// (`Uptime`), to `Shutdown` its time.
+/// Adds details from the event to its mark: the PBX's uptime for `FullyBooted`, the timestamp for
+/// `Shutdown`, and the number of entries (`ListItems`) for the end of a list.
 fn with_details<'a>(mark: Mark, mut pairs: impl RawPairs<'a>) -> Mark {
     match mark {
         Mark::FullyBooted { .. } => {
@@ -133,6 +133,11 @@ fn with_details<'a>(mark: Mark, mut pairs: impl RawPairs<'a>) -> Mark {
             let time = pairs.find(|(name, _)| key::parse(name.as_ref()) == Key::Timestamp);
             let at = time.and_then(|(_, value)| epoch(value.as_ref()));
             Mark::Shutdown { at }
+        }
+        Mark::ListEnd { .. } => {
+            let items = pairs.find(|(name, _)| same(name.as_ref(), b"ListItems"));
+            let channels = items.and_then(|(_, value)| number(value.as_ref()));
+            Mark::ListEnd { channels }
         }
         _ => mark,
     }
@@ -175,6 +180,7 @@ fn decode_plain<'a>(
     let mut cause = None;
     let mut bridge = Text::default();
     let mut technology = Text::default();
+    let mut listing = Listing::default();
     for (name, value) in pairs {
         let key = key::parse(name.as_ref());
         let Some(value) = describe(&mut channel, key, value, repaired) else {
@@ -187,14 +193,18 @@ fn decode_plain<'a>(
             Key::Cause => cause = number(value.as_ref()),
             Key::BridgeUniqueid => bridge = text_or_empty(value, repaired),
             Key::BridgeTechnology => technology = text_or_empty(value, repaired),
-            _ if plain == Plain::Listed && same(name.as_ref(), b"BridgeId") => {
-                bridge = text_or_empty(value, repaired);
+            _ if plain == Plain::Listed => {
+                listing.note(name.as_ref(), value, &mut channel, repaired);
             }
             _ => {}
         }
     }
     let kind = match plain {
-        Plain::Listed => Kind::Listed { bridge, state },
+        Plain::Listed => Kind::Listed {
+            bridge: listing.bridge_of(&channel.uniqueid),
+            state,
+            age: listing.age,
+        },
         Plain::Born => Kind::Born { state },
         Plain::State => Kind::State { state },
         Plain::Enter => Kind::BridgeEnter { bridge, technology },
@@ -204,6 +214,65 @@ fn decode_plain<'a>(
         Plain::Seen => Kind::Seen,
     };
     ChannelEvent::new(at, Origin::Channel, channel, kind)
+}
+
+/// Values that are only reported in a list of live channels.
+#[derive(Default)]
+struct Listing<'a> {
+    bridge: Text<'a>,
+    /// Unique ID of the channel this one is bridged to (`BridgedUniqueID`), which AMI 1.x reports
+    /// instead of a bridge.
+    partner: Text<'a>,
+    age: Option<Duration>,
+}
+
+impl<'a> Listing<'a> {
+    /// Stores the value of `name` if it's one of the keys that only appear in lists.
+    fn note(
+        &mut self,
+        name: &[u8],
+        value: impl RawValue<'a>,
+        channel: &mut ChannelRef<'a>,
+        repaired: &mut bool,
+    ) {
+        let field = if same(name, b"BridgeId") {
+            &mut self.bridge
+        } else if same(name, b"BridgedUniqueID") {
+            &mut self.partner
+        } else if same(name, b"Application") {
+            &mut channel.application
+        } else if same(name, b"ApplicationData") {
+            &mut channel.app_data
+        } else if same(name, b"Extension") {
+            &mut channel.exten
+        } else {
+            if same(name, b"Duration") {
+                self.age = clock_time(value.as_ref());
+            }
+            return;
+        };
+        *field = text_or_empty(value, repaired);
+    }
+
+    /// Returns the bridge that channel `id` is in. Since AMI 1.x only reports the other channel,
+    /// the bridge is then named after both of them.
+    fn bridge_of(&self, id: &str) -> Text<'a> {
+        if !self.bridge.is_empty() || self.partner.is_empty() {
+            return self.bridge.clone();
+        }
+        let (first, second) = (id.min(&self.partner), id.max(&self.partner));
+        Text::Owned(format!("{first} {second}"))
+    }
+}
+
+/// Parses a duration in the form `00:01:05` or in seconds.
+fn clock_time(text: &[u8]) -> Option<Duration> {
+    let mut seconds: u64 = 0;
+    for part in text.split(|byte| *byte == b':') {
+        let part: u64 = number(part)?;
+        seconds = seconds.checked_mul(60)?.checked_add(part)?;
+    }
+    Some(Duration::from_secs(seconds))
 }
 
 fn decode_dial<'a>(

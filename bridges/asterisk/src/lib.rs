@@ -10,10 +10,11 @@
 //! | `text` | bytes to text |
 //! | `ami`, `event`, `key` | AMI: the pairs of a message, and its event |
 //! | `repair`, `names`, `ami_json` | AMI as JSON, repaired if it is broken |
-//! | `cel`, `cel_csv` | channel event logging |
+//! | `cel`, `cel_csv`, `cel_number` | channel event logging |
 //! | `columns` | the columns that `--columns` names |
-//! | `cel_time`, `local_time` | the times of CEL, in the form and zone of each PBX |
-//! | `cdr`, `cdr_csv`, `cdr_time` | call detail records |
+//! | `cdr`, `cdr_csv` | call detail records |
+//! | `cel_time`, `cdr_time`, `local_time` | the times of CEL and CDRs, in any form |
+//! | `wall_clock` | the local time of each PBX, by the configured zone or by unique IDs |
 //! | [`login`] | the login dialogue of AMI |
 //! | [`subscription_probe`] | whether a connection that is logged in receives events of calls |
 //! | [`survey`] | the rights of an account, and the endpoints of its PBX |
@@ -29,6 +30,7 @@ mod cdr_csv;
 mod cdr_time;
 mod cel;
 mod cel_csv;
+mod cel_number;
 mod cel_time;
 mod columns;
 mod csv_record;
@@ -42,9 +44,11 @@ mod repair;
 pub mod subscription_probe;
 pub mod survey;
 mod text;
+mod wall_clock;
 
 pub use ami::{Pairs, is_banner};
 pub use columns::{CsvColumns, MissingColumn};
-pub use csv_record::fields;
+pub use csv_record::{cell_value, fields};
 pub use decoder::{AsteriskDecoder, AsteriskFormat, DecoderSettings};
 pub use event::DECODED;
+pub use wall_clock::WrongZone;

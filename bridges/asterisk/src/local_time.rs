@@ -1,20 +1,55 @@
-//! The forms in which a PBX writes a time (the administrator chooses `dateformat` in `cel.conf`),
-//! and the local clocks of PBXs. One stream can have several PBXs, each in its own zone.
+//! Parses the time formats used by PBXs, databases, and spreadsheets. For CEL, the administrator
+//! can set the format with `dateformat` in `cel.conf`.
 
 use crate::text::epoch;
 use callbridge_call::EventTime;
 use jiff::Timestamp;
-use jiff::civil::DateTime;
+use jiff::civil::{Date, DateTime, Time};
 use jiff::fmt::strtime;
+use jiff::tz::TimeZone;
 
 /// A time in a text, with or without a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// An absolute time: an epoch, or a time with an offset.
     Absolute(EventTime),
-    /// The local time of the PBX. If day and month can be read in both orders, there is a second
-    /// reading.
-    Local(DateTime, Option<DateTime>),
+    Local(LocalTime),
+}
+
+/// A local time of the PBX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LocalTime {
+    pub at: DateTime,
+    /// The same text read with day and month swapped, if that's also a valid date.
+    pub other: Option<DateTime>,
+    /// `false` if a spreadsheet cut the seconds off.
+    pub has_seconds: bool,
+}
+
+impl LocalTime {
+    /// Picks the reading closest to `moment` (in UTC seconds). The time zone can be ignored here,
+    /// since it shifts a time by less than a day.
+    pub(crate) fn nearest_to(self, moment: Option<i64>) -> DateTime {
+        let (Some(other), Some(moment)) = (self.other, moment) else {
+            return self.at;
+        };
+        let distance = |local| as_utc(local).map_or(i64::MAX, |at| (at / 1_000_000 - moment).abs());
+        if distance(other) < distance(self.at) {
+            other
+        } else {
+            self.at
+        }
+    }
+
+    /// Returns `true` if either of the two numbers could be the day.
+    pub(crate) fn is_ambiguous(self) -> bool {
+        self.other.is_some_and(|other| other != self.at)
+    }
+}
+
+/// Returns a local time as if it were UTC, in microseconds.
+pub(crate) fn as_utc(local: DateTime) -> Option<i64> {
+    Some(TimeZone::UTC.to_timestamp(local).ok()?.as_microsecond())
 }
 
 /// Forms with an offset, in addition to those of RFC 3339.
@@ -26,26 +61,32 @@ const WITH_OFFSET: [&str; 4] = [
 ];
 
 /// Forms without an offset, in addition to those of ISO 8601. A weekday is read and ignored.
-const LOCAL: [&str; 8] = [
-    "%Y/%m/%d %H:%M:%S%.f",
-    "%Y%m%d %H:%M:%S%.f",
+const LOCAL: [&str; 4] = [
     "%Y%m%d%H%M%S%.f",
-    "%d.%m.%Y %H:%M:%S%.f",
-    "%d-%m-%Y %H:%M:%S%.f",
     "%a %b %e %H:%M:%S %Y",
     "%b %e %H:%M:%S %Y",
     "%d %b %Y %H:%M:%S%.f",
 ];
 
-/// Forms in which the order of day and month depends on the country.
-const EITHER: [&str; 2] = ["%d/%m/%Y %H:%M:%S%.f", "%m/%d/%Y %H:%M:%S%.f"];
+/// Forms of a date before a time of day.
+const DATES: [&str; 6] = [
+    "%Y-%m-%d", "%Y/%m/%d", "%Y%m%d", "%d.%m.%Y", "%d-%m-%Y", "%d.%m.%y",
+];
+/// Date formats in which the order of day and month depends on the country.
+const EITHER_DATES: [&str; 4] = ["%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y"];
+const TIMES_OF_DAY: [&str; 4] = ["%H:%M:%S%.f", "%H:%M", "%I:%M:%S%.f %p", "%I:%M %p"];
 
-/// Digits of a date and time without separators. An epoch has fewer.
+/// Number of digits in a date and time without separators, which differs from that of an epoch in
+/// seconds, milliseconds, or microseconds.
 const COMPACT_DIGITS: usize = 14;
 
 /// Reads a time in any form of this module. `None` if it is not a time.
 pub(crate) fn read(text: &str) -> Option<Written> {
     let text = text.trim();
+    // Some spreadsheets write a no-break space before AM and PM.
+    if text.contains(['\u{a0}', '\u{202f}']) {
+        return read(&text.replace(['\u{a0}', '\u{202f}'], " "));
+    }
     let whole = text.split('.').next().unwrap_or(text);
     let compact = whole.len() == COMPACT_DIGITS && whole.bytes().all(|b| b.is_ascii_digit());
     if !compact && let Some(at) = epoch(text.as_bytes()) {
@@ -54,10 +95,6 @@ pub(crate) fn read(text: &str) -> Option<Written> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(absolute(at));
     }
-    // This comes after `Timestamp`, because it ignores an offset or a zone's name in the text.
-    if let Ok(local) = text.parse::<DateTime>() {
-        return Some(Written::Local(local, None));
-    }
     for form in WITH_OFFSET {
         if let Ok(time) = strtime::parse(form, text)
             && let Ok(at) = time.to_timestamp()
@@ -65,50 +102,50 @@ pub(crate) fn read(text: &str) -> Option<Written> {
             return Some(absolute(at));
         }
     }
+    let mut readings = local_readings(text).into_iter();
+    Some(Written::Local(LocalTime {
+        at: readings.next()?,
+        other: readings.next(),
+        has_seconds: !lacks_seconds(text),
+    }))
+}
+
+/// Returns `true` if a time was cut off after its minutes.
+pub(crate) fn lacks_seconds(text: &str) -> bool {
+    text.bytes().filter(|byte| *byte == b':').count() == 1
+}
+
+/// Returns every possible reading of a time without an offset. There are two if day and month can
+/// be in either order.
+fn local_readings(text: &str) -> Vec<DateTime> {
+    // This ignores an offset or a zone's name in the text, so these were tried before.
+    if let Ok(local) = text.parse::<DateTime>() {
+        return vec![local];
+    }
     for form in LOCAL {
         if let Ok(local) = DateTime::strptime(form, text) {
-            return Some(Written::Local(local, None));
+            return vec![local];
         }
     }
-    let mut either = EITHER
-        .iter()
-        .filter_map(|form| DateTime::strptime(form, text).ok());
-    Some(Written::Local(either.next()?, either.next()))
+    let Some((date, time)) = text.split_once(' ') else {
+        return Vec::new();
+    };
+    let mut times = TIMES_OF_DAY.iter();
+    let Some(time) = times.find_map(|form| Time::strptime(form, time.trim_start()).ok()) else {
+        return Vec::new();
+    };
+    let read = |form: &&str| Date::strptime(form, date).ok();
+    // A form with four digits of the year also reads two.
+    let is_recent = |date: &Date| date.year() >= 1970;
+    if let Some(date) = DATES.iter().filter_map(read).find(is_recent) {
+        return vec![date.to_datetime(time)];
+    }
+    let either = EITHER_DATES.iter().filter_map(read).filter(is_recent);
+    either.map(|date| date.to_datetime(time)).collect()
 }
 
 fn absolute(at: Timestamp) -> Written {
     Written::Absolute(EventTime::from_micros(at.as_microsecond()))
-}
-
-/// Maximum PBXs of one stream. A further PBX replaces the last one in the list.
-const PBXES_MAX: usize = 64;
-
-/// Facts about each PBX's clock, and the PBX of the current record.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct WallClocks<T> {
-    /// The facts about each PBX, by its server and the system name at the start of its unique ids.
-    known: Vec<([String; 2], T)>,
-    at_hand: usize,
-}
-
-impl<T: Default> WallClocks<T> {
-    /// Selects the PBX with this server and with the system name in `uniqueid`. Adds the PBX if it
-    /// is new.
-    pub(crate) fn turn_to(&mut self, server: &str, uniqueid: &str) {
-        let (system, _) = uniqueid.rsplit_once('-').unwrap_or_default();
-        let names = [server, system];
-        let known = self.known.iter().position(|(known, _)| *known == names);
-        self.at_hand = known.unwrap_or_else(|| {
-            self.known.truncate(PBXES_MAX - 1);
-            self.known.push((names.map(str::to_owned), T::default()));
-            self.known.len() - 1
-        });
-    }
-
-    /// Returns the facts about the current PBX. `None` before the first record.
-    pub(crate) fn current(&mut self) -> Option<&mut T> {
-        self.known.get_mut(self.at_hand).map(|(_, clock)| clock)
-    }
 }
 
 #[cfg(test)]
@@ -118,15 +155,22 @@ mod tests {
     fn absolute_micros(text: &str) -> Option<i64> {
         match read(text) {
             Some(Written::Absolute(at)) => Some(at.micros()),
-            Some(Written::Local(..)) | None => None,
+            Some(Written::Local(_)) | None => None,
         }
     }
 
     /// Returns the time as it is read, and the second reading if there is one.
     fn describe(text: &str) -> String {
         match read(text) {
-            Some(Written::Local(at, Some(other))) => format!("{at} or {other}"),
-            Some(Written::Local(at, None)) => at.to_string(),
+            Some(Written::Local(local)) => {
+                let other = local.other.map(|other| format!(" or {other}"));
+                let cut = if local.has_seconds {
+                    ""
+                } else {
+                    ", seconds cut off"
+                };
+                format!("{}{}{cut}", local.at, other.unwrap_or_default())
+            }
             Some(Written::Absolute(at)) => at.to_string(),
             None => "none".to_owned(),
         }
@@ -136,6 +180,7 @@ mod tests {
     fn common_date_and_time_formats_are_read() {
         for text in [
             "1524597350.146",
+            "1524597350146",
             "2018-04-24T19:15:50.146Z",
             "2018-04-25T00:15:50.146+05:00",
             "2018-04-25T00:15:50.146+0500",
@@ -155,6 +200,17 @@ mod tests {
             "20/11/2026 10:08:38",
             "11/12/2026 10:08:38",
             "Fri Nov 20 10:08:38 2026",
+            "20/11/2026 3:08:38 PM",
+            "11/20/2026 12:08:38 AM",
+            "11/20/2026 3:08\u{202f}PM",
+            "2026-11-20 03:08:38 PM",
+            "20.11.2026 10:08",
+            "20.11.26 10:08",
+            "2/3/2026 9:08",
+            "2/3/26 9:08 AM",
+            "2026-11-20 10:08",
+            "20/11/2026 15:08:38 PM",
+            "31/31/2026 10:08",
             "yesterday",
             "",
         ];
@@ -169,6 +225,17 @@ mod tests {
         2026-11-20T10:08:38
         2026-12-11T10:08:38 or 2026-11-12T10:08:38
         2026-11-20T10:08:38
+        2026-11-20T15:08:38
+        2026-11-20T00:08:38
+        2026-11-20T15:08:00, seconds cut off
+        2026-11-20T15:08:38
+        2026-11-20T10:08:00, seconds cut off
+        2026-11-20T10:08:00, seconds cut off
+        2026-03-02T09:08:00 or 2026-02-03T09:08:00, seconds cut off
+        2026-03-02T09:08:00 or 2026-02-03T09:08:00, seconds cut off
+        2026-11-20T10:08:00, seconds cut off
+        none
+        none
         none
         none
         ");

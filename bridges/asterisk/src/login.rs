@@ -276,10 +276,11 @@ impl Login {
         Action::Wait
     }
 
-    /// Makes a ping, and the id under which [`pong`] finds its answer. The answer shows that the
-    /// connection is alive.
-    pub fn ping(&mut self) -> (String, Outgoing) {
-        self.ask(&[("Action", "Ping")])
+    /// Creates a ping and returns it with its action number, which [`pong`] will find in the
+    /// response.
+    pub fn ping(&mut self) -> (u64, Outgoing) {
+        let ping = self.action(&[("Action", "Ping")]);
+        (self.actions, ping)
     }
 
     /// Makes the request for the live channels, which needs `write = reporting`. The list shows
@@ -340,21 +341,21 @@ fn number_of(pairs: &Pairs<'_>) -> Option<u64> {
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
-/// The answer to a ping.
+/// The response to one of our actions, which may or may not have been a ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pong {
-    /// The PBX's time in the answer. `None` if the answer has no time.
+    /// The number of the action, as [`Login::ping`] returned it.
+    pub action: u64,
+    /// The PBX's time in the response, if it has one.
     pub at: Option<EventTime>,
 }
 
-/// Reads the answer to the ping with this id. `None` for any other frame.
-pub fn pong(frame: &[u8], id: &str) -> Option<Pong> {
+/// Reads the response to one of our actions, returning `None` for any other frame.
+pub fn pong(frame: &[u8]) -> Option<Pong> {
     let pairs = Pairs::new(frame);
-    let is_answer = pairs.get("Response").is_some() && pairs.get("ActionID") == Some(id.as_bytes());
-    if !is_answer {
-        return None;
-    }
+    pairs.get("Response")?;
     Some(Pong {
+        action: number_of(&pairs)?,
         at: pairs.get("Timestamp").and_then(epoch),
     })
 }

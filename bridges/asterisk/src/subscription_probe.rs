@@ -130,6 +130,19 @@ impl SubscriptionProbe {
         outgoing
     }
 
+    /// Requests the live channels again to find channels whose hangup event was lost. Only the
+    /// decoder uses the response.
+    ///
+    /// Returns no bytes until it's known that the account may request the list and receives call
+    /// events.
+    pub fn list_again(&self, login: &mut Login) -> Outgoing {
+        if self.proved && self.channels.listed {
+            login.list().1
+        } else {
+            Outgoing::default()
+        }
+    }
+
     /// Makes another request for the live channels, unless events of calls have arrived. Returns a
     /// missing right instead if channels were created, and no event has reported one by now. Call
     /// this with each ping.
@@ -319,6 +332,26 @@ mod tests {
         // The event of the new channel arrives after the list that shows the channel.
         probe.on_frame(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
         assert_eq!(probe.ask(&mut login), (None, None));
+    }
+
+    #[test]
+    fn list_is_requested_again_once_events_of_calls_arrive() {
+        let (mut probe, mut login) = line(BANNER, true);
+        let is_asked = |probe: &SubscriptionProbe, login: &mut Login| {
+            !probe.list_again(login).bytes().is_empty()
+        };
+        assert!(!is_asked(&probe, &mut login), "the first list is under way");
+        answer_list(&mut probe, 1, &[]);
+        assert!(
+            !is_asked(&probe, &mut login),
+            "the probe's own lists suffice"
+        );
+        probe.on_frame(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
+        assert!(is_asked(&probe, &mut login));
+        let (mut refused, mut login) = line(BANNER, true);
+        refused.on_frame(list_error("Permission denied").as_bytes());
+        refused.on_frame(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
+        assert!(!is_asked(&refused, &mut login));
     }
 
     /// Returns a probe that has sent callbridge's own event, and has received this answer.

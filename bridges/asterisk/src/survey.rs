@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! ▶ ListCommands                     which of the following actions are allowed
-//! ▶ UserEvent                        our own event, which must come back
+//! ▶ UserEvent                        our own events, which must come back
 //! ▶ CoreSettings, before 12 QueueSummary    which release it is, and whether it has queues
 //! ▶ PJSIPShowEndpoints, SIPpeers, IAXpeers, DeviceStateList
 //! ▶ ExtensionStateList               hints: which endpoints are telephones
@@ -14,18 +14,24 @@
 //! sent, because it can read every secret of the PBX. `PJSIPShowRegistrationsOutbound` is not sent
 //! either, because its answer contains the passwords of the registrations.
 
+mod bridges;
 #[cfg(test)]
 mod tests;
 
+pub use bridges::BridgeProof;
+
 use crate::ami::Pairs;
 use crate::login::{Login, is_error};
+use bridges::{BRIDGE_EVENTS, Sample};
 use callbridge_call::framing::Outgoing;
 use callbridge_call::{ClockDifference, EventTime};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Actions that are sent in addition to `ListCommands` and `CoreShowChannels`, with the kind of
 /// answer. Each list of endpoints contains all endpoints of its technology.
-const QUESTIONS: [(&str, Question); 8] = [
+const QUESTIONS: [(&str, Question); 10] = [
+    ("UserEvent", Question::Sample(Sample::Bridge)),
+    ("UserEvent", Question::Sample(Sample::Channel)),
     ("UserEvent", Question::Echo),
     ("CoreSettings", Question::Settings),
     ("QueueSummary", Question::Queues),
@@ -73,6 +79,8 @@ pub struct Account {
     pub echoed: Option<bool>,
     /// Evidence that events of calls arrive.
     pub calls: CallProof,
+    /// Evidence that bridge events arrive.
+    pub bridges: BridgeProof,
     /// Number of channels in the last list. `None` if no list was received.
     pub channels: Option<usize>,
     /// Whether events have a time. `None` before the first event that can have one.
@@ -109,11 +117,19 @@ pub struct Survey {
 enum Question {
     Commands,
     Echo,
+    Sample(Sample),
     Settings,
     Queues,
     Endpoints(&'static str),
     Hints,
     Channels,
+}
+
+impl Question {
+    /// Returns `true` if the question is an event that callbridge sends to itself.
+    const fn is_own_event(self) -> bool {
+        matches!(self, Self::Echo | Self::Sample(_))
+    }
 }
 
 impl Survey {
@@ -166,9 +182,15 @@ impl Survey {
 
     fn ask_question(&mut self, login: &mut Login, action: &str, asked: Question) -> Outgoing {
         let mut pairs = vec![("Action", action)];
-        if asked == Question::Echo {
-            self.account.echoed = Some(false);
+        if asked.is_own_event() {
             pairs.push((action, "CallbridgeCheck"));
+        }
+        match asked {
+            Question::Echo => self.account.echoed = Some(false),
+            Question::Sample(sample) => {
+                pairs.push(("Sample", sample.text(self.account.is_old())));
+            }
+            _ => {}
         }
         let (id, outgoing) = login.ask(&pairs);
         self.waiting.push((id, asked));
@@ -179,13 +201,13 @@ impl Survey {
     /// way.
     pub fn is_answered(&self) -> bool {
         let mut waiting = self.waiting.iter();
-        waiting.all(|(_, asked)| *asked == Question::Echo)
+        waiting.all(|(_, asked)| asked.is_own_event())
     }
 
-    /// Returns `true` if callbridge's own event came back, or was not sent.
+    /// Returns `true` if all of callbridge's own events have come back, or if none were sent.
     pub fn is_echoed(&self) -> bool {
         let mut waiting = self.waiting.iter();
-        waiting.all(|(_, asked)| *asked != Question::Echo)
+        waiting.all(|(_, asked)| !asked.is_own_event())
     }
 
     /// Returns `true` once there is proof that the account receives events of channels, or that it
@@ -251,7 +273,7 @@ impl Survey {
                 }
                 return;
             }
-            Question::Echo if !refused => return,
+            Question::Echo | Question::Sample(_) if !refused => return,
             _ => {}
         }
         self.waiting.remove(at);
@@ -260,10 +282,13 @@ impl Survey {
     /// Processes a row of a list, or its end.
     fn on_item(&mut self, at: usize, asked: Question, event: &[u8], pairs: &Pairs<'_>) {
         match asked {
-            Question::Echo => {
-                self.account.echoed = Some(true);
+            Question::Echo | Question::Sample(_) => {
+                if asked == Question::Echo {
+                    self.account.echoed = Some(true);
+                }
                 self.note_time(pairs);
                 self.waiting.remove(at);
+                self.note_lost_sample(asked);
             }
             _ if event.ends_with(b"complete") => self.on_end(at, asked),
             Question::Queues => {
@@ -308,6 +333,16 @@ impl Survey {
         }
     }
 
+    /// Records that the sample bridge event was dropped if `came_back` was sent after it, since our
+    /// own events come back in the order we sent them.
+    fn note_lost_sample(&mut self, came_back: Question) {
+        let sample = Question::Sample(Sample::Bridge);
+        let is_lost = self.waiting.iter().any(|(_, asked)| *asked == sample);
+        if is_lost && came_back != sample && self.account.bridges == BridgeProof::Unknown {
+            self.account.bridges = BridgeProof::Dropped;
+        }
+    }
+
     /// Notes whether an event has a time. Some events never have a time, so one event with a time
     /// proves that the PBX sends times.
     fn note_time(&mut self, pairs: &Pairs<'_>) {
@@ -329,6 +364,9 @@ impl Survey {
         // A row of a list is not an event, and has no time.
         if pairs.get("Privilege").is_some() && pairs.get("ActionID").is_none() {
             self.note_time(pairs);
+        }
+        if BRIDGE_EVENTS.contains(&event) {
+            self.account.bridges = BridgeProof::Heard;
         }
         if pairs.get("Uniqueid").is_some() && pairs.get("ActionID").is_none() {
             self.account.calls = CallProof::Heard;

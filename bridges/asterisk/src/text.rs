@@ -70,13 +70,17 @@ pub(crate) fn strip<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
     }
 }
 
-/// Returns the value, or an empty text if it is `<unknown>`, which Asterisk writes for a missing
-/// value.
+/// Returns the value without surrounding spaces, or an empty one if it's `<unknown>`, which is how
+/// Asterisk marks missing values.
 #[inline]
 pub(crate) fn text_or_empty<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'a> {
-    match value.as_ref() {
+    match value.as_ref().trim_ascii() {
         b"" | b"<unknown>" => Cow::Borrowed(""),
-        _ => value.text(repaired),
+        plain if plain.len() == value.as_ref().len() => value.text(repaired),
+        _ => match value.text(repaired) {
+            Cow::Borrowed(text) => Cow::Borrowed(text.trim_ascii()),
+            Cow::Owned(text) => Cow::Owned(text.trim_ascii().to_owned()),
+        },
     }
 }
 
@@ -119,28 +123,33 @@ const fn unescaped_char(escaped: char) -> Option<char> {
     })
 }
 
-/// Reads `1795151005.623766`: seconds since the epoch with up to six decimals. Further decimals are
-/// cut off.
+/// Parses a time such as `1795151005.623766`, in seconds since the epoch or a smaller unit.
+/// Anything beyond six decimals is dropped.
 pub(crate) fn epoch(text: &[u8]) -> Option<EventTime> {
+    let mut whole = 0_i64;
     let mut micros = 0_i64;
     let mut decimals = 0_u32;
     let mut point = false;
+    let text = text.trim_ascii();
     if !text.first()?.is_ascii_digit() {
         return None;
     }
     for &byte in text {
         match byte {
+            b'0'..=b'9' if !point => {
+                whole = (whole.checked_mul(10)?).checked_add(i64::from(byte - b'0'))?;
+            }
             b'0'..=b'9' if decimals < 6 => {
-                micros = (micros.checked_mul(10)?).checked_add(i64::from(byte - b'0'))?;
-                decimals += u32::from(point);
+                micros = micros * 10 + i64::from(byte - b'0');
+                decimals += 1;
             }
             b'0'..=b'9' => {}
             b'.' if !point => point = true,
             _ => return None,
         }
     }
-    let micros = micros.checked_mul(10_i64.pow(6 - decimals));
-    micros.map(EventTime::from_micros)
+    micros *= 10_i64.pow(6 - decimals);
+    Some(EventTime::from_epoch(whole, micros))
 }
 
 /// Reads a whole number, if the value is one.
@@ -183,6 +192,7 @@ mod tests {
         assert_eq!(micros("1795151317"), Some(1_795_151_317_000_000));
         assert_eq!(micros("1795151317.5"), Some(1_795_151_317_500_000));
         assert_eq!(micros("1795151317.1234567"), Some(1_795_151_317_123_456));
+        assert_eq!(micros(" 1795151317.5 "), Some(1_795_151_317_500_000));
         for none in [
             "",
             ".5",
@@ -192,6 +202,19 @@ mod tests {
             "99999999999999999999",
         ] {
             assert_eq!(micros(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn epoch_in_a_smaller_unit_is_recognized_by_its_size() {
+        for text in [
+            "1795151317.831",
+            "1795151317831",
+            "1795151317831.0",
+            "1795151317831000",
+            "1795151317831000000",
+        ] {
+            assert_eq!(micros(text), Some(1_795_151_317_831_000), "{text}");
         }
     }
 
@@ -218,6 +241,11 @@ mod tests {
         assert!(repaired);
         repaired = false;
         assert_eq!(text_or_empty(&b"<unknown>"[..], &mut repaired), "");
+        assert_eq!(text_or_empty(&b" <unknown> "[..], &mut repaired), "");
+        assert_eq!(
+            text_or_empty(&b"  ANSWERED "[..], &mut repaired),
+            "ANSWERED"
+        );
         assert!(!repaired);
     }
 }

@@ -51,8 +51,6 @@ pub struct Assembler {
     reception: Reception,
     processes: processes::Processes,
     newest_ids: restart::NewestIds,
-    /// Set once CEL has reported a bridge.
-    cel_bridges: bool,
 }
 
 /// Counts of ignored and corrected items since the start.
@@ -75,8 +73,6 @@ pub struct AssemblyCounts {
     pub forced: u64,
     /// Calls among the `forced` ones that took more memory than was available.
     pub oversized: u64,
-    /// CDRs that belong to no call, or to a finished one.
-    pub cdr_unmatched: u64,
 }
 
 /// Progress of the stream of events.
@@ -160,18 +156,16 @@ impl Assembler {
             return;
         }
         self.look_for_restart(event, arrived);
-        let of_cel = event.origin == Origin::Cel && event.kind.is_of_bridge();
-        // From here on, a call for which CEL reports no bridge had none.
-        if of_cel && !std::mem::replace(&mut self.cel_bridges, true) {
-            self.change_each(|call| {
-                call.cel_bridges = true;
-                true
-            });
-        }
         let Some(id) = self.calls.identify(&event.channel) else {
             self.counts.unidentified += 1;
             return;
         };
+        if event.is_listed() {
+            self.listening.listed.insert(id.clone());
+            if self.listening.has_list && !self.knows(id.as_str()) {
+                return;
+            }
+        }
         let completed = self.calls.complete_event(&id, event);
         let event = completed.as_ref().unwrap_or(event);
         // A key press that changes no monitoring says nothing about a call.
@@ -233,8 +227,8 @@ impl Assembler {
             key = self.tie(key, calls::ties(&id, event), at);
         }
         if let Some(call) = self.calls.get_mut(key) {
-            let no_clock = timing.order.is_some() || self.wrong_clock.is_some();
-            call.times.untimed += u32::from(no_clock && event.at.is_none());
+            let has_no_clock = self.wrong_clock.is_some() || (timing.order.is_some() && !is_listed);
+            call.times.untimed += u32::from(has_no_clock && event.at.is_none());
             call.times.by_arrival |= by_arrival;
             call.times.stalled |= by_arrival && self.clocks.is_stalled(timing.line);
             self.take_in(key, &id, event, at, arrived);
@@ -252,22 +246,22 @@ impl Assembler {
         at: EventTime,
         arrived: EventTime,
     ) {
-        let traits = &event.channel.traits;
-        if traits.as_ref().is_some_and(|traits| traits.listed)
-            || matches!(event.kind, Kind::Listed { .. })
-        {
-            self.listening.listed.insert(id.clone());
-        }
+        self.note_recovery(key, &event.channel);
         let back = self.listening.back;
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
-        call.cel_bridges = self.cel_bridges;
         call.of.on_event(event.channel.process, event.channel.stamp);
         let dropped = call.size.dropped;
         self.stream.taken_in += 1;
         let outcome = call.on_event(id, at, event, self.stream.taken_in, &self.settings);
         call.times.on_event(at, arrived);
+        if event.origin == Origin::Channel
+            && let Some(line) = self.stream.timing.line
+            && let Some(leg) = call.legs.get_mut(id)
+        {
+            leg.source = Some(line.source);
+        }
         if outcome.effect == Effect::HungUp
             && let Some(leg) = call.legs.get_mut(id)
         {
@@ -380,8 +374,9 @@ impl Assembler {
         self.advance(arrived);
     }
 
-    /// Keeps a CDR until its call is known, if the settings make calls wait for CDRs. Any other CDR
-    /// is counted as unmatched.
+    /// Keeps a CDR until its call is known, provided that calls wait for CDRs according to the
+    /// settings. Otherwise, the CDR isn't needed here, and if nothing else reports its call, the
+    /// [`Folder`](crate::Folder) will build one from it.
     fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
         let awaited = self.settings.awaits_cdr() && !ids.any(|id| self.calls.has_finished(id));
@@ -390,8 +385,6 @@ impl Assembler {
             self.early.put(key, early);
             self.changes.insert(key);
             self.forget_early(arrived);
-        } else {
-            self.counts.cdr_unmatched += 1;
         }
     }
 
@@ -401,7 +394,6 @@ impl Assembler {
         let since = now.minus(self.settings.max_call);
         while let Some(key) = self.early.take_stale(since) {
             self.changes.insert(key);
-            self.counts.cdr_unmatched += 1;
         }
     }
 
@@ -447,7 +439,6 @@ impl Assembler {
         }
         let mut call: OpenCall = self.changes.restore(key, snapshot)?;
         call.size.bytes = snapshot.len();
-        self.cel_bridges |= call.cel_bridges;
         let places = call.legs.values().map(|leg| leg.place);
         self.stream.taken_in = places.fold(self.stream.taken_in, u64::max);
         self.calls.put_back(key, call);

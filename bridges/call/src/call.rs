@@ -81,6 +81,9 @@ pub struct FinishedCall {
     pub incomplete: Option<String>,
     /// Set if only CDRs report the call.
     pub estimate: bool,
+    /// Set if an event had no timestamp, so its arrival time was used instead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_arrival: bool,
     /// `true` if the first event of the call arrived at most 5 s after its own time. Otherwise the
     /// call was read from a backlog.
     pub live: bool,

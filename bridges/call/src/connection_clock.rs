@@ -1,6 +1,6 @@
-//! The PBX's clock as one connection or file shows it. Times of events and of answers to our pings
-//! go in, with their arrivals by our boot clock. The results are whether the PBX's clock was set,
-//! and the difference between the two clocks.
+//! The PBX's clock as one connection or file shows it. Times of events and of responses to our
+//! pings go in, with their arrivals by our boot clock. The results are whether the PBX's clock was
+//! set, the difference between the two clocks, and whether a new channel is reported late.
 //!
 //! ```text
 //! time of the event   10:00:00   10:00:08   10:00:20    the last two arrive late, because the
@@ -22,9 +22,11 @@ const JUMP: Duration = Duration::from_secs(2);
 /// and arrived this much later. Before that, the delay can come from a stalled line or a busy
 /// machine.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(2);
-/// An answer to a ping that took longer than this says little about the clock of the PBX.
-const PROMPT_ANSWER: Duration = Duration::from_secs(2);
-/// The reported clock difference is that of the last one or two spans of this length.
+/// How quickly a PBX must respond to a ping for the response to count as prompt. A slower one
+/// reveals little about the PBX's clock and means that events may be late as well. A stall of 4 s
+/// delays a ping by at least 2 s.
+pub const PROMPT_RESPONSE: Duration = Duration::from_millis(1_500);
+/// Length of a span. Differences from the current span and the one before it count as recent.
 const SHOWN_SPAN: Duration = Duration::from_secs(300);
 
 /// The way in which a clock was set.
@@ -42,7 +44,9 @@ pub struct ConnectionClock {
     /// The latest time so far.
     latest: Option<EventTime>,
     least_delayed: Option<LeastDelayed>,
-    shown: ShownDifference,
+    shown: RecentDifference,
+    /// How far the second in a new channel's ID was ahead of its event's arrival.
+    ids: RecentDifference,
 }
 
 /// The event with the smallest delay.
@@ -59,7 +63,7 @@ struct LeastDelayed {
 
 /// The greatest difference in each of the last two spans, and the beginning of the later span.
 #[derive(Clone, Copy, Debug, Default)]
-struct ShownDifference {
+struct RecentDifference {
     before: Option<ClockDifference>,
     now: Option<ClockDifference>,
     since: EventTime,
@@ -72,10 +76,11 @@ impl ConnectionClock {
     pub fn on_event(&mut self, at: EventTime, arrived: Option<EventTime>) -> Option<ClockSet> {
         let ahead = arrived.map(|arrived| ClockDifference::between(at, arrived));
         let went_back = self.latest.is_some_and(|latest| latest.since(at) > JUMP);
-        let ran_ahead = self
-            .least_delayed
-            .zip(ahead)
-            .is_some_and(|(least, ahead)| least.confirmed && ahead.above(least.ahead) > JUMP);
+        let confirmed = self.least_delayed.filter(|least| least.confirmed);
+        let ran_ahead = match (ahead, confirmed) {
+            (Some(ahead), Some(least)) => ahead.above(least.ahead) > JUMP,
+            _ => false,
+        };
         let was_set = if went_back {
             Some(ClockSet::Back)
         } else if ran_ahead {
@@ -93,8 +98,23 @@ impl ConnectionClock {
         was_set
     }
 
-    /// Processes the time in an answer to a ping that we sent at `asked`, and that arrived at
-    /// `answered`. Returns how the clock was set before it, if it was.
+    /// Processes a new channel's event, given the start of the second in its unique ID, and returns
+    /// `true` if the event is late.
+    ///
+    /// It's late if its delay is over two seconds longer than that of the promptest such event, or
+    /// than the difference between the clocks allows.
+    pub fn is_id_late(&mut self, second: EventTime, arrived: EventTime) -> bool {
+        let ahead = ClockDifference::between(second, arrived);
+        self.ids.note(ahead, arrived);
+        let promptest = self.ids.greatest().max(self.recent_difference());
+        match promptest {
+            Some(promptest) => promptest.above(ahead) > JUMP,
+            None => false,
+        }
+    }
+
+    /// Processes the PBX's time in the response to a ping that was sent at `asked` and answered at
+    /// `answered`. Returns how the clock was set before that, if it was.
     pub fn on_answer(
         &mut self,
         at: EventTime,
@@ -102,7 +122,7 @@ impl ConnectionClock {
         answered: EventTime,
     ) -> Option<ClockSet> {
         let was_set = self.on_event(at, Some(answered));
-        if answered.since(asked) <= PROMPT_ANSWER {
+        if answered.since(asked) <= PROMPT_RESPONSE {
             // The PBX cannot have read its clock before we asked, so no message has a smaller
             // delay.
             self.least_delayed = Some(LeastDelayed {
@@ -118,7 +138,7 @@ impl ConnectionClock {
     /// Returns the difference between the PBX's clock and our boot clock in the last minutes. The
     /// event with the smallest delay decides.
     pub fn recent_difference(&self) -> Option<ClockDifference> {
-        self.shown.before.max(self.shown.now)
+        self.shown.greatest()
     }
 
     fn note_delay(&mut self, ahead: ClockDifference, at: EventTime, arrived: EventTime) {
@@ -149,7 +169,11 @@ impl ConnectionClock {
     }
 }
 
-impl ShownDifference {
+impl RecentDifference {
+    fn greatest(&self) -> Option<ClockDifference> {
+        self.before.max(self.now)
+    }
+
     fn note(&mut self, ahead: ClockDifference, arrived: EventTime) {
         if self.now.is_none() || arrived.since(self.since) >= SHOWN_SPAN {
             self.before = self.now.take();
@@ -268,6 +292,43 @@ mod tests {
                 "{ahead}"
             );
         }
+    }
+
+    /// Returns whether each new channel is late, given the second in its ID and its arrival time.
+    fn late_ids(clock: &mut ConnectionClock, ids: &[(i64, f64)]) -> Vec<bool> {
+        let late = ids.iter().map(|&(second, arrived)| {
+            clock.is_id_late(EventTime::from_seconds(second), time_at(arrived))
+        });
+        late.collect()
+    }
+
+    #[test]
+    fn channel_over_two_seconds_later_than_the_promptest_is_late() {
+        let mut clock = ConnectionClock::default();
+        let ids = [(10, 10.1), (20, 20.9), (30, 32.0), (40, 42.2), (50, 50.0)];
+        let late = late_ids(&mut clock, &ids);
+        assert_eq!(late, [false, false, false, true, false]);
+        // A clock an hour ahead changes nothing.
+        let ids = ids.map(|(second, arrived)| (second + 3600, arrived));
+        let late = late_ids(&mut ConnectionClock::default(), &ids);
+        assert_eq!(late, [false, false, false, true, false]);
+    }
+
+    #[test]
+    fn first_channel_is_late_by_the_clock_in_a_ping() {
+        let mut clock = ConnectionClock::default();
+        clock.on_answer(time_at(103.0), time_at(3.0), time_at(3.1));
+        assert_eq!(late_ids(&mut clock, &[(105, 5.9)]), [false]);
+        assert_eq!(late_ids(&mut clock, &[(105, 8.0)]), [true]);
+    }
+
+    #[test]
+    fn clock_set_back_makes_channels_late_for_minutes_only() {
+        let mut clock = ConnectionClock::default();
+        late_ids(&mut clock, &[(100, 100.0)]);
+        let after = [(97, 110.0), (497, 510.0), (897, 910.0), (1297, 1310.0)];
+        let late = late_ids(&mut clock, &after);
+        assert_eq!(late, [true, true, false, false]);
     }
 
     #[test]

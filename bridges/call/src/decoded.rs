@@ -10,8 +10,8 @@ const ID_BYTES_MAX: usize = 256;
 /// An event, and the server whose message contained it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerEvent<'a> {
-    /// `server_name` of an AMI-JSON frame, or `origin_uuid` on Wazo's bus. One connection can carry
-    /// several PBXs.
+    /// `server_name` of an AMI-JSON frame, `origin_uuid` on Wazo's bus, or `Server` in an AMI event
+    /// that came through a proxy. One connection can carry several PBXs.
     pub server: Option<Text<'a>>,
     /// The event, as far as calls depend on it.
     pub event: PbxEvent<'a>,
@@ -145,8 +145,29 @@ pub enum Unreadable {
     )]
     OtherColumns,
     /// The column that the header calls the start holds no time.
-    #[error("the row's start is not a date and a time with seconds")]
+    #[error("the row's start is not a date and a time")]
     NoStart,
+    /// The column named as the event's time in the header doesn't contain a time.
+    #[error("the row's time is not a date and a time")]
+    NoTime,
+    /// A spreadsheet has cut the seconds off the time of an event.
+    #[error(
+        "the row's time has no seconds, which a spreadsheet cut off: use the PBX's file itself, or \
+         format the column as yyyy-mm-dd hh:mm:ss before you save it"
+    )]
+    NoSeconds,
+    /// A spreadsheet has rounded an ID (`1.77E+09`).
+    #[error(
+        "the row's unique ID was rounded by a spreadsheet: use the PBX's file itself, or import \
+         the columns of IDs as text"
+    )]
+    RoundedId,
+    /// The event is given as a number whose meaning depends on the Asterisk release.
+    #[error(
+        "the row's event type is a number, and its meaning depends on the release of Asterisk, \
+         which no row shows: export the table with its column extra, or with the events' names"
+    )]
+    EventNumber,
     /// This column should hold seconds, but holds something else.
     #[error("the row's {0} is not a number of seconds")]
     NoCount(&'static str),

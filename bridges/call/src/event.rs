@@ -32,6 +32,27 @@ pub enum PbxEvent<'a> {
 }
 
 impl PbxEvent<'_> {
+    /// Returns when the PBX sent the event according to its own clock, if known. It's never known
+    /// for list entries, which don't say when anything happened.
+    pub fn sent_at(&self) -> Option<EventTime> {
+        match self {
+            PbxEvent::Channel(event) if event.is_listed() => None,
+            PbxEvent::Channel(event) => event.channel.stamp.map(|stamp| stamp.at).or(event.at),
+            PbxEvent::Cdr(cdr) => cdr.at,
+            PbxEvent::Mark(mark) => mark.sent_at(),
+        }
+    }
+
+    /// Returns the unique ID of the event's channel if the switch recovered it. The other node of a
+    /// pair may recover a channel too, using its own name.
+    pub fn recovered_id(&self) -> Option<&str> {
+        let PbxEvent::Channel(ChannelEvent { channel, .. }) = self else {
+            return None;
+        };
+        let is_recovered = matches!(&channel.traits, Some(traits) if traits.recovered);
+        is_recovered.then_some(channel.uniqueid.as_ref())
+    }
+
     /// Returns a substitute time for a channel event without a time, so events of a file can be
     /// ordered. It is later than `last`, the time of the previous event, and than the creation of
     /// the channel, which the unique id shows. Returns `None` for all other events.
@@ -63,7 +84,11 @@ pub enum Mark {
     },
     /// The list of live channels ends here (`CoreShowChannelsComplete`). The channels came before,
     /// as [`Kind::Listed`].
-    ListEnd,
+    ListEnd {
+        /// Number of channels in the list, if the PBX provides it (`ListItems`). If fewer have
+        /// arrived, the list is inconclusive about the rest.
+        channels: Option<usize>,
+    },
     /// The PBX is a new process. It reports this some time after its start, and all events since
     /// the start were received.
     Restarted {
@@ -83,6 +108,19 @@ pub enum Mark {
         /// Number of its live channels, if given.
         channels: Option<usize>,
     },
+}
+
+impl Mark {
+    fn sent_at(&self) -> Option<EventTime> {
+        match self {
+            Self::Shutdown { at } => *at,
+            Self::Alive { at, .. } => Some(*at),
+            Self::FullyBooted { .. }
+            | Self::LoggedIn
+            | Self::ListEnd { .. }
+            | Self::Restarted { .. } => None,
+        }
+    }
 }
 
 /// The position of an event among the events of its process: its number, and the time of the clock
@@ -119,6 +157,13 @@ pub struct ChannelEvent<'a> {
 }
 
 impl<'a> ChannelEvent<'a> {
+    /// Returns `true` if the event is an entry in a list of live channels.
+    pub fn is_listed(&self) -> bool {
+        let traits = &self.channel.traits;
+        matches!(self.kind, Kind::Listed { .. })
+            || traits.as_ref().is_some_and(|traits| traits.listed)
+    }
+
     /// Creates an event from its four parts.
     #[inline]
     pub fn new(
@@ -197,6 +242,9 @@ pub struct ChannelRef<'a> {
     pub application: Text<'a>,
     /// The application's data (`AppData`): `PJSIP/998901110001@city,20,tT`.
     pub app_data: Text<'a>,
+    /// Result of a `Dial` or `Queue` that the channel ran, if the message reports one: `ANSWER`,
+    /// `NOANSWER`… (`Dial` with `SubEvent: End` in AMI 1.x, `dialstatus` of CEL's `HANGUP`).
+    pub dial_status: Text<'a>,
     /// Number of the PBX's process that the channel belongs to, if its messages contain one. When a
     /// process ends, its channels end, too.
     pub process: Option<u64>,
@@ -244,8 +292,13 @@ pub struct ChannelTraits<'a> {
     /// Set if the channel is over and was linked with only one other channel, which
     /// [`linked`](Self::linked) names.
     pub sole: bool,
+    /// Set if the channel has ended without ever having been linked to another one.
+    pub unlinked: bool,
     /// Set if the PBX reports the channel in a list of channels that are up.
     pub listed: bool,
+    /// Set if the switch recovered the channel after its process had ended (`fsctl recover`), so no
+    /// event reports what happened in between.
+    pub recovered: bool,
     /// Time at which the channel was made.
     pub created: Option<EventTime>,
     /// Time at which the channel answered, or `None` if it has not.
@@ -404,6 +457,8 @@ pub enum Kind<'a> {
         /// Q.850 cause of the hangup, if given.
         cause: Option<u16>,
     },
+    /// The channel left a queue before being connected to anyone (`QueueCallerAbandon`).
+    GaveUp,
     /// CEL `CHAN_END`: the channel is gone. It can come before `HANGUP`.
     Gone,
     /// CEL `LINKEDID_END`, which is not reliable.
@@ -414,6 +469,8 @@ pub enum Kind<'a> {
         bridge: Text<'a>,
         /// The state of the channel.
         state: ChannelState,
+        /// How long the channel has existed (`Duration`) in whole seconds, if reported.
+        age: Option<Duration>,
     },
     /// Any other message that shows that the channel is alive, with its linkedid and variables.
     Seen,
@@ -492,8 +549,8 @@ pub struct Cdr<'a> {
     /// Column `billsec`: microseconds from the answer to the end. If the PBX's clock was set, it
     /// can be negative, or longer than the duration.
     pub billed_micros: Option<i64>,
-    /// Column `disposition`: `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, or
-    /// a future value.
+    /// Column `disposition`: `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, the
+    /// number that `cdr_odbc` writes in place of the word (8 for `ANSWERED`), or a future value.
     pub disposition: Text<'a>,
     /// Column `userfield`: text that the dialplan sets.
     pub userfield: Text<'a>,

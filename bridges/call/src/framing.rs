@@ -6,6 +6,30 @@ use std::fmt;
 /// Longest message, in bytes. A longer one is skipped and counted.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
+/// The byte-order mark with which Windows tools, spreadsheets, and database clients start UTF-8
+/// text. In concatenated files, it may also appear in the middle.
+pub const BYTE_ORDER_MARK: [u8; 3] = *b"\xEF\xBB\xBF";
+
+/// Returns how many bytes to skip before the next message, including byte-order marks, empty lines,
+/// whitespace, and NUL bytes.
+#[inline]
+pub const fn bytes_before_message(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    loop {
+        rest = match rest {
+            [0xEF, 0xBB, 0xBF, rest @ ..] | [b'\r' | b'\n' | b' ' | b'\0', rest @ ..] => rest,
+            _ => return bytes.len() - rest.len(),
+        };
+    }
+}
+
+/// Strips the byte-order mark from a message that didn't come from a splitter, such as a broker's
+/// message body or a request.
+#[inline]
+pub fn without_byte_order_mark(message: &[u8]) -> &[u8] {
+    message.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(message)
+}
+
 /// Result of one step of a splitter over the available bytes. Indexes count from the first
 /// available byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

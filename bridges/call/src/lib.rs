@@ -58,13 +58,14 @@ mod unmatched;
 
 pub use assemble::{Assembler, AssemblyCounts, Line, Timing};
 pub use call::{Direction, FinishedCall, GivenIds, RawNumber, Variable};
+pub use connection_clock::PROMPT_RESPONSE;
 pub use decoded::{Decoded, ReportedCall, ServerEvent, Unreadable, WrongCall};
 pub use event::{
     Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, Kind, Mark, MonitorMode, Origin,
     PbxEvent, Text,
 };
 pub use reception::Reception;
-pub use reconcile::{Decision, Knowledge, Patience, Reconciler};
+pub use reconcile::{Decision, Knowledge, Patience, Reconciler, better_account};
 pub use records::Folder;
 pub use settings::Settings;
 pub use snapshots::OpenChange;

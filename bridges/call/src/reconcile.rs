@@ -8,6 +8,7 @@
 //! ```text
 //! primary ──▶ complete ───────────────────────────────▶ finished
 //!        └──▶ incomplete: held ──▶ its time is over ──▶ finished, incomplete
+//!             (or without times of its own)
 //!                   │
 //!                   ▼
 //! second  ──▶ call ─┴─ the same call ─────────────────▶ finished, by the second account
@@ -120,13 +121,16 @@ impl Reconciler {
         self.held.is_empty()
     }
 
-    /// Returns the number of the primary's calls that wait for the second account.
-    pub fn waiting(&self) -> usize {
-        self.held_by(By::Primary).count()
+    /// Returns the primary's calls that are waiting for the second source.
+    pub fn waiting(&self) -> impl Iterator<Item = &FinishedCall> {
+        self.held_by(By::Primary).map(|(_, held)| &held.call)
     }
 
-    /// Processes a finished call of the primary. A complete call is returned at once, and an
-    /// incomplete one is held. Drops held calls of the primary with the same linkedid.
+    /// Processes a finished call from the primary, dropping any held ones with the same linkedid.
+    ///
+    /// A complete call is returned immediately, unless it only has arrival times and the second
+    /// source is a CEL file, which has exact ones. In that case, or if the call is incomplete, it's
+    /// held.
     pub fn on_primary(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
         let earlier: Vec<u64> = self
             .held_by(By::Primary)
@@ -136,7 +140,8 @@ impl Reconciler {
         for key in earlier {
             self.drop(key);
         }
-        if call.incomplete.is_none() {
+        let has_better_times = call.by_arrival && self.patience == Patience::CEL;
+        if call.incomplete.is_none() && !has_better_times {
             return Some(call);
         }
         self.hold(By::Primary, call, now);
@@ -273,20 +278,33 @@ fn second(
     if open && !finished {
         return (None, false);
     }
-    // If both accounts are incomplete, the primary's call is kept.
-    if finished || (!whole && (correctable || !halves.is_empty())) {
+    if finished || (!whole && correctable) {
         return (None, true);
     }
     let letters = letters.values().map(Box::as_ref);
     let halves: Vec<&FinishedCall> = halves.into_iter().chain(letters).collect();
+    let Some(better) = better_account(call, &halves) else {
+        return (None, true);
+    };
+    let finish = !halves.is_empty() || correctable || chance_over || unheard(call);
+    let decision = finish.then(|| Decision::Finish(Box::new(better)));
+    (decision, finish)
+}
+
+/// Returns the call as reported by the second source, filling in values that are only in the
+/// primary's incomplete versions (`halves`), or `None` if it's no better than those.
+pub fn better_account(second: &FinishedCall, halves: &[&FinishedCall]) -> Option<FinishedCall> {
+    // If both accounts are incomplete, the primary's call is kept.
+    if second.incomplete.is_some() && !halves.is_empty() {
+        return None;
+    }
     // If the primary saw a talk, it took place, even if an account without bridges does not show
     // it.
-    if !call.estimate && !call.answered && halves.iter().any(|half| half.answered) {
-        return (None, true);
+    let has_talk = halves.iter().any(|half| half.answered);
+    if has_talk && !second.answered && !second.estimate {
+        return None;
     }
-    let finish = !halves.is_empty() || correctable || chance_over || unheard(call);
-    let decision = finish.then(|| Decision::Finish(Box::new(fill_from_primary(call, &halves))));
-    (decision, finish)
+    Some(fill_from_primary(second, halves))
 }
 
 /// Returns the call of the catch-up source with the values that only the primary source has. CEL
@@ -331,6 +349,9 @@ fn fill_from_primary(second: &FinishedCall, halves: &[&FinishedCall]) -> Finishe
         if let Some(reason) = &half.incomplete {
             call.remarks
                 .push(format!("filled from the catch-up file: {reason}"));
+        } else if half.by_arrival {
+            let remark = "times from the catch-up file, because the events had none";
+            call.remarks.push(remark.to_owned());
         }
     }
     if call.estimate {

@@ -18,31 +18,36 @@
 //! - If a file was read to its end, no more records arrive for calls that ended before the last
 //!   batch.
 //!
-//! A record that arrives after its call was folded changes nothing, and is counted as late. An
-//! example is a dialed party that was transferred and still talks after the caller has hung up.
+//! A record that arrives after its call was folded is counted as late. An example is a dialed party
+//! that was transferred and still talks after the caller has hung up. If the record shows that the
+//! call has more talk or a later end, a revised call is given out ([`Folder::take_revised`]).
 //!
 //! | module | contents |
 //! |---|---|
 //! | `record` | the stored part of a record |
 //! | `group` | the records of one call, and the keys that tie them |
+//! | `late` | what late records change in folded calls |
 //! | `occupancies` | corrects records that have one channel in place of another |
-//! | `plan` | the channels, the customer, and the number of calls |
-//! | `finish` | the values of the finished call |
-//! | `timeline` | the moments of the call, to be stored and drawn |
+//! | `channels` | the channels that the records name, and how each began |
+//! | `meetings` | which channels heard each other when |
+//! | `facts` | the records as facts, from which `resolve` makes the finished call |
 
-mod finish;
+mod channels;
+mod facts;
 mod group;
+mod late;
+mod meetings;
 mod occupancies;
-mod plan;
 mod record;
-mod timeline;
 
 use crate::assemble::index::FinishedIds;
 use crate::facts::OpenCall;
 use crate::resolve::{EndReason, resolve};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::{Cdr, Direction, EventTime, FinishedCall, Reception, Settings};
+use channels::Channels;
 use group::{Group, Groups, LIVE};
+use late::FoldedGroups;
 use record::Record;
 use std::time::Duration;
 
@@ -63,6 +68,8 @@ pub struct Folder {
     /// Ids and channel names of folded calls, with the end of each call.
     done: FinishedIds<EventTime>,
     finished: Vec<FinishedCall>,
+    folded: FoldedGroups,
+    revised: Vec<FinishedCall>,
     changes: Changes,
     reception: Reception,
     /// The latest end of a record so far. `stream_arrived` is the time at which the last record
@@ -87,13 +94,14 @@ impl Folder {
         }
     }
 
-    /// Processes a record that arrived at `arrived` by callbridge's clock. Returns `false` if the
-    /// record belongs to a call that was already folded. The record then changes nothing.
+    /// Processes a record that arrived at `arrived` according to callbridge's clock, returning
+    /// `false` if it belongs to a call that has already been folded (see [`Folder::on_late_cdr`]).
     pub fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
         let Some(record) = Record::from_cdr(cdr, arrived) else {
             return true;
         };
         if self.is_late(&record) {
+            self.revise(record);
             return false;
         }
         self.stream = self.stream.max(Some(record.end));
@@ -107,6 +115,26 @@ impl Folder {
             self.finish(key);
         }
         true
+    }
+
+    /// Processes a record that arrived after its call was finished. If the call was folded here and
+    /// the record shows that it lasted longer, [`Folder::take_revised`] will return the corrected
+    /// values.
+    pub fn on_late_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
+        if let Some(record) = Record::from_cdr(cdr, arrived) {
+            self.revise(record);
+        }
+    }
+
+    fn revise(&mut self, late: Record) {
+        let again = Self::new(self.settings.clone());
+        self.revised.extend(self.folded.revise(late, again));
+    }
+
+    /// Returns the calls found since the last time to have more talk time or a later end than first
+    /// reported, because of a late record.
+    pub fn take_revised(&mut self) -> Vec<FinishedCall> {
+        std::mem::take(&mut self.revised)
     }
 
     /// Sets whether records arrive from here on. While records wait unread in a queue or a file, no
@@ -238,16 +266,21 @@ impl Folder {
             let first = *self.batch.get_or_insert(group.arrived);
             self.batches |= group.arrived.since(first) > BATCHES_APART;
         }
+        let records = group.records.clone();
         group.complete();
         occupancies::give_back(&mut group.records);
-        let calls = calls_of_legs(&group, &self.settings)
-            .unwrap_or_else(|| finish::calls(&group, &self.settings.endpoints));
+        let mut calls = calls_of_legs(&group, &self.settings)
+            .unwrap_or_else(|| calls_of_paths(&group, &self.settings));
+        for call in &mut calls {
+            call.estimate = true;
+        }
         self.facts_dropped += u64::from(group.dropped);
         let is_internal = calls
             .iter()
             .all(|call| call.direction == Direction::Internal);
         if !is_internal {
             self.remember(&group);
+            self.folded.keep(records, &calls);
         }
         self.finished.extend(calls);
     }
@@ -317,9 +350,43 @@ fn calls_of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>
             }
         }
     }
-    let mut calls = resolve(&call, settings, EndReason::HungUp, false);
-    for call in &mut calls {
-        call.estimate = true;
+    Some(resolve(&call, settings, EndReason::HungUp))
+}
+
+/// Resolves records that each describe a path between two parties, treating them like those
+/// parties' events.
+fn calls_of_paths(group: &Group, settings: &Settings) -> Vec<FinishedCall> {
+    // These records have only the dialed side. Another group of records has the whole call.
+    if group.records.iter().all(Record::is_dialed_side) {
+        return Vec::new();
     }
-    Some(calls)
+    let channels = Channels::of_group(group, &settings.endpoints);
+    let call = facts::open_call(group, &channels, &settings.endpoints);
+    let mut calls = resolve(&call, settings, EndReason::HungUp);
+    for call in &mut calls {
+        let own = channels.records_of(call);
+        if group.dropped > 0 {
+            let reason = "the call had more records than callbridge keeps of one call";
+            call.incomplete = Some(reason.to_owned());
+        } else if let Some(doubt) = own.iter().find_map(|record| record.doubt()) {
+            call.incomplete = Some(doubt);
+        }
+        let connecting = own.iter().filter(|record| record.connects());
+        if let Some(excess) = connecting.filter_map(|record| record.excess).max() {
+            // A billed time that is longer than the call is not clamped, because the mapping
+            // reports talk that is longer than its call.
+            call.answered = true;
+            call.talk = call.talk.max(excess);
+        }
+        let userfields = facts::userfields_of_lines(&channels, call, &settings.endpoints);
+        if !userfields.is_empty() {
+            call.userfields = userfields;
+        }
+        // An id that was made from a channel's name occurs nowhere else.
+        call.also_known_as.retain(|id| {
+            let mut ids = own.iter().flat_map(|record| record.ids());
+            ids.any(|known| known == id.as_str())
+        });
+    }
+    calls
 }

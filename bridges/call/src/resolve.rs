@@ -17,6 +17,7 @@
 //! | `doubt` | can events of the call be missing? |
 //! | `number` | which number is the customer's? |
 //! | `finish` | what are the values of the finished call? |
+//! | `evidence` | does anything speak of an answer that no bridge shows? |
 //! | `unobservable` | can the PBX have left out how the call went? |
 //! | `timeline` | what happened, to be stored and drawn? |
 
@@ -24,6 +25,7 @@ mod attempts;
 mod connections;
 mod dialing;
 mod doubt;
+mod evidence;
 mod finish;
 mod linked;
 mod masquerade;
@@ -43,9 +45,7 @@ use split::Part;
 use std::collections::BTreeSet;
 use view::View;
 
-pub(crate) use attempts::{DialedLine, divide_by_customer, divide_indices};
-pub(crate) use number::{in_dial_data, is_number, subscriber};
-pub(crate) use plan::Plan;
+pub(crate) use number::is_number;
 pub(crate) use split::Sets;
 
 /// Reason why a call is incomplete if events of it come from a file and have no times. The arrival
@@ -90,15 +90,9 @@ impl EndReason {
     }
 }
 
-/// Returns the finished calls of the open call's channels: none if no real party took part, and
-/// several if several customers took part, or if channels met only in a conference. `cel_bridges`
-/// is `true` if CEL has reported a bridge so far, in any call.
-pub(crate) fn resolve(
-    call: &OpenCall,
-    settings: &Settings,
-    ended: EndReason,
-    cel_bridges: bool,
-) -> Vec<FinishedCall> {
+/// Returns the finished calls made up of the open call's channels. There are none if no real party
+/// took part, and several if there were several customers or if channels only met in a conference.
+pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: EndReason) -> Vec<FinishedCall> {
     let channels = Channels::from_call(call, settings);
     let views = channels.views(call, settings);
     let old = channels.by_occupant.is_some();
@@ -146,8 +140,12 @@ pub(crate) fn resolve(
             }
             let incomplete = incomplete
                 .clone()
-                .or_else(|| unobservable::unobservable(call, &part.legs, plan, cel_bridges, old));
-            finished.push(finish::finish(call, &part, plan, &known, incomplete));
+                .or_else(|| unobservable::unobservable(call, &part.legs, plan, old));
+            let mut made = finish::finish(call, &part, plan, &known, incomplete);
+            made.incomplete = made
+                .incomplete
+                .or_else(|| evidence::evidence(&views, channels.joined(call), &part.legs, plan));
+            finished.push(made);
         }
     }
     finished

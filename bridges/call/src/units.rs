@@ -26,6 +26,19 @@ impl EventTime {
         Self(seconds.saturating_mul(1_000_000))
     }
 
+    /// Converts a number of seconds, milliseconds, microseconds, or nanoseconds since the epoch.
+    ///
+    /// Most programs use seconds, but since no call was made after the year 5000, a larger number
+    /// must be in one of the smaller units. `micros` is the fractional part of a number of seconds.
+    pub const fn from_epoch(whole: i64, micros: i64) -> Self {
+        match whole.unsigned_abs() {
+            0..100_000_000_000 => Self(whole * 1_000_000 + micros),
+            100_000_000_000..100_000_000_000_000 => Self(whole * 1_000 + micros / 1_000),
+            100_000_000_000_000..100_000_000_000_000_000 => Self(whole),
+            _ => Self(whole / 1_000),
+        }
+    }
+
     /// Returns the microseconds since the epoch.
     pub const fn micros(self) -> i64 {
         self.0

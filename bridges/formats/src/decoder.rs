@@ -2,8 +2,9 @@
 //! comes out.
 
 use crate::format::{Format, Framing};
-use callbridge_asterisk::{AsteriskDecoder, DecoderSettings};
+use callbridge_asterisk::{AsteriskDecoder, DecoderSettings, WrongZone};
 use callbridge_call::Decoded;
+use callbridge_call::framing::without_byte_order_mark;
 
 /// Decodes the messages of one source. Stores what it needs from earlier messages, such as a CSV
 /// header.
@@ -37,10 +38,20 @@ impl Decoder {
         }
     }
 
+    /// Returns the offset found in the PBX's unique IDs if it contradicts the configured time zone,
+    /// in which case it's used instead.
+    pub fn wrong_zone(&self) -> Option<WrongZone> {
+        match &self.0 {
+            Reader::Asterisk(decoder) => decoder.wrong_zone(),
+            Reader::Freeswitch(_) | Reader::FreeswitchCdr(_) | Reader::Calls => None,
+        }
+    }
+
     /// Decodes one message of a [`Framer`](crate::Framer), a WebSocket frame, or an AMQP delivery.
     /// Never panics, whatever the bytes are.
     #[inline]
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
+        let message = without_byte_order_mark(message);
         match &mut self.0 {
             Reader::Asterisk(decoder) => decoder.decode(message),
             Reader::Freeswitch(decoder) => decoder.decode(message),
@@ -56,5 +67,39 @@ impl Decoder {
 /// Returns `true` if `record` is a CSV header of this format.
 pub fn is_header(format: Format, record: &[u8]) -> bool {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
-    format.framing() == Framing::CsvRecord && decoder.decode(record) == Decoded::Skipped
+    // The lines that a database client draws around a table have no names.
+    let has_names = record.iter().any(u8::is_ascii_alphabetic);
+    let is_csv = format.framing() == Framing::CsvRecord;
+    is_csv && has_names && decoder.decode(record) == Decoded::Skipped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Broker message bodies and WebSocket frames are decoded without a framer.
+    #[test]
+    fn byte_order_mark_before_a_body_is_skipped() {
+        let event = br#"{"Event":"Hangup","Channel":"a-1","Uniqueid":"1.1","Linkedid":"1.1"}"#;
+        let body = [b"\xef\xbb\xbf".as_slice(), event].concat();
+        let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
+        let plain = decoder.decode(event);
+        assert!(
+            matches!(
+                &plain,
+                Decoded::Event {
+                    repaired: false,
+                    ..
+                }
+            ),
+            "{plain:?}"
+        );
+        let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
+        assert_eq!(decoder.decode(&body), plain);
+        let call = br#"{"pbx":"a","id":"1","direction":"INTERNAL","startedAt":1795151317,
+            "durationSec":20,"answered":false}"#;
+        let body = [b"\xef\xbb\xbf".as_slice(), call].concat();
+        let mut calls = Decoder::new(Format::Call, DecoderSettings::default());
+        assert!(matches!(calls.decode(&body), Decoded::Call(Ok(_))));
+    }
 }

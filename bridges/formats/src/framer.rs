@@ -1,7 +1,7 @@
 //! Separates streams and files into messages.
 
 use crate::format::{Format, Framing};
-use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX, ReadBuffer};
+use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX, ReadBuffer, bytes_before_message};
 use memchr::{memchr, memchr2, memmem};
 
 /// A result of a [`Framer`] or of [`Frames`].
@@ -22,8 +22,9 @@ pub enum Frame<'a> {
 /// pieces end. Bytes are read directly into the [`buffer`](Self::buffer), and messages borrow from
 /// the buffer. The buffer holds at most one message and one piece.
 ///
-/// Empty lines and NUL bytes before a message are skipped. After `copytruncate`, a writer that kept
-/// its offset leaves a hole of NUL bytes, which can be gigabytes long.
+/// Byte-order marks, empty lines, blanks, and NUL bytes before a message are skipped. After
+/// `copytruncate`, a writer that kept its offset leaves a hole of NUL bytes, which can be gigabytes
+/// long.
 #[derive(Debug)]
 pub struct Framer {
     splitter: FormatSplitter,
@@ -235,13 +236,10 @@ impl Splitter {
         }
     }
 
-    /// Returns the number of bytes of empty lines and NUL bytes before a message.
+    /// Returns the number of bytes to skip before a message.
     #[inline]
     fn lead(&mut self, bytes: &[u8]) -> usize {
-        let lead = bytes
-            .iter()
-            .take_while(|byte| matches!(byte, b'\r' | b'\n' | b'\0'))
-            .count();
+        let lead = bytes_before_message(bytes);
         if lead > 0 {
             self.searched = 0;
         }
@@ -317,14 +315,49 @@ fn is_whole(line: &[u8]) -> bool {
     while let Some(at) = memchr(b'"', &line[from..]).map(|at| from + at) {
         from = at + 1;
         if !quoted {
-            quoted = at == 0 || is_delimiter(line[at - 1]);
+            quoted = starts_field(&line[..at]);
         } else if line.get(from) == Some(&b'"') {
             from += 1;
         } else {
             quoted = false;
         }
     }
+    !quoted || is_whole_with_backslashes(line)
+}
+
+/// Returns `true` if a new field starts after these bytes of a line, since only there can a quote
+/// be an opening one.
+fn starts_field(before: &[u8]) -> bool {
+    let last = before.iter().rfind(|byte| **byte != b' ');
+    last.is_none_or(|byte| is_delimiter(*byte))
+}
+
+/// Returns `true` if the line is a complete record with `\"` in its quoted fields, each of which
+/// ends at a delimiter.
+fn is_whole_with_backslashes(line: &[u8]) -> bool {
+    if memmem::find(line, br#"\""#).is_none() {
+        return false;
+    }
+    let mut quoted = false;
+    let mut from = 0;
+    while let Some(at) = memchr(b'"', &line[from..]).map(|at| from + at) {
+        from = at + 1;
+        if !quoted {
+            quoted = starts_field(&line[..at]);
+        } else if line[at - 1] != b'\\' {
+            if !ends_field(&line[from..]) {
+                return false;
+            }
+            quoted = false;
+        }
+    }
     !quoted
+}
+
+/// Returns `true` if a field ends before these bytes, ignoring spaces.
+fn ends_field(after: &[u8]) -> bool {
+    let next = after.iter().find(|byte| **byte != b' ');
+    next.is_none_or(|next| is_delimiter(*next) || matches!(next, b'\r' | b'\n'))
 }
 
 /// Finds the end of a CSV record, at a line end outside quotes. `dropping` is `true` while a record
@@ -356,13 +389,14 @@ fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<Mess
     while at < body.len() {
         match (body[at], quoted) {
             (b'"', false) if field_starts => quoted = true,
-            (b'"', true) => match body.get(at + 1) {
-                Some(b'"') => at += 1,
-                Some(b'\r' | b'\n') | None => quoted = false,
-                Some(&next) if is_delimiter(next) => quoted = false,
-                Some(_) if first.is_some_and(|first| first < at) => return first_line,
-                Some(_) => quoted = false,
-            },
+            (b'"', true) if body.get(at + 1) == Some(&b'"') => at += 1,
+            (b'"', true) => {
+                let is_first_line = first.is_none_or(|first| at < first);
+                if !is_first_line && !ends_field(&body[at + 1..]) {
+                    return first_line;
+                }
+                quoted = false;
+            }
             (b'\n', false) => return Some((before_cr(body, at), at + 1)),
             (b'\n', true) => {
                 lines += 1;
@@ -372,7 +406,7 @@ fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<Mess
             }
             _ => {}
         }
-        field_starts = is_delimiter(body[at]) && !quoted;
+        field_starts = !quoted && (is_delimiter(body[at]) || field_starts && body[at] == b' ');
         at += 1;
     }
     if quoted && at_end && first_line.is_some() {
@@ -394,7 +428,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
         #[test]
-        fn whole_line_shortcut_matches_the_general_search(text in "[\",;|a\r\n]{0,24}\n?") {
+        fn whole_line_shortcut_matches_the_general_search(text in "[\",;|a \r\n]{0,24}\n?") {
             let body = text.as_bytes();
             prop_assert_eq!(record(body, 0, false, true), general_record_end(body));
         }
@@ -444,6 +478,37 @@ mod tests {
                 let read = read_in_pieces(format, &part.repeat(2), length);
                 assert_eq!(read, expected, "{format}, pieces of {length}");
             }
+        }
+    }
+
+    #[test]
+    fn byte_order_mark_before_a_message_is_skipped() {
+        for format in Format::ALL {
+            let (message, end) = match format.framing() {
+                Framing::EmptyLine => ("Event: Hangup\r\nUniqueid: 1.1", "\r\n\r\n"),
+                Framing::CsvRecord => ("\"two\nlines\",\"1\"", "\r\n"),
+                Framing::Line | Framing::Event => ("{\"Event-Name\":\"X\"}", "\r\n"),
+            };
+            // The second mark is where files were put together.
+            let part = format!("\u{feff}{message}{end}");
+            for length in [1, 2, 3, 4, 1_000] {
+                let read = read_in_pieces(*format, part.repeat(2).as_bytes(), length);
+                assert_eq!(read, [message; 2], "{format}, pieces of {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn quote_after_blanks_or_escaped_by_backslash_ends_its_field() {
+        for record in [
+            "\"a\", \"two\nlines\" , \"b\"",
+            "\"a\",\"say \\\"hi\\\"\"",
+            "\"\\\"Bob, b\\\" <9>\",\"two\nlines\"",
+            " 1 | \"\" <9> | ",
+        ] {
+            let stream = format!("{record}\nnext,1\n");
+            let read = read_in_pieces(Format::CdrCsv, stream.as_bytes(), 1_000);
+            assert_eq!(read, [record.trim_start(), "next,1"], "{record}");
         }
     }
 

@@ -26,6 +26,6 @@ pub use format::{Format, Framing, UnknownFormat};
 pub use framer::{Frame, Framer, Frames};
 pub use likeness::{FormatFit, Likeness};
 
-pub use callbridge_asterisk::DecoderSettings;
+pub use callbridge_asterisk::{DecoderSettings, WrongZone};
 pub use callbridge_call::framing::MESSAGE_BYTES_MAX;
 pub use callbridge_call::{Decoded, ServerEvent, Unreadable};

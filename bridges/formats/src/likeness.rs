@@ -4,7 +4,7 @@
 use crate::decoder::Decoder;
 use crate::format::{Format, Framing};
 use crate::framer::{Frame, Frames};
-use callbridge_asterisk::{DecoderSettings, is_banner};
+use callbridge_asterisk::{DecoderSettings, WrongZone, is_banner};
 use callbridge_call::{ChannelState, Decoded, EventTime, Kind, Origin, PbxEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -194,6 +194,8 @@ pub enum FormatFit {
         /// `true` if the bytes are CEL in which both sides of a call answered, but no bridge is
         /// reported.
         unbridged: bool,
+        /// The offset found in the unique IDs, if it contradicts the configured time zone.
+        wrong_zone: Option<WrongZone>,
     },
     /// There are messages of the format, but none of them reports a call.
     Quiet,
@@ -213,6 +215,7 @@ impl FormatFit {
                 events: reading.events,
                 last: reading.last,
                 unbridged: !reading.bridges && answered.any(|both| both.len() > 1),
+                wrong_zone: reading.wrong_zone,
             };
         }
         if bytes.trim_ascii().is_empty() {
@@ -241,6 +244,7 @@ struct Reading {
     last: Option<EventTime>,
     /// Set if CEL reports bridges. Without bridges, it is unknown who talked with whom.
     bridges: bool,
+    wrong_zone: Option<WrongZone>,
     /// Channels that answered before CEL reported the first bridge, by their linkedid.
     answered: BTreeMap<String, BTreeSet<String>>,
 }
@@ -266,6 +270,7 @@ impl Reading {
                 Decoded::Call(Err(_)) => {}
             }
         }
+        reading.wrong_zone = decoder.wrong_zone();
         reading
     }
 
@@ -412,6 +417,39 @@ mod tests {
             "11/inbound_busy",
         ] {
             assert!(!is_unbridged(event), "{event}");
+        }
+    }
+
+    #[test]
+    fn wrong_zone_is_found_in_files_of_cdrs_and_of_cel() {
+        let zone = jiff::tz::TimeZone::get("America/New_York").expect("a zone");
+        let settings = DecoderSettings {
+            zone: Some(zone),
+            ..DecoderSettings::default()
+        };
+        let cdrs = "calldate,channel,dstchannel,disposition,duration,billsec,uniqueid\n\
+                    2026-03-02 10:00:00,SIP/a-1,SIP/b-1,ANSWERED,30,20,1772445600.1\n\
+                    2026-03-02 10:01:00,SIP/a-2,SIP/b-2,ANSWERED,30,20,1772445660.3\n";
+        let cel = "eventtype,eventtime,channame,uniqueid,linkedid\n\
+                   CHAN_START,2026-03-02 10:00:00,SIP/a-1,1772445600.1,1772445600.1\n\
+                   CHAN_START,2026-03-02 10:01:00,SIP/a-2,1772445660.3,1772445660.3\n";
+        for (format, text) in [(Format::CdrCsv, cdrs), (Format::CelCsv, cel)] {
+            let check =
+                |text: &str| match FormatFit::check(format, settings.clone(), text.as_bytes()) {
+                    FormatFit::Reads { wrong_zone, .. } => wrong_zone,
+                    other => panic!("{format}: {other:?}"),
+                };
+            let message = check(text).map(|wrong| format!("{wrong}; {}", wrong.fix()));
+            assert_eq!(
+                message.as_deref(),
+                Some(
+                    "the calls' unique IDs show that times are in UTC+00:00, which contradicts \
+                     --pbx-timezone, so the IDs are used instead; set --pbx-timezone=UTC, in which \
+                     Asterisk writes CDRs with usegmtime=yes"
+                ),
+                "{format}"
+            );
+            assert_eq!(check(&text.replace(" 10:0", " 05:0")), None, "{format}");
         }
     }
 

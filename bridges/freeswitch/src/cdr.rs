@@ -33,7 +33,7 @@ const PROFILES_MAX: usize = 64;
 
 /// Headers of the event that reports a channel's creation. Each comes with the variable that has
 /// the same value when the channel ends.
-const AT_BIRTH: [(Header, &str); 19] = [
+const AT_BIRTH: [(Header, &str); 20] = [
     (Header::UniqueId, "uuid"),
     (Header::ChannelName, "channel_name"),
     (Header::Direction, "direction"),
@@ -53,6 +53,7 @@ const AT_BIRTH: [(Header, &str); 19] = [
     (Header::OtherId, "originator"),
     (Header::EnterpriseCaller, "ent_originate_aleg_uuid"),
     (Header::FifoCaller, "fifo_bridge_uuid"),
+    (Header::Recovered, "recovered"),
 ];
 /// Headers whose values are in the leg's first profile, before any transfer.
 const IN_FIRST_PROFILE: [(Header, &str); 3] = [

@@ -107,6 +107,8 @@ pub enum FrameMeaning<'a> {
     },
     /// The answer to the next question of the survey.
     Answer(&'a [u8]),
+    /// The response to the oldest unanswered keep-alive ([`Dialogue::ping`]).
+    Pong,
     /// An event that is longer than the limit.
     TooLong,
     /// The switch closes the connection, with this text. The text does not show whether the switch
@@ -137,14 +139,14 @@ enum SocketQuestion {
     Other,
 }
 
-/// The channels of a list whose details are requested with `uuid_dump`. `left` has those not
-/// requested yet, and `under_way` counts unanswered requests.
+/// Listed channels whose details are requested with `uuid_dump`. `left` holds those still to be
+/// requested, and `under_way` those waiting for a response.
 #[derive(Debug, Default)]
 struct Listing {
     /// `true` while details of the list's channels are missing.
     open: bool,
     left: VecDeque<String>,
-    under_way: usize,
+    under_way: VecDeque<String>,
 }
 
 /// The dialogue on one connection, from the first frame on.
@@ -213,12 +215,14 @@ impl Dialogue {
         self.outbox.extend(Outgoing::new(command));
     }
 
-    /// Queues a keep-alive. If too many answers are missing, queues nothing, because the silence of
-    /// the switch already shows the problem.
-    pub fn ping(&mut self) {
-        if self.state == State::Open && self.asked.len() < ASKED_MAX {
+    /// Queues a keep-alive, or returns `false` without queuing one if too many responses are
+    /// outstanding, which already shows that the switch isn't responding.
+    pub fn ping(&mut self) -> bool {
+        let may_ask = self.state == State::Open && self.asked.len() < ASKED_MAX;
+        if may_ask {
             self.ask(SocketQuestion::Ping, "uptime ms");
         }
+        may_ask
     }
 
     /// Processes a frame, and queues the bytes to send in response.
@@ -300,7 +304,8 @@ impl Dialogue {
 
     fn on_answer<'a>(&mut self, body: &'a [u8]) -> FrameMeaning<'a> {
         match self.asked.pop_front() {
-            None | Some(SocketQuestion::Ping) => FrameMeaning::Nothing,
+            None => FrameMeaning::Nothing,
+            Some(SocketQuestion::Ping) => FrameMeaning::Pong,
             // An uptime after the first event is ignored, because it would seem to come between two
             // events.
             Some(SocketQuestion::Uptime) if !self.events => {
@@ -311,8 +316,14 @@ impl Dialogue {
             Some(SocketQuestion::Other) => FrameMeaning::Answer(body),
             Some(SocketQuestion::Channels) => self.on_list(body),
             Some(SocketQuestion::Channel) => {
-                self.listing.under_way = self.listing.under_way.saturating_sub(1);
-                // `-ERR No such channel!` means that the channel has hung up meanwhile.
+                let id = self.listing.under_way.pop_front();
+                // `-ERR No such channel!`: the channel has hung up, although the list, which trails
+                // the events, still had it. Its end was possibly reported before the list was.
+                if let Some(id) = id
+                    && body.starts_with(b"-ERR")
+                {
+                    self.sessions.note_not_live(id.as_bytes());
+                }
                 let is_reported = body.starts_with(b"{") && body.len() <= EVENT_BYTES_MAX;
                 self.ask_channels();
                 let last_of_list = self.list_ends();
@@ -366,18 +377,19 @@ impl Dialogue {
     }
 
     fn ask_channels(&mut self) {
-        while self.listing.under_way < DUMPS_UNDER_WAY {
+        while self.listing.under_way.len() < DUMPS_UNDER_WAY {
             let Some(id) = self.listing.left.pop_front() else {
                 return;
             };
-            self.listing.under_way += 1;
             self.ask(SocketQuestion::Channel, &format!("uuid_dump {id} json"));
+            self.listing.under_way.push_back(id);
         }
     }
 
     /// Returns `true` once, when all channels of the list have been reported.
     fn list_ends(&mut self) -> bool {
-        let ends = self.listing.open && self.listing.under_way == 0 && self.listing.left.is_empty();
+        let ends =
+            self.listing.open && self.listing.under_way.is_empty() && self.listing.left.is_empty();
         self.listing.open &= !ends;
         ends
     }

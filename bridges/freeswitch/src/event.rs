@@ -156,7 +156,11 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
         },
         EventRule::Dump => match partner(fields) {
             Some(with) => Kind::Linked { with },
-            None => Kind::Seen,
+            None => Kind::Listed {
+                bridge: Cow::Borrowed(""),
+                state: ChannelState::Unknown,
+                age: None,
+            },
         },
         EventRule::Heartbeat => return None,
     })
@@ -356,7 +360,9 @@ fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> C
         dialed: dialed_number(rule, inbound, fields),
         fresh: is_fresh(rule, fields) || sole,
         sole: sole && rule == EventRule::Hangup,
+        unlinked: is_unlinked(rule, fields),
         listed: rule == EventRule::Dump,
+        recovered: fields.get(Header::Recovered) == "true",
         created: micros(fields.get(Header::Created)),
         answered: micros(fields.get(Header::Answered)),
         linked: last_bridge(rule, fields),
@@ -418,6 +424,14 @@ fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
         && (last_dialed.is_empty() || last_dialed.starts_with(partner))
         && fields.get(Header::Transfers).is_empty()
         && HARMLESS.contains(&fields.get(Header::RunsNow))
+}
+
+/// Returns `true` if the channel's final event shows that it was never bridged. The other channel's
+/// ID is checked as well, since a transfer resets the bridge time but not this ID.
+fn is_unlinked(rule: EventRule, fields: &EventFields<'_>) -> bool {
+    rule == EventRule::Hangup
+        && fields.get(Header::Bridged) == "0"
+        && fields.get(Header::BridgeUuid).is_empty()
 }
 
 /// Returns the address of the other end of the connection, with its port if it is known.

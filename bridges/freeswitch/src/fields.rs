@@ -76,9 +76,10 @@ pub(crate) enum Header {
     Transfers,
     Originated,
     RunsNow,
+    Recovered,
 }
 
-const KEYS: usize = Header::RunsNow as usize + 1;
+const KEYS: usize = Header::Recovered as usize + 1;
 
 impl Header {
     fn from_name(name: &str) -> Option<Self> {
@@ -141,6 +142,7 @@ impl Header {
             "variable_transfer_history" => Self::Transfers,
             "variable_originated_legs" => Self::Originated,
             "variable_current_application" => Self::RunsNow,
+            "variable_recovered" => Self::Recovered,
             _ => return None,
         })
     }

@@ -3,7 +3,8 @@
 //!
 //! The switch counts a channel from `CHANNEL_CREATE` to `CHANNEL_DESTROY`. An event can be on its
 //! way when the switch counts, so the count must differ twice in a row before the list is
-//! requested.
+//! requested. The list trails the events by up to 160 ms, so what happened since the last heartbeat
+//! is taken from the events.
 
 use std::collections::HashSet;
 
@@ -25,8 +26,9 @@ pub(crate) struct Difference {
 #[derive(Debug, Default)]
 pub(crate) struct LiveSessions {
     live: HashSet<Vec<u8>>,
-    /// Channels created since the list was requested. The list can be older or newer than their
-    /// creation. `gone` has the channels that ended since then.
+    /// Channels created since the last heartbeat or the request for the list, whichever came first,
+    /// since the list may not include them yet. `gone` holds the channels that have ended since
+    /// then.
     born: HashSet<Vec<u8>>,
     gone: HashSet<Vec<u8>>,
     asked: bool,
@@ -45,7 +47,7 @@ impl LiveSessions {
             return;
         }
         self.live.insert(id.to_vec());
-        if self.asked {
+        if self.born.len() < CHANNELS_MAX {
             self.born.insert(id.to_vec());
         }
     }
@@ -53,9 +55,15 @@ impl LiveSessions {
     /// Removes a channel that has ended.
     pub(crate) fn note_end(&mut self, id: &[u8]) {
         self.live.remove(id);
-        if self.asked && self.gone.len() < CHANNELS_MAX {
+        if self.gone.len() < CHANNELS_MAX {
             self.gone.insert(id.to_vec());
         }
+    }
+
+    /// Removes a listed channel that the switch no longer knows, since no event will report its
+    /// end.
+    pub(crate) fn note_not_live(&mut self, id: &[u8]) {
+        self.live.remove(id);
     }
 
     /// Compares the switch's count of channels with the known channels. Returns `true` if the
@@ -63,15 +71,18 @@ impl LiveSessions {
     pub(crate) fn note_count(&mut self, count: usize) -> bool {
         let differs = self.known && !self.asked && count != self.live.len();
         self.strikes = if differs { self.strikes + 1 } else { 0 };
-        self.strikes >= STRIKES
+        let asks = self.strikes >= STRIKES;
+        if !asks && !self.asked {
+            self.born.clear();
+            self.gone.clear();
+        }
+        asks
     }
 
     /// Prepares for the list, which is requested now.
     pub(crate) fn note_request(&mut self) {
         self.asked = true;
         self.strikes = 0;
-        self.born.clear();
-        self.gone.clear();
     }
 
     /// Sets the live channels to those of the list, and returns how the known channels differed.
@@ -144,6 +155,33 @@ mod tests {
             compare_list(&mut sessions, &["a", "c", "d"]),
             Difference::default()
         );
+    }
+
+    #[test]
+    fn list_that_trails_the_events_shows_no_difference() {
+        let mut sessions = LiveSessions::default();
+        sessions.note_request();
+        compare_list(&mut sessions, &["a", "b", "lost"]);
+        assert!(!sessions.note_count(9));
+        sessions.note_birth(b"new");
+        sessions.note_end(b"b");
+        assert!(sessions.note_count(9));
+        sessions.note_request();
+        // The list still has `b`, and doesn't have `new` yet.
+        let found = compare_list(&mut sessions, &["a", "b"]);
+        assert_eq!((found.births, found.ends), (0, 1), "only `lost` is gone");
+        assert!(!sessions.note_count(2), "`a` and `new`");
+        assert_eq!(sessions.strikes, 0);
+    }
+
+    #[test]
+    fn listed_channel_that_is_not_live_is_not_missed_later() {
+        let mut sessions = LiveSessions::default();
+        sessions.note_request();
+        compare_list(&mut sessions, &["ghost", "running"]);
+        sessions.note_not_live(b"ghost");
+        assert!(!sessions.note_count(1) && !sessions.note_count(1));
+        assert_eq!(sessions.strikes, 0);
     }
 
     #[test]

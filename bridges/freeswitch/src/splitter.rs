@@ -12,7 +12,9 @@
 //! begin in the middle of a frame. An empty line after a body is optional.
 
 use crate::block::{end_of_block, value_of};
-use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX};
+use callbridge_call::framing::{
+    BYTE_ORDER_MARK, FrameStep, MESSAGE_BYTES_MAX, bytes_before_message,
+};
 use memchr::{memchr, memmem};
 
 /// Beginning of a frame of the event socket.
@@ -87,17 +89,14 @@ impl Splitter {
         }
     }
 
-    /// Checks whether a message begins at the first byte. Skips empty lines, spaces, and NUL bytes
-    /// before a message.
+    /// Checks whether a message begins at the first byte, after skipping what comes before it.
     fn classify(&mut self, bytes: &[u8], at_end: bool) -> Sighting {
-        let lead = bytes
-            .iter()
-            .take_while(|byte| matches!(byte, b'\r' | b'\n' | b' ' | b'\0'))
-            .count();
+        let lead = bytes_before_message(bytes);
         if lead > 0 {
             return Sighting::Skip(lead);
         }
-        if bytes.is_empty() || bytes.len() < self.needs && !at_end {
+        let is_cut_mark = BYTE_ORDER_MARK.starts_with(bytes);
+        if bytes.is_empty() || (bytes.len() < self.needs || is_cut_mark) && !at_end {
             return Sighting::Wait(0);
         }
         self.needs = 0;

@@ -10,10 +10,9 @@ use bytes::Bytes;
 use callbridge_asterisk::login::{Action, Login, LoginError, Settings, pong};
 use callbridge_asterisk::subscription_probe::{MissingRight, SubscriptionProbe};
 use callbridge_asterisk::survey::{Account, Survey};
-use callbridge_call::EventTime;
 use callbridge_call::framing::Outgoing;
 use callbridge_formats::{Format, Frame, Framer};
-use std::{convert::Infallible, time::Duration};
+use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// Longest wait of `check` for the answers to questions that are asked together.
@@ -22,6 +21,10 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 const ECHO_WITHIN: Duration = Duration::from_secs(1);
 /// Longest wait of `check` for an event of a channel. `check` waits only if there are channels.
 const EVENT_WITHIN: Duration = Duration::from_secs(3);
+
+/// Interval between requests for the live channels. Since a channel is considered gone once it's
+/// missing from two lists in a row, a call whose hangup was lost ends within twice this time.
+const LIST_EVERY: Duration = Duration::from_secs(180);
 
 /// A connection that is logged in to a PBX.
 struct AmiLine {
@@ -33,18 +36,25 @@ struct AmiLine {
     accepted: Bytes,
     probe: SubscriptionProbe,
     pings: Pings,
+    /// When the live channels were last requested.
+    listed: Instant,
     unfiltered: bool,
 }
 
-/// Runs one connection until it ends, and returns why it ended. If the PBX's event filter turns out
-/// not to work, `unfiltered` is set, and later connections request no filter.
+/// Runs one connection until a stop is requested or the connection ends, in which case the reason
+/// is returned. If the PBX's event filter turns out not to work, `unfiltered` is set so that later
+/// connections won't request one.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     user: &str,
     unfiltered: &mut bool,
     context: &mut Context,
-) -> Result<Infallible, Error> {
-    let mut line = AmiLine::open(endpoint, user, &context.access, !*unfiltered).await?;
+) -> Result<(), Error> {
+    let opening = AmiLine::open(endpoint, user, &context.access, !*unfiltered);
+    let Some(line) = context.stop.interrupts(opening).await else {
+        return Ok(());
+    };
+    let mut line = line?;
     line.unfiltered = *unfiltered;
     let ended = listen(&mut line, context).await;
     if let Err(Error::Line(_, error)) = &ended {
@@ -113,6 +123,7 @@ impl AmiLine {
             accepted: Bytes::new(),
             probe: SubscriptionProbe::default(),
             pings: Pings::default(),
+            listed: Instant::now(),
             unfiltered: false,
         };
         line.tcp.target.clone().in_time(line.log_in()).await?;
@@ -210,17 +221,11 @@ impl LiveLine for AmiLine {
                 Action::Wait => continue,
                 Action::Pass | Action::Send(_) | Action::LoggedIn { .. } => {}
             }
-            if let Some(id) = self.pings.waiting_id()
-                && let Some(pong) = pong(bytes, id)
-                && let Some(asked) = self.pings.note_answer()
-                && let Some(at) = pong.at
+            if self.pings.are_waiting()
+                && let Some(pong) = pong(bytes)
+                && let Some(answer) = self.pings.note_answer(pong.action, feed.now())
             {
-                let answered = feed.now();
-                feed.notice(Item::Pong {
-                    at,
-                    asked,
-                    answered,
-                });
+                feed.notice(answer.report(pong.at));
             }
             let finding = self.probe.on_frame(bytes);
             if !finding.ours {
@@ -236,10 +241,17 @@ impl LiveLine for AmiLine {
         Ok(())
     }
 
-    fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
-        let (id, ping) = self.login.ping();
+    fn ping(&mut self, feed: &mut SourceFeed) {
+        let (action, ping) = self.login.ping();
         self.outgoing.extend(ping);
-        self.pings.note_sent(id, feed.now());
+        self.pings.note_sent(action, feed.now());
+    }
+
+    fn ask(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
+        if self.listed.elapsed() >= LIST_EVERY {
+            self.listed = Instant::now();
+            self.outgoing.extend(self.probe.list_again(&mut self.login));
+        }
         let (question, missing) = self.probe.ask(&mut self.login);
         self.outgoing.extend(question.unwrap_or_default());
         if let Some(missing) = missing {
@@ -255,8 +267,8 @@ impl LiveLine for AmiLine {
         Ok(())
     }
 
-    fn unanswered_since(&self) -> Option<EventTime> {
-        self.pings.unanswered_since()
+    fn pings(&self) -> &Pings {
+        &self.pings
     }
 
     async fn send(&mut self) -> Result<(), Error> {

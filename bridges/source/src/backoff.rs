@@ -19,7 +19,8 @@ pub struct Bounds {
     pub first: Duration,
     /// The ceiling never exceeds this.
     pub most: Duration,
-    /// If a connection was up for this long, the waits begin at `first` again.
+    /// How long a connection must last to count as working, after which the wait starts over at
+    /// `first`.
     pub healthy: Duration,
 }
 
@@ -28,7 +29,7 @@ impl Default for Bounds {
         Self {
             first: Duration::from_millis(500),
             most: Duration::from_secs(30),
-            healthy: Duration::from_secs(60),
+            healthy: Duration::from_secs(10),
         }
     }
 }
@@ -54,6 +55,17 @@ impl Backoff {
         }
     }
 
+    /// Returns `true` if the last connection lasted long enough to count as working, in which case
+    /// earlier failures are forgotten.
+    pub fn has_worked(&mut self, up: Duration) -> bool {
+        let has_worked = up >= self.bounds.healthy;
+        if has_worked {
+            self.failures = 0;
+            self.refused = 0;
+        }
+        has_worked
+    }
+
     /// Returns the wait after a refused connection to a PBX that does not repeat events. The first
     /// waits are short and fixed. Later waits are those of [`Backoff::wait`].
     pub fn wait_refused(&mut self, chance: u64) -> Duration {
@@ -65,10 +77,7 @@ impl Backoff {
     /// Returns how long to wait before the next connection. The last one was up for `up`. `chance`
     /// is a random number, which spreads the connections of several programs.
     pub fn wait(&mut self, up: Duration, chance: u64) -> Duration {
-        if up >= self.bounds.healthy {
-            self.failures = 0;
-        }
-        if !up.is_zero() {
+        if !self.has_worked(up) && !up.is_zero() {
             self.refused = 0;
         }
         let doubled = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
@@ -116,17 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn backoff_resets_after_a_healthy_minute_and_not_before() {
+    fn backoff_resets_after_ten_healthy_seconds_and_not_before() {
         let mut backoff = Backoff::new(Bounds::default());
         for _ in 0..40 {
             backoff.wait(NONE, 1);
         }
+        assert_eq!(backoff.wait(Duration::from_secs(9), u64::MAX).as_secs(), 30);
         assert_eq!(
-            backoff.wait(Duration::from_secs(59), u64::MAX).as_secs(),
-            30
-        );
-        assert_eq!(
-            backoff.wait(Duration::from_secs(60), u64::MAX).as_millis(),
+            backoff.wait(Duration::from_secs(10), u64::MAX).as_millis(),
             500
         );
         backoff.reset();

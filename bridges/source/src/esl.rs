@@ -2,15 +2,15 @@
 
 use crate::Item;
 use crate::{
-    Access, Context, Error, LineError, LiveLine, SourceFeed, Target, TcpEndpoint, TcpLine, listen,
+    Access, Context, Error, LineError, LiveLine, Pings, SourceFeed, Target, TcpEndpoint, TcpLine,
+    listen,
 };
 use bytes::Bytes;
-use callbridge_call::{EventTime, Mark};
+use callbridge_call::Mark;
 use callbridge_freeswitch::dialogue::{Dialogue, FrameMeaning, SocketRefusal};
 use callbridge_freeswitch::reader::{FrameRead, FrameReader};
 use callbridge_freeswitch::survey::{QUESTIONS, Survey, SwitchFacts};
 use secrecy::ExposeSecret;
-use std::convert::Infallible;
 use tokio::time::timeout;
 
 const SECRET: &str = "CALLBRIDGE_ESL_SECRET";
@@ -20,16 +20,22 @@ struct SocketLine {
     tcp: TcpLine,
     reader: FrameReader,
     dialogue: Dialogue,
+    pings: Pings,
 }
 
-/// Runs one connection until it ends, and returns why it ended. `core` is the last known process of
-/// the switch (`Core-UUID`). `core` is updated when the connection ends.
+/// Runs one connection until a stop is requested or the connection ends, in which case the reason
+/// is returned. `core` is the switch's last known process (`Core-UUID`), which is updated at the
+/// end.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     core: &mut Option<Vec<u8>>,
     context: &mut Context,
-) -> Result<Infallible, Error> {
-    let mut line = SocketLine::open(endpoint, &context.access, core.clone(), &[]).await?;
+) -> Result<(), Error> {
+    let opening = SocketLine::open(endpoint, &context.access, core.clone(), &[]);
+    let Some(line) = context.stop.interrupts(opening).await else {
+        return Ok(());
+    };
+    let mut line = line?;
     let ended = listen(&mut line, context).await;
     *core = line.dialogue.core().map(<[u8]>::to_vec);
     ended
@@ -77,6 +83,7 @@ impl SocketLine {
             tcp: TcpLine { stream, target },
             reader: FrameReader::default(),
             dialogue,
+            pings: Pings::default(),
         };
         let target = line.tcp.target.clone();
         let logged_in = line.read_until(|meaning| meaning == FrameMeaning::LoggedIn);
@@ -142,6 +149,11 @@ impl LiveLine for SocketLine {
                 FrameMeaning::Nothing | FrameMeaning::LoggedIn | FrameMeaning::Answer(_) => {}
                 FrameMeaning::Closing(_) | FrameMeaning::Refused(_) => {}
                 FrameMeaning::Listening => feed.notice(Item::EventsFlow),
+                FrameMeaning::Pong => {
+                    if let Some(answer) = self.pings.note_answer_to_oldest(feed.now()) {
+                        feed.notice(answer.report(None));
+                    }
+                }
                 FrameMeaning::UpFor(uptime) => {
                     let uptime = Some(uptime);
                     feed.mark(Mark::FullyBooted { uptime }).await?;
@@ -165,21 +177,20 @@ impl LiveLine for SocketLine {
                 FrameMeaning::TooLong => feed.too_long(None).await?,
             }
             if list_ended {
-                feed.mark(Mark::ListEnd).await?;
+                feed.mark(Mark::ListEnd { channels: None }).await?;
             }
         }
         Ok(())
     }
 
-    fn ping(&mut self, _feed: &mut SourceFeed) -> Result<(), Error> {
-        self.dialogue.ping();
-        Ok(())
+    fn ping(&mut self, feed: &mut SourceFeed) {
+        if self.dialogue.ping() {
+            self.pings.note_sent(0, feed.now());
+        }
     }
 
-    /// Returns `None`. Every event of FreeSWITCH has its own time, so a late answer does not
-    /// matter.
-    fn unanswered_since(&self) -> Option<EventTime> {
-        None
+    fn pings(&self) -> &Pings {
+        &self.pings
     }
 
     async fn send(&mut self) -> Result<(), Error> {

@@ -43,18 +43,18 @@ pub enum Item {
     },
     /// The account lacks a right. Reported once per connection.
     MissingRight(MissingRight),
-    /// The PBX answered a ping, with its time.
+    /// The PBX responded to a ping, so everything it sent before that has arrived.
     Pong {
-        /// The PBX's time in the answer.
-        at: EventTime,
+        /// The PBX's time in the response, if it has one.
+        at: Option<EventTime>,
         /// When we sent the ping, by our boot clock.
         asked: EventTime,
-        /// When the answer arrived, by our boot clock.
+        /// When the response arrived, by our boot clock.
         answered: EventTime,
     },
-    /// Whether the connection is stalled: for more than 5 s, a ping has waited for its answer, or
-    /// the connection was not read. Events that arrive during a stall happened at an unknown
-    /// earlier time.
+    /// Whether the connection is stalled, either because a ping has gone unanswered for too long or
+    /// because the connection wasn't read. Until the stall is over, any events that arrive may have
+    /// happened earlier.
     Stalled(bool),
     /// Events are known to arrive although there is no call. For example, an event that callbridge
     /// sent itself came back.

@@ -1,13 +1,14 @@
 //! Handles a live connection of any protocol: reads it without waiting for the intake, keeps it
 //! alive with pings, and gives it up when it has died.
 
+mod pings;
 mod stall;
 
 use crate::{Context, Error, LineError, NO_REASON, SourceFeed, Stream, Target};
-use callbridge_call::EventTime;
 use callbridge_call::framing::{Outgoing, ReadBuffer};
+pub(crate) use pings::Pings;
 use stall::Stall;
-use std::{convert::Infallible, time::Duration};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
@@ -16,8 +17,10 @@ const READ_BYTES: usize = 32 << 10;
 /// this process or this machine was suspended, bytes can wait in the socket although the time is
 /// over.
 const LAST_READ: Duration = Duration::from_secs(1);
-/// How often the reader checks whether it was suspended, and whether a ping waits for its answer.
-const STALL_CHECK: Duration = Duration::from_secs(1);
+/// How often the reader checks whether it was suspended and whether a ping is overdue.
+const STALL_CHECK: Duration = Duration::from_millis(500);
+/// Timeout for the response to the last ping before a clean stop.
+const LAST_PING: Duration = Duration::from_secs(1);
 
 /// A connection that is logged in, of one of the protocols.
 pub(crate) trait LiveLine {
@@ -34,44 +37,65 @@ pub(crate) trait LiveLine {
     /// Gives the received frames to the intake.
     async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error>;
 
-    /// Queues a ping, and other periodic questions.
-    fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error>;
+    /// Queues a ping.
+    fn ping(&mut self, feed: &mut SourceFeed);
 
-    /// Returns when the oldest ping without an answer was sent. `None` on a connection that has not
-    /// answered any yet, because not every PBX answers.
-    fn unanswered_since(&self) -> Option<EventTime>;
+    /// Queues the protocol's other periodic questions.
+    fn ask(&mut self, _feed: &mut SourceFeed) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn pings(&self) -> &Pings;
 
     /// Sends everything in the queue, however long that takes.
     async fn send(&mut self) -> Result<(), Error>;
 }
 
-/// Reads a connection until it ends, and returns why it ended.
-pub(crate) async fn listen(
-    line: &mut impl LiveLine,
-    context: &mut Context,
-) -> Result<Infallible, Error> {
+/// Reads from a connection until a stop is requested or the connection ends, in which case the
+/// reason is returned.
+pub(crate) async fn listen(line: &mut impl LiveLine, context: &mut Context) -> Result<(), Error> {
     let feed = &mut context.line;
+    let calls = &mut context.calls;
     feed.up(true).await?;
     line.begin(feed).await?;
-    let silent_after = context.access.settings.silent_after;
-    let mut pings = interval(context.access.settings.ping_every);
+    let settings = &context.access.settings;
+    let silent_after = settings.silent_after;
+    let mut pings = interval(settings.ping_every);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut pings_in_call = interval(settings.ping_every_in_call);
+    pings_in_call.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut stall_checks = interval(STALL_CHECK);
     stall_checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut stall = Stall::new(feed.now());
     let mut received = Instant::now();
+    let mut has_read = false;
     loop {
-        line.take_in(feed).await?;
-        stall.check(feed.now(), line.unanswered_since());
+        // The intake must know of a stall before it gets the late frames.
+        let checked = stall.check(feed.now(), line.pings(), has_read);
         stall.report(feed);
+        if checked.stood_still {
+            received = Instant::now();
+        }
+        line.take_in(feed).await?;
+        has_read = false;
+        if checked.ping {
+            line.ping(feed);
+        }
         send_within(line, silent_after).await?;
         tokio::select! {
             biased;
+            () = context.stop.requested() => return finish(line, feed).await,
             came = line.receive() => {
                 came?;
+                has_read = true;
                 received = Instant::now();
             }
-            _ = pings.tick() => line.ping(feed)?,
+            _ = pings.tick() => {
+                line.ping(feed);
+                line.ask(feed)?;
+            }
+            _ = pings_in_call.tick(), if *calls.borrow() => line.ping(feed),
+            Ok(()) = calls.changed() => pings_in_call.reset_immediately(),
             () = feed.wait_to_report_dropped() => {
                 feed.report_dropped();
             }
@@ -82,57 +106,36 @@ pub(crate) async fn listen(
                     return Err(line.target().error(LineError::Silent(silent)));
                 };
                 came?;
+                has_read = true;
                 received = Instant::now();
             }
         }
-        let stood_still = stall.check(feed.now(), line.unanswered_since());
-        if stood_still {
-            // This process was suspended and sent no pings, so the PBX's silence means nothing.
-            received = Instant::now();
-            line.ping(feed)?;
-        }
-        stall.report(feed);
     }
+}
+
+/// Sends a final ping and reads until the response arrives. The intake then knows that nothing is
+/// missing so far, so that the gap recorded at the next startup covers only the time in between.
+async fn finish(line: &mut impl LiveLine, feed: &mut SourceFeed) -> Result<(), Error> {
+    let asked = feed.now();
+    line.ping(feed);
+    let responds = async {
+        line.send().await?;
+        while line.pings().are_waiting() {
+            line.receive().await?;
+            line.take_in(feed).await?;
+            if line.pings().last_answer().map(|answer| answer.asked) >= Some(asked) {
+                break;
+            }
+        }
+        Ok(())
+    };
+    timeout(LAST_PING, responds).await.unwrap_or(Ok(()))
 }
 
 /// Sends everything in the queue. Fails if the connection does not take all bytes within this time.
 pub(crate) async fn send_within(line: &mut impl LiveLine, within: Duration) -> Result<(), Error> {
     let sent = timeout(within, line.send()).await;
     sent.unwrap_or_else(|_| Err(line.target().error(LineError::Silent(within))))
-}
-
-/// The oldest ping of a connection that has no answer yet.
-#[derive(Debug, Default)]
-pub(crate) struct Pings {
-    /// The oldest ping without an answer: its id, and when it was sent by our boot clock.
-    waiting: Option<(String, EventTime)>,
-    /// Set once a ping was answered.
-    are_answered: bool,
-}
-
-impl Pings {
-    /// Notes that a ping with this id is sent `now`. Ignored if an earlier ping has no answer yet.
-    pub(crate) fn note_sent(&mut self, id: String, now: EventTime) {
-        self.waiting.get_or_insert((id, now));
-    }
-
-    /// Returns the id of the ping that waits for its answer.
-    pub(crate) fn waiting_id(&self) -> Option<&str> {
-        self.waiting.as_ref().map(|(id, _)| id.as_str())
-    }
-
-    /// Notes that the waiting ping was answered. Returns when that ping was sent.
-    pub(crate) fn note_answer(&mut self) -> Option<EventTime> {
-        self.are_answered = true;
-        self.waiting.take().map(|(_, asked)| asked)
-    }
-
-    pub(crate) fn unanswered_since(&self) -> Option<EventTime> {
-        if !self.are_answered {
-            return None;
-        }
-        self.waiting.as_ref().map(|(_, asked)| *asked)
-    }
 }
 
 /// A TCP connection of a text protocol.

@@ -26,6 +26,14 @@ impl Stop {
         // A closed channel also means a stop, because the owner of its sender is gone.
         let _ = self.0.clone().wait_for(|stop| *stop).await;
     }
+
+    /// Awaits `work`, or returns `None` if a stop is requested first.
+    pub(crate) async fn interrupts<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            () = self.requested() => None,
+        }
+    }
 }
 
 /// Settings, secret, and root certificates with which a session opens its connection.
@@ -49,10 +57,13 @@ impl Access {
     }
 }
 
-/// Feed and access of one source, passed from session to session.
+/// What one source passes from session to session.
 pub(crate) struct Context {
     pub line: SourceFeed,
     pub access: Access,
+    pub stop: Stop,
+    /// Whether calls of the PBX are open, as the intake knows it.
+    pub calls: watch::Receiver<bool>,
 }
 
 /// A record of a source, before it has a number.

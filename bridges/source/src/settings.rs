@@ -55,8 +55,11 @@ fn secret_file_fault(path: &Path, why: impl Display) -> Error {
 pub struct Settings {
     /// Time limit for the connection, the TLS handshake, and the login together.
     pub connect_within: Duration,
-    /// Time between two of our pings on an AMI or WebSocket connection.
+    /// Interval between pings on a live connection without open calls.
     pub ping_every: Duration,
+    /// Interval between pings while a call is open. Without timestamps, this is how late an event
+    /// can be before it's noticed.
+    pub ping_every_in_call: Duration,
     /// A connection without a byte for this long is closed and opened again. A connection that
     /// stalls for less time loses nothing, because TCP still delivers the bytes.
     pub silent_after: Duration,
@@ -80,6 +83,7 @@ impl Default for Settings {
         Self {
             connect_within: Duration::from_secs(10),
             ping_every: Duration::from_secs(20),
+            ping_every_in_call: Duration::from_secs(2),
             silent_after: Duration::from_secs(120),
             backoff: Bounds::default(),
             poll_every: Duration::from_millis(250),

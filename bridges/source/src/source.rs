@@ -7,7 +7,7 @@ use crate::{
 };
 use callbridge_asterisk::survey::Account;
 use callbridge_freeswitch::survey::SwitchFacts;
-use std::{convert::Infallible, fmt, time::Duration};
+use std::{fmt, time::Duration};
 use tokio::sync::watch;
 
 /// One source, ready to run.
@@ -101,7 +101,8 @@ impl Source {
 
     /// Runs until `shutdown`, or until the intake has ended. A connection that is lost is always
     /// opened again. The last item is [`Item::Done`]. After `shutdown`, a broker's source reads no
-    /// more, and waits for a short time for the verdicts on its frames.
+    /// more, and waits for a short time for the verdicts on its frames. A live connection sends a
+    /// last ping, and is read until the response, for a second at most.
     pub async fn run(
         self,
         ring: Ring,
@@ -120,19 +121,15 @@ impl Source {
             reported: None,
             dropped: 0,
         };
-        let access = self.access;
-        let mut context = Context { line, access };
         let (stop_sender, stop) = watch::channel(false);
+        let mut context = Context {
+            line,
+            access: self.access,
+            stop: Stop(stop),
+            calls: verdicts.calls(),
+        };
         let transport = &self.url.transport;
-        let stop = Stop(stop);
-        let work = work(
-            &mut context,
-            transport,
-            self.start,
-            self.again,
-            verdicts,
-            stop,
-        );
+        let work = work(&mut context, transport, self.start, self.again, verdicts);
         let mut work = std::pin::pin!(work);
         let ended = tokio::select! {
             ended = &mut work => ended,
@@ -155,8 +152,8 @@ async fn work(
     start: Option<FilePosition>,
     again: FilesAgain,
     verdicts: VerdictReader,
-    stop: Stop,
 ) -> Result<(), crate::Gone> {
+    let stop = context.stop.clone();
     let mut queue = match transport {
         Transport::File { path, format, from } => {
             let mut tail =
@@ -173,25 +170,23 @@ async fn work(
     let mut core = None;
     let mut backoff = Backoff::new(context.access.settings.backoff);
     loop {
-        let error = match (transport, &mut queue) {
+        // Each session handles the stop itself: a broker's frames must still be acknowledged, and
+        // a live connection sends a last ping.
+        let ended = match (transport, &mut queue) {
             (Transport::Ami { endpoint, user }, _) => {
-                let session = ami::session(endpoint, user, &mut unfiltered, context);
-                run_until_stop(&stop, session).await
+                ami::session(endpoint, user, &mut unfiltered, context).await
             }
-            (Transport::Esl { endpoint }, _) => {
-                run_until_stop(&stop, esl::session(endpoint, &mut core, context)).await
-            }
+            (Transport::Esl { endpoint }, _) => esl::session(endpoint, &mut core, context).await,
             (Transport::WebSocket { endpoint, path }, _) => {
-                run_until_stop(&stop, websocket::session(endpoint, path, context)).await
+                websocket::session(endpoint, path, context).await
             }
-            // This session handles the stop itself, because its frames must still be acknowledged.
-            (_, Some(queue)) => queue.session(context, stop.clone()).await.err(),
-            (Transport::Amqp(_) | Transport::File { .. }, None) => None,
+            (_, Some(queue)) => queue.session(context, stop.clone()).await,
+            (Transport::Amqp(_) | Transport::File { .. }, None) => Ok(()),
         };
-        let error = match error {
-            None => return Ok(()),
-            Some(Error::Gone(gone)) => return Err(gone),
-            Some(error) => error,
+        let error = match ended {
+            Ok(()) => return Ok(()),
+            Err(Error::Gone(gone)) => return Err(gone),
+            Err(error) => error,
         };
         // The silence has already lasted long, so the connection is opened again soon. The gap
         // begins at the last byte.
@@ -214,9 +209,11 @@ async fn work(
 /// The longest wait for a PBX on this machine, because a try there is cheap.
 const LOOPBACK_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Returns the wait before the next try after this error. A PBX that does not repeat events is
-/// tried soon, except after a refused login, because too many tries with a wrong secret lock the
-/// account out.
+/// Returns how long to wait after this error before trying again.
+///
+/// A PBX that can't replay events is retried immediately if the connection had worked, and soon
+/// otherwise. A rejected login is an exception, since repeated attempts with the wrong secret would
+/// lock the account.
 fn wait_after(
     backoff: &mut Backoff,
     error: &Error,
@@ -228,6 +225,11 @@ fn wait_after(
         Some(endpoint) if error.fix() == Fix::Remote => endpoint,
         _ => return backoff.wait(up, chance),
     };
+    // Each moment without the connection is a gap, and a connection that worked isn't retried in a
+    // tight loop.
+    if backoff.has_worked(up) {
+        return Duration::ZERO;
+    }
     let wait = match error {
         Error::Line(_, LineError::Connect(_)) if up.is_zero() => backoff.wait_refused(chance),
         _ => backoff.wait(up, chance),
@@ -236,17 +238,6 @@ fn wait_after(
         wait.min(LOOPBACK_WAIT_MAX)
     } else {
         wait
-    }
-}
-
-/// Awaits `session`, and returns its error. `None` if a stop is requested before.
-async fn run_until_stop(
-    stop: &Stop,
-    session: impl Future<Output = Result<Infallible, Error>>,
-) -> Option<Error> {
-    tokio::select! {
-        ended = session => ended.err(),
-        () = stop.requested() => None,
     }
 }
 
@@ -293,15 +284,40 @@ mod tests {
 
     #[test]
     fn refused_connection_is_retried_every_5s_on_loopback() {
-        let soon = [500, 600, 1_100, 2_100, 4_100, 5_100, 7_100, 11_100];
+        let soon = [0, 100, 600, 1_600, 3_600, 4_100, 5_100, 7_100];
         for url in ["ami://u@127.0.0.1", "ami://u@localhost", "esl://[::1]"] {
             let tries = tries(url, connection_refused);
             assert_eq!(tries[..8], soon, "{url}");
-            assert_eq!(tries[8..], [16_100, 21_100], "{url}");
+            assert_eq!(tries[8..], [11_100, 16_100], "{url}");
         }
         let far = tries("ami://u@192.0.2.7", connection_refused);
         assert_eq!(far[..8], soon);
-        assert_eq!(far[8..], [19_100, 35_100]);
+        assert_eq!(far[8..], [11_100, 19_100]);
+    }
+
+    #[test]
+    fn connection_that_breaks_every_20s_is_retried_at_once() {
+        let transport = SourceUrl::parse("ami://u@192.0.2.7")
+            .expect("a PBX")
+            .transport;
+        let Some(endpoint) = transport.live_endpoint() else {
+            panic!("{transport:?}")
+        };
+        let lost = line_error(endpoint, LineError::Closed("reset".to_owned()));
+        let mut backoff = Backoff::new(Bounds::default());
+        let mut wait = |seconds| {
+            let up = Duration::from_secs(seconds);
+            wait_after(&mut backoff, &lost, &transport, up, u64::MAX)
+        };
+        for _ in 0..50 {
+            assert_eq!(wait(20), Duration::ZERO);
+        }
+        let short: Vec<_> = (0..3).map(|_| wait(9).as_millis()).collect();
+        assert_eq!(
+            short,
+            [500, 1_000, 2_000],
+            "it never worked for ten seconds"
+        );
     }
 
     #[test]
@@ -310,7 +326,7 @@ mod tests {
             line_error(endpoint, LineError::Ami(LoginError::BadCredentials))
         });
         let waits: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert_eq!(waits[..3], [1_000, 2_000, 4_000]);
+        assert_eq!(waits[..3], [500, 1_000, 2_000]);
         assert_eq!(waits[6..], [30_000, 30_000, 30_000]);
     }
 

@@ -48,6 +48,7 @@ struct VerdictState {
 pub struct Verdicts {
     shared: Arc<VerdictState>,
     paused: watch::Sender<bool>,
+    calls: watch::Sender<bool>,
 }
 
 impl Verdicts {
@@ -74,6 +75,13 @@ impl Verdicts {
     pub fn pause(&self, is_paused: bool) {
         self.paused.send_replace(is_paused);
     }
+
+    /// Tells the source whether its PBX has open calls, in which case a live connection is pinged
+    /// more often, since only the responses show whether events arrive on time.
+    pub fn note_calls(&self, are_open: bool) {
+        self.calls
+            .send_if_modified(|known| std::mem::replace(known, are_open) != are_open);
+    }
 }
 
 /// The source's end of the channel for verdicts. It takes verdicts, and shows whether the intake
@@ -82,6 +90,7 @@ impl Verdicts {
 pub struct VerdictReader {
     shared: Arc<VerdictState>,
     paused: watch::Receiver<bool>,
+    calls: watch::Receiver<bool>,
 }
 
 impl VerdictReader {
@@ -104,15 +113,27 @@ impl VerdictReader {
             std::future::pending::<()>().await;
         }
     }
+
+    /// Returns a receiver for whether the PBX has open calls, which the intake keeps up to date.
+    pub(crate) fn calls(&self) -> watch::Receiver<bool> {
+        self.calls.clone()
+    }
 }
 
 /// Makes both ends of the channel for one source's verdicts.
 pub fn verdicts() -> (Verdicts, VerdictReader) {
     let shared = Arc::new(VerdictState::default());
     let paused = watch::Sender::new(false);
+    let calls = watch::Sender::new(false);
     let reader = VerdictReader {
         shared: Arc::clone(&shared),
         paused: paused.subscribe(),
+        calls: calls.subscribe(),
     };
-    (Verdicts { shared, paused }, reader)
+    let verdicts = Verdicts {
+        shared,
+        paused,
+        calls,
+    };
+    (verdicts, reader)
 }

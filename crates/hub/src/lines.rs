@@ -3,6 +3,7 @@
 
 use crate::protocol::{LINES_MAX, RefusedLine};
 use callbridge_call::ReportedCall;
+use callbridge_call::framing::without_byte_order_mark;
 use callbridge_formats::message::{VERSION, read, version_problem};
 use serde::Deserialize;
 
@@ -37,6 +38,7 @@ pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, Body
     let mut lines = Lines::default();
     let mut messages = 0;
     for (at, bytes) in body.split(|byte| *byte == b'\n').enumerate() {
+        let bytes = without_byte_order_mark(bytes);
         if bytes.trim_ascii().is_empty() {
             continue;
         }
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn invalid_line_is_refused_with_its_number() {
-        let body = format!("{}\n\nnot json\r\n{{\"id\":\"7\"}}\n", call());
+        let body = format!("\u{feff}{}\n\nnot json\r\n{{\"id\":\"7\"}}\n", call());
         let lines = read_lines(body.as_bytes(), None).expect("read");
         assert_eq!(lines.calls.len(), 1);
         assert_eq!(lines.calls[0].0, 1);

@@ -105,6 +105,7 @@ impl Receiver {
             rules: self.rules.clone(),
             people: Arc::clone(&self.people.read().unwrap_or_else(PoisonError::into_inner)),
             branch: Arc::clone(&origin.branch),
+            from_collector: origin.seen.is_some(),
             now,
         };
         // Hundreds of calls take long to judge, so judge them in another thread and do not delay
@@ -242,6 +243,7 @@ struct Judging {
     rules: Rules,
     people: Arc<People>,
     branch: Arc<KnownBranch>,
+    from_collector: bool,
     now: Now,
 }
 
@@ -272,6 +274,7 @@ impl Judging {
             );
             let mut finished = Finished::new(verdict, call);
             finished.branch = Some(self.branch.name.clone());
+            finished.from_collector = self.from_collector;
             judged.push(JudgedLine {
                 line,
                 id,

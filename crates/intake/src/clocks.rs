@@ -2,7 +2,8 @@
 //! clock and ours, for `status`.
 
 use crate::Intake;
-use callbridge_call::{ClockDifference, EventTime, Line};
+use callbridge_call::{ClockDifference, EventTime, Line, PROMPT_RESPONSE};
+use callbridge_formats::Format;
 use callbridge_source::SourceId;
 
 impl Intake {
@@ -11,13 +12,9 @@ impl Intake {
     /// has several PBXs, the largest difference counts.
     pub(super) fn clock_ahead_ms(&self, at: usize) -> Option<i64> {
         let id = u16::try_from(at).ok()?;
-        let pbx = &self.sources[at].settings.pbx;
-        let below = format!("{pbx}/");
-        let of_source = self
-            .pbxes
-            .iter()
-            .filter(|(name, _)| *name == pbx || name.starts_with(&below));
-        let differences = of_source.filter_map(|(_, pbx)| pbx.assembler.clock_ahead_by(id));
+        let differences = self
+            .pbxes_of(at)
+            .filter_map(|pbx| pbx.assembler.clock_ahead_by(id));
         let ahead = differences.max_by_key(|ahead| ahead.micros().unsigned_abs())?;
         Some(ahead.micros().saturating_sub(self.wall_ahead.micros()) / 1_000)
     }
@@ -27,10 +24,27 @@ impl Intake {
         self.wall_ahead = wall_ahead;
     }
 
-    /// Notes that the source's PBX answered a ping that we sent at `asked`. The answer arrived at
-    /// `answered`. `at` is the PBX's time in the answer.
-    pub fn pong(&mut self, id: SourceId, at: EventTime, asked: EventTime, answered: EventTime) {
+    /// Processes the response to a ping that was sent to the source's PBX at `asked` and answered
+    /// at `answered`. `at` is the PBX's time in the response, if it has one.
+    pub fn pong(
+        &mut self,
+        id: SourceId,
+        at: Option<EventTime>,
+        asked: EventTime,
+        answered: EventTime,
+    ) {
         let line = self.current_line(id);
+        let source = &mut self.sources[usize::from(id.0)];
+        let delay = answered.since(asked);
+        if delay <= PROMPT_RESPONSE {
+            source.note_complete(asked);
+        }
+        // Events without times don't show their delay, but they were held as long as the response.
+        source.note_delay(delay, answered);
+        // The gateway of a WebSocket responds itself, so its response shows nothing about the PBX.
+        if source.settings.format == Format::AmiJson {
+            return;
+        }
         self.each_pbx(usize::from(id.0), |pbx| {
             pbx.assembler.on_answer(line, at, asked, answered);
         });
@@ -38,6 +52,7 @@ impl Intake {
 
     /// Notes whether the connection of the source is stalled.
     pub fn note_stall(&mut self, id: SourceId, is_stalled: bool) {
+        self.sources[usize::from(id.0)].is_stalled = is_stalled;
         let line = self.current_line(id);
         self.each_pbx(usize::from(id.0), |pbx| {
             pbx.assembler.set_stalled(line, is_stalled);
@@ -45,7 +60,7 @@ impl Intake {
     }
 
     /// Returns the current connection of a live source.
-    fn current_line(&self, id: SourceId) -> Line {
+    pub(super) fn current_line(&self, id: SourceId) -> Line {
         Line {
             source: id.0,
             connection: self.sources[usize::from(id.0)].connection,

@@ -2,16 +2,21 @@
 //! uses no clock, socket, or file.
 
 use crate::{
-    IntakeSource, Memory, Pbx, Settings, SourceSettings, catch_up::Second, gap_log::GapLog,
-    pbx::pbx_of, proof::describe, read_again, under_way::Branch, unmatched,
-    unmatched::UnmatchedLog, whole_calls::WholeCalls,
+    IntakeSource, Memory, Pbx, Settings, SourceSettings,
+    catch_up::Second,
+    gap_log::GapLog,
+    pbx::{pbx_of, pbx_that_knows},
+    read_again,
+    under_way::Branch,
+    unmatched,
+    unmatched::UnmatchedLog,
+    whole_calls::WholeCalls,
 };
-use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::{ClockDifference, EventTime, Patience, PbxEvent, Timing, trunk::Conflict};
 use callbridge_formats::{Decoded, Format, Likeness, Unreadable};
 use callbridge_mapping::{People, journal};
-use callbridge_model::status::{self, RightKind, SourceState};
-use callbridge_source::{CountsNow, FilePosition, Frame, FrameVerdict, Outage, SourceId};
+use callbridge_model::status::SourceState;
+use callbridge_source::{Frame, FrameVerdict, SourceId};
 use callbridge_spool::{Finished, Known, Op};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -35,7 +40,7 @@ pub type FindFinished<'a> = &'a mut dyn FnMut(&str, &str) -> Option<Known>;
 
 /// Our own clock, as of the last tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Clock {
+pub(super) enum Clock {
     Unknown,
     Wrong,
     Right(EventTime),
@@ -49,7 +54,7 @@ pub struct Intake {
     /// The first `server_name` on the stream of each PBX, by PBX. That server is the PBX itself.
     /// Each other `server_name` is a separate PBX.
     pub(super) servers: BTreeMap<String, String>,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// How far our wall clock is ahead of the arrival clock.
     pub(super) wall_ahead: ClockDifference,
     /// Start of the first connection to each PBX.
@@ -149,151 +154,6 @@ impl Intake {
             (Some(_), None) | (None, _) => Ok(()),
         };
         restored.map_err(|error| error.to_string())
-    }
-
-    /// Returns the status of each source, in the order of the flags.
-    pub fn statuses(&self) -> Vec<status::SourceStatus> {
-        let mut statuses = Vec::new();
-        for (at, source) in self.sources.iter().enumerate() {
-            let mut status = source.status_with_problems();
-            status.clock_ahead_ms = self.clock_ahead_ms(at);
-            // A file with held calls counts as being read: more records can decide them.
-            if status.state == SourceState::Done && self.holds_calls(source) {
-                status.state = SourceState::Reading;
-            }
-            statuses.push(status);
-        }
-        statuses
-    }
-
-    fn holds_calls(&self, source: &IntakeSource) -> bool {
-        let pbx = self.pbxes.get(&source.settings.pbx);
-        let second = pbx.and_then(|pbx| pbx.second.as_ref());
-        source.settings.catch_up && second.is_some_and(|second| !second.reconciler.is_empty())
-    }
-
-    /// Copies the counters of each source, in the order of the flags.
-    pub fn note_counts(&mut self, counts: impl Iterator<Item = CountsNow>) {
-        for (source, counts) in self.sources.iter_mut().zip(counts) {
-            source.note_counts(counts);
-        }
-    }
-
-    pub fn open_calls(&self) -> usize {
-        self.pbxes
-            .values()
-            .map(|pbx| pbx.assembler.open_calls() + pbx.records.open_calls())
-            .sum()
-    }
-
-    /// Notes that the source's connection is up.
-    pub fn up(&mut self, id: SourceId, now: EventTime) {
-        let at = usize::from(id.0);
-        let source = &mut self.sources[at];
-        if source.settings.file {
-            source.status.state = SourceState::Reading;
-        } else {
-            source.status.state = SourceState::Connected;
-            let since = now.by_clock(self.wall_ahead);
-            source.status.connected_since = Some(since.floor_seconds().get());
-            // The new connection has proved nothing yet.
-            source.proof.received = false;
-            source.proof.timed = false;
-            source.proof.missing_rights.clear();
-            source.proof.checked = 0;
-        }
-        source.connection += 1;
-        source.status.reason = None;
-        source.status.down_since = None;
-        source.up_since_frame = true;
-        source.report.up();
-        self.receives(at, Some(now));
-        self.listens(at, now);
-    }
-
-    /// Returns the status of each source while nothing can be stored. Queues are then not read, so
-    /// they are shown as down with this reason.
-    pub fn statuses_while_held(&self) -> Vec<status::SourceStatus> {
-        let mut all = self.statuses();
-        for (status, source) in all.iter_mut().zip(&self.sources) {
-            let is_queue = !source.settings.file && !source.settings.forgets;
-            if is_queue && status.state.is_up() {
-                status.state = SourceState::Down;
-                status.reason = Some(callbridge_source::Error::Paused.to_string());
-            }
-        }
-        all
-    }
-
-    /// Notes that the source's connection is down.
-    pub fn down(&mut self, id: SourceId, outage: Outage) {
-        let at = usize::from(id.0);
-        let source = &mut self.sources[at];
-        source.status.state = SourceState::Down;
-        source.is_absent = outage.is_absent;
-        source.report.down(outage.why.clone(), outage.is_ours);
-        source.status.reason = Some(outage.why);
-        let since = outage.since.by_clock(self.wall_ahead).floor_seconds();
-        source.status.down_since.get_or_insert(since.get());
-        self.receives(at, None);
-        let source = &mut self.sources[at];
-        if source.settings.forgets && source.last_received.is_some() {
-            source.gap_since = source.gap_since.or(source.last_received);
-            self.begin_loss(at, outage.since);
-        }
-    }
-
-    /// Notes that a file was read to this place, with or without a frame.
-    pub fn read_to(&mut self, id: SourceId, position: &FilePosition) {
-        let source = &mut self.sources[usize::from(id.0)];
-        source.position = Some(position.clone());
-    }
-
-    /// Returns `true` if no event, no call, and no other format was found in the source so far.
-    pub fn has_read_nothing(&self, id: SourceId) -> bool {
-        let source = &self.sources[usize::from(id.0)];
-        source.status.read == 0 && source.other_format.is_none()
-    }
-
-    /// Notes that a source has another format than the configured one, with a message for the log
-    /// and `status`.
-    pub fn report_format_mismatch(&mut self, id: SourceId, message: String) {
-        let source = &mut self.sources[usize::from(id.0)];
-        source.other_format = Some(message.clone());
-        self.format_mismatches
-            .push((source.settings.label.clone(), message));
-    }
-
-    /// Notes a right that the account of a source lacks, as its connection found out.
-    pub fn report_missing_right(&mut self, id: SourceId, right: MissingRight) {
-        let source = &mut self.sources[usize::from(id.0)];
-        let (kind, message) = describe(right);
-        source.proof.report_missing(kind, message);
-        // Our test event came back, but no events of calls come.
-        let state = &mut source.status.state;
-        if kind == RightKind::Calls && *state == SourceState::Up {
-            *state = SourceState::Connected;
-        }
-    }
-
-    /// Notes that our test event came back over a source's connection, and that new channels are
-    /// watched on the connection. The source then counts as up, although there is no call.
-    pub fn events_flow(&mut self, id: SourceId) {
-        let source = &mut self.sources[usize::from(id.0)];
-        let state = &mut source.status.state;
-        if *state == SourceState::Connected && !source.proof.is_deaf() {
-            *state = SourceState::Up;
-        }
-    }
-
-    /// Takes the messages about missing rights since the last call, each with the source's label.
-    pub fn take_lacks(&mut self) -> Vec<(String, String)> {
-        let mut found = Vec::new();
-        for source in &mut self.sources {
-            let unreported = std::mem::take(&mut source.proof.unreported).into_iter();
-            found.extend(unreported.map(|what| (source.settings.label.clone(), what)));
-        }
-        found
     }
 
     /// Notes that a file is read to its current end. Later records cannot be from before `now`. If
@@ -396,12 +256,17 @@ impl Intake {
         };
         source.ordered = order.unwrap_or(source.ordered);
         let kept = !source.settings.forgets;
-        let name = pbx_of(
+        let mut name = pbx_of(
             &mut source.status,
             &server,
             &mut self.servers,
             &mut self.ops,
         );
+        if let Some(channel) = event.recovered_id()
+            && let Some(known) = pbx_that_knows(&self.pbxes, &source.settings.pbx, channel)
+        {
+            name = known;
+        }
         if !self.pbxes.contains_key(&name) {
             if self.pbxes.len() >= PBXES_MAX {
                 let why = format!("it names PBX {name}, and {PBXES_MAX} are known already");
@@ -426,10 +291,12 @@ impl Intake {
             kept,
             order,
         });
+        let sent_at = event.sent_at();
         let counter = pbx.on_event(&event, arrived, |unique_id| finished(&name, unique_id));
         if let Some(counter) = counter {
             self.ops.push(Op::count(counter, 1));
         }
+        self.note_event(id, &name, sent_at, frame.arrived);
         Ok(())
     }
 
@@ -545,6 +412,12 @@ impl Intake {
                 }
                 let judged = journal::judge(&call, name, rules, people, wall);
                 ops.push(Op::Finish(Box::new(Finished::new(judged, call))));
+            }
+            for call in pbx.take_revised() {
+                let judged = journal::judge(&call, name, rules, people, wall);
+                let mut revised = Finished::new(judged, call);
+                revised.is_revision = true;
+                ops.push(Op::Finish(Box::new(revised)));
             }
             Branch::Events.keep(name, pbx.assembler.take_changes(), &mut ops);
             Branch::Records.keep(name, pbx.records.take_changes(), &mut ops);

@@ -1,24 +1,57 @@
 //! Gaps: where each begins and ends, and which PBX's calls it affects.
 //!
-//! A gap begins with the last stored event, because later events can be lost if this process ends.
-//! A gap ends with the next login. It affects a PBX's open calls only if no other source reports
-//! these calls.
+//! A gap begins when the last stored event happened, or with the last prompt response to a ping,
+//! whichever is later. The arrival of an event doesn't count, because after a stall, a burst of
+//! late events says nothing about those behind it. A gap ends with the next login. It affects a
+//! PBX's open calls only if no other source reports these calls.
 
 use crate::{Gap, Intake, IntakeSource, SourceSettings, pbx::pbx_of, report::News};
-use callbridge_call::{ClockDifference, EventTime, Mark, Patience, PbxEvent, Reception};
+use callbridge_call::{ClockDifference, EventTime, Mark, Patience, PbxEvent, Reception, Timing};
 use callbridge_model::status::{self, SourceState};
-use callbridge_source::SourceId;
+use callbridge_source::{Outage, SourceId};
 use callbridge_spool::Op;
 use std::time::Duration;
 
 /// Maximum time between two marks of one restart (a login and `FullyBooted`).
 const ONE_RESTART: Duration = Duration::from_secs(5);
+/// An event that arrives later than this is a problem.
+const LATE: Duration = Duration::from_secs(60);
+/// How long a late event is shown as a problem.
+const LATE_SHOWN: Duration = Duration::from_secs(600);
 
 impl IntakeSource {
     /// Notes that nothing of the source is missing up to `now`.
-    fn note_complete(&mut self, now: EventTime) {
+    pub(super) fn note_complete(&mut self, now: EventTime) {
         self.last_received = self.last_received.max(Some(now));
         self.is_unstored = true;
+    }
+
+    /// Processes an event that arrived at `arrived` and was sent at `at` according to the PBX's
+    /// clock, which is `ahead` of our monotonic clock.
+    fn note_event(&mut self, at: Option<EventTime>, ahead: ClockDifference, arrived: EventTime) {
+        let sent = match at {
+            Some(at) => at.by_clock(ahead.reversed()).min(arrived),
+            // Without a time, an event of a stalled line can be arbitrarily old.
+            None if self.is_stalled => return,
+            None => arrived,
+        };
+        self.note_delay(arrived.since(sent), arrived);
+        if self.settings.forgets {
+            self.note_complete(sent);
+        }
+    }
+
+    /// Notes the delay of a message that arrived at `arrived`.
+    pub(super) fn note_delay(&mut self, delay: Duration, arrived: EventTime) {
+        if delay > LATE && !self.settings.file {
+            self.late = Some((delay, arrived));
+        }
+    }
+
+    /// Returns how many seconds late the last overdue message was, if it arrived recently.
+    pub(super) fn late_seconds(&self, now: EventTime) -> Option<u64> {
+        let (delay, arrived) = self.late?;
+        (now.since(arrived) <= LATE_SHOWN).then_some(delay.as_secs())
     }
 
     /// Returns the operation that stores the time up to which nothing of the source is missing, in
@@ -140,15 +173,42 @@ impl Intake {
         news.collect()
     }
 
-    /// Notes that the process ends cleanly. A connection that is up has received everything until
-    /// now.
-    pub fn ends(&mut self, now: EventTime) {
-        for source in &mut self.sources {
-            let received = source.settings.forgets && source.last_received.is_some();
-            let up = source.status.state.is_up() && source.gap_since.is_none();
-            if received && up {
-                source.note_complete(now);
-            }
+    /// Records the arrival of a source's event once the assembler of `pbx` has processed it. `at`
+    /// is when the PBX sent it, according to its own clock.
+    pub(super) fn note_event(
+        &mut self,
+        id: SourceId,
+        pbx: &str,
+        at: Option<EventTime>,
+        arrived: EventTime,
+    ) {
+        let source = &mut self.sources[usize::from(id.0)];
+        let by_line = self.pbxes.get(pbx);
+        let by_line = by_line.and_then(|pbx| pbx.assembler.clock_ahead_by(id.0));
+        // What the difference between the clocks is only shows on a line, where events arrive in
+        // time as a rule.
+        source.note_event(at, by_line.unwrap_or(self.wall_ahead), arrived);
+    }
+
+    /// Notes that the source's connection is down.
+    pub fn down(&mut self, id: SourceId, outage: Outage) {
+        let at = usize::from(id.0);
+        let source = &mut self.sources[at];
+        source.status.state = SourceState::Down;
+        source.is_absent = outage.is_absent;
+        source.report.down(outage.why.clone(), outage.is_ours);
+        source.status.reason = Some(outage.why);
+        let since = outage.since.by_clock(self.wall_ahead).floor_seconds();
+        source.status.down_since.get_or_insert(since.get());
+        self.receives(at, None);
+        let source = &mut self.sources[at];
+        if source.settings.forgets && source.last_received.is_some() {
+            source.gap_since = source.gap_since.or(source.last_received);
+            let since = match source.last_received {
+                Some(received) if source.is_stalled => received,
+                _ => outage.since,
+            };
+            self.begin_loss(at, since);
         }
     }
 
@@ -272,12 +332,25 @@ impl Intake {
     /// empty.
     pub(super) fn on_mark(&mut self, id: SourceId, mark: Mark, server: &str, arrived: EventTime) {
         let at = usize::from(id.0);
-        let touches = self.mark(at, mark, arrived);
         let source = &mut self.sources[at];
-        source.up_since_frame = false;
         let name = pbx_of(&mut source.status, server, &mut self.servers, &mut self.ops);
+        let event = PbxEvent::Mark(mark);
+        if let Some(sent_at) = event.sent_at() {
+            self.note_event(id, &name, Some(sent_at), arrived);
+        }
+        let touches = self.mark(at, mark, arrived);
+        self.sources[at].up_since_frame = false;
+        let line = self.current_line(id);
+        let source = &self.sources[at].settings;
+        let timing = Timing {
+            line: Some(line).filter(|_| source.forgets && !source.format.is_of_broker()),
+            wall_ahead: self.wall_ahead,
+            kept: !source.forgets,
+            order: None,
+        };
         if touches && let Some(pbx) = self.pbxes.get_mut(&name) {
-            pbx.assembler.on_event(&PbxEvent::Mark(mark), arrived);
+            pbx.assembler.timing(timing);
+            pbx.assembler.on_event(&event, arrived);
         }
     }
 
@@ -287,10 +360,10 @@ impl Intake {
         let source = &mut self.sources[at];
         let greeting = source.up_since_frame;
         match mark {
-            Mark::ListEnd | Mark::Restarted { .. } | Mark::Alive { .. } => return true,
+            Mark::ListEnd { .. } | Mark::Restarted { .. } | Mark::Alive { .. } => return true,
             Mark::Shutdown { .. } => {
                 // The next event is a login, or nothing.
-                source.gap_since = source.gap_since.or(Some(arrived));
+                source.gap_since = source.gap_since.or(source.last_received);
                 return true;
             }
             Mark::LoggedIn | Mark::FullyBooted { .. } => {}
@@ -310,7 +383,8 @@ impl Intake {
     fn another_source_receives(&self, at: usize) -> bool {
         let pbx = &self.sources[at].settings.pbx;
         for (other_at, other) in self.sources.iter().enumerate() {
-            if other_at == at || other.settings.pbx != *pbx || !other.reports_events() {
+            let of_pbx = other.settings.pbx == *pbx && other.reports_events();
+            if other_at == at || !of_pbx || other.is_stalled {
                 continue;
             }
             let up = match other.status.state {
@@ -325,10 +399,26 @@ impl Intake {
         false
     }
 
+    /// Starts an outage of the PBX unless another of its sources is still receiving events.
+    ///
+    /// Its open calls may have changed unnoticed since `since`. Entire calls may be missing from
+    /// even earlier, because it takes a while to notice that a connection has stalled.
     pub(super) fn begin_loss(&mut self, at: usize, since: EventTime) {
+        let received = self.sources[at].last_received;
+        let from = received.map_or(since, |received| received.min(since));
         if !self.another_source_receives(at) {
-            self.each_pbx(at, |pbx| pbx.begin_outage(since));
+            self.each_pbx(at, |pbx| pbx.begin_outage(since, from));
         }
+    }
+
+    /// Returns every PBX of the source with number `at`.
+    pub(super) fn pbxes_of(&self, at: usize) -> impl Iterator<Item = &super::pbx::Pbx> {
+        let pbx = &self.sources[at].settings.pbx;
+        let below = format!("{pbx}/");
+        let named = self.pbxes.iter();
+        named
+            .filter(move |(name, _)| *name == pbx || name.starts_with(&below))
+            .map(|(_, pbx)| pbx)
     }
 
     /// Runs `touch` for every PBX of the source.

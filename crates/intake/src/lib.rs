@@ -7,6 +7,7 @@
 //! | [`core`] | pure: frames and `now` in, spool operations and verdicts out |
 //! | [`settings`] | the settings of the assembler and of each source |
 //! | `source` | one source: its decoder and its state |
+//! | `sources` | the state of each source, as its connection reports it and `status` shows it |
 //! | `pbx` | one PBX: the assembler of its calls, and its call detail records |
 //! | `catch_up` | the second account of its calls (`--catch-up`), which `pbx` adds to the first |
 //! | [`mod@under_way`] | calls in progress, and the names under which the spool keeps them |
@@ -29,6 +30,8 @@ mod clock_tests;
 mod clocks;
 pub mod core;
 pub mod gap_log;
+#[cfg(test)]
+mod gap_tests;
 mod gaps;
 pub mod identity;
 #[cfg(test)]
@@ -45,6 +48,7 @@ mod restart_tests;
 pub mod run;
 pub mod settings;
 mod source;
+mod sources;
 #[cfg(test)]
 mod tests;
 pub mod under_way;

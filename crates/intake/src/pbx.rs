@@ -69,11 +69,12 @@ impl Pbx {
         }
     }
 
-    /// Begins an outage: events after `since` may be missing.
-    pub(super) fn begin_outage(&mut self, since: EventTime) {
+    /// Starts an outage in which events of open calls may be missing after `since`, and entire
+    /// calls after `from`.
+    pub(super) fn begin_outage(&mut self, since: EventTime, from: EventTime) {
         self.clock_ahead = self.assembler.clock_ahead().or(self.clock_ahead);
         self.assembler.begin_gap(since);
-        self.outages.begins(since);
+        self.outages.begins(from);
     }
 
     /// Ends the outage: events come again.
@@ -114,7 +115,12 @@ impl Pbx {
                 Some(REUSED)
             }
             _ if is_open => None,
-            Some(_) => Some(LATE),
+            Some(_) => {
+                if let PbxEvent::Cdr(cdr) = event {
+                    self.records.on_late_cdr(cdr, arrived);
+                }
+                Some(LATE)
+            }
             None => {
                 self.assembler.on_event(event, arrived);
                 if let PbxEvent::Cdr(cdr) = event
@@ -130,6 +136,15 @@ impl Pbx {
     pub(super) fn take_finished(&mut self, now: EventTime) -> Vec<FinishedCall> {
         self.collect(now);
         std::mem::take(&mut self.finished)
+    }
+
+    /// Takes the calls that, according to late records, lasted longer than was journaled.
+    pub(super) fn take_revised(&mut self) -> Vec<FinishedCall> {
+        let mut revised = self.records.take_revised();
+        if let Some(second) = &mut self.second {
+            revised.append(&mut second.folder.take_revised());
+        }
+        revised
     }
 
     /// Takes the calls that the assembler has finished. Calls that the second account can complete
@@ -173,7 +188,6 @@ impl Pbx {
             ghosts,
             forced,
             oversized,
-            cdr_unmatched,
         } = std::mem::take(&mut self.assembler.counts);
         let dropped = facts_dropped + std::mem::take(&mut self.records.facts_dropped);
         let counts = [
@@ -185,7 +199,6 @@ impl Pbx {
             ("ghosts", ghosts),
             ("forced", forced),
             ("oversized", oversized),
-            ("cdr_unmatched", cdr_unmatched),
             ("cdr_known", std::mem::take(&mut self.known)),
         ];
         let counts = counts.into_iter().filter(|(_, by)| *by > 0);
@@ -381,4 +394,20 @@ pub(super) fn pbx_of(
     };
     source.note_switch(server, &name);
     name
+}
+
+/// Returns the PBX that already knows the channel, which is either `base` or another one on the
+/// same stream. A channel recovered by the other node of a pair stays with the PBX where its call
+/// started.
+pub(super) fn pbx_that_knows(
+    pbxes: &BTreeMap<String, Pbx>,
+    base: &str,
+    channel: &str,
+) -> Option<String> {
+    let below = format!("{base}/");
+    let mut of_stream = pbxes
+        .iter()
+        .filter(|(name, _)| *name == base || name.starts_with(&below));
+    let known = of_stream.find(|(_, pbx)| pbx.assembler.has_seen(channel));
+    known.map(|(name, _)| name.clone())
 }

@@ -14,8 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const EVENTS_CHECKED: u32 = 40;
 
 /// Message for a source whose events have no timestamp.
-const TIMES: &str = "events carry no time, so the time of arrival is used: set timestampevents = \
-                     yes in manager.conf, then `manager reload`";
+const TIMES: &str = "events carry no time, so the time of arrival is used, and calls are \
+                     incomplete if the connection stalls: set timestampevents = yes in \
+                     manager.conf, then `manager reload`";
 
 /// Evidence for one source: whether it receives events, and which rights its account lacks.
 #[derive(Debug, Default)]

@@ -185,6 +185,97 @@ fn records_on_both_sides_of_a_restart_are_one_call() {
     assert!(batch.ops.iter().any(is_snapshot_deletion));
 }
 
+/// A row for a call to a customer, whom the phone transfers after three seconds. The row for the
+/// talk with the other phone isn't written until that ends.
+fn transferred_row(n: u32) -> String {
+    let (src, channel, uniqueid, dest, from, to) = match n {
+        1 => (
+            "101",
+            "PJSIP/101-00000001",
+            1,
+            "PJSIP/city-00000002",
+            590,
+            595,
+        ),
+        _ => (
+            "998901110003",
+            "PJSIP/city-00000002",
+            2,
+            "PJSIP/102-00000003",
+            595,
+            640,
+        ),
+    };
+    serde_json::json!({
+        "src": src, "dst": if n == 1 { "998901110003" } else { "102" }, "channel": channel,
+        "dstchannel": dest, "lastapp": "Dial", "lastdata": dest, "start": record_time(from),
+        "answer": record_time(from + 2 * u32::from(n == 1)), "end": record_time(to),
+        "durationsec": to - from, "billsec": to - from - 2 * u32::from(n == 1),
+        "disposition": "ANSWERED", "linkedid": format!("{BEGAN}.1"),
+        "uniqueid": format!("{BEGAN}.{uniqueid}"), "userfield": "lead=4003",
+    })
+    .to_string()
+}
+
+/// Returns each call's talk time and duration, and whether it was revised by a late record.
+fn revisions(batch: &Batch) -> Vec<(u32, u32, bool)> {
+    let calls = finished_calls(batch).into_iter();
+    calls
+        .map(|call| {
+            let record = &call.judged.record;
+            (record.talk_time_sec, record.duration_sec, call.is_revision)
+        })
+        .collect()
+}
+
+#[test]
+fn late_row_after_a_transfer_revises_the_call_once() {
+    let mut intake = intake(&[Format::CdrAmqp]);
+    send_body(&mut intake, SOURCE, 1, &transferred_row(1), BEGAN + 5);
+    let batch = take_batch(&mut intake, BEGAN + 20, false);
+    assert_eq!(revisions(&batch), [(3, 5, false)]);
+    for (seq, expected) in [(2, &[(48, 50, true)][..]), (3, &[])] {
+        send_body(&mut intake, SOURCE, seq, &transferred_row(2), BEGAN + 51);
+        let batch = take_batch(&mut intake, BEGAN + 70, true);
+        assert_eq!(revisions(&batch), expected, "{seq}");
+    }
+}
+
+#[test]
+fn second_call_with_the_id_of_a_folded_call_reaches_the_spool() {
+    let mut intake = intake(&[Format::CdrAmqp]);
+    let [_, talk] = bodies();
+    send_body(&mut intake, SOURCE, 1, &talk, BEGAN + 70);
+    assert_eq!(
+        revisions(&take_batch(&mut intake, BEGAN + 81, false)).len(),
+        1
+    );
+    let later = talk
+        .replace("T05:", "T07:")
+        .replace("901110003", "901110009")
+        .replace("-000000", "-000001");
+    send_body(&mut intake, SOURCE, 2, &later, BEGAN + 7_270);
+    let batch = take_batch(&mut intake, BEGAN + 7_300, false);
+    let calls = finished_calls(&batch);
+    assert_eq!(calls.len(), 1, "the spool makes a dead letter of it");
+    let phone = calls[0].judged.record.phone();
+    assert_eq!(phone, Some("+998901110009"));
+}
+
+#[test]
+fn late_row_that_adds_nothing_revises_no_call() {
+    let mut intake = intake(&[Format::CdrAmqp]);
+    let [_, talk] = bodies();
+    send_body(&mut intake, SOURCE, 1, &talk, BEGAN + 70);
+    assert_eq!(
+        revisions(&take_batch(&mut intake, BEGAN + 81, false)).len(),
+        1
+    );
+    let [rang, _] = bodies();
+    send_body(&mut intake, SOURCE, 2, &rang, BEGAN + 82);
+    assert_eq!(revisions(&take_batch(&mut intake, BEGAN + 100, true)), []);
+}
+
 fn is_known_call_count(op: &Op) -> bool {
     matches!(op, Op::Count { counter, by: 1 } if counter == "cdr_known")
 }

@@ -93,9 +93,6 @@ impl Shell {
             }
             self.set_clocks();
             let now = clock::steady();
-            if over {
-                self.intake.ends(now);
-            }
             let was_held = self.intake.is_held();
             self.intake.tick(now);
             let is_held = self.intake.is_held();
@@ -261,6 +258,9 @@ impl Shell {
         }
         for (source, verdict) in verdicts {
             self.verdicts[usize::from(source.0)].give(verdict);
+        }
+        for (at, verdicts) in self.verdicts.iter().enumerate() {
+            verdicts.note_calls(self.intake.has_open_calls(at));
         }
         Ok(())
     }

@@ -3,9 +3,10 @@
 use crate::{Memory, Settings, SourceSettings, proof::Proof, report::Report, written};
 use callbridge_call::{ClockDifference, EventTime, Line};
 use callbridge_formats::{Decoder, MESSAGE_BYTES_MAX};
-use callbridge_model::status::{self, SourceState};
+use callbridge_model::status::{self, RightKind, SourceState};
 use callbridge_source::{CountsNow, FilePosition, Frame, SourceId};
 use callbridge_spool::{Op, UnreadableBytes};
+use std::time::Duration;
 
 /// Maximum unreadable messages of a source that are checked for another format, before the first
 /// message that can be read.
@@ -22,12 +23,17 @@ pub(super) struct IntakeSource {
     pub(super) connection: u64,
     pub(super) last_mark: Option<EventTime>,
     pub(super) up_since_frame: bool,
-    /// Arrival of the newest frame, or a later time up to which nothing is missing.
+    /// Time up to which nothing from the source is missing, based on its last event or its last
+    /// prompt response to a ping. For files and queues, it's when the newest frame arrived.
     pub(super) last_received: Option<EventTime>,
     /// The value of `last_received` before the newest frame.
     pub(super) received_before: Option<EventTime>,
     /// `last_received` is newer than the stored time.
     pub(super) is_unstored: bool,
+    /// The connection is stalled, so its messages arrive late or not at all.
+    pub(super) is_stalled: bool,
+    /// Delay and arrival time of the last event that was much too late.
+    pub(super) late: Option<(Duration, EventTime)>,
     /// The start of the current gap. `None` without a gap.
     pub(super) gap_since: Option<EventTime>,
     /// The connection will report the last ended gap again.
@@ -62,6 +68,8 @@ impl IntakeSource {
             last_received: memory.last_received.get(shown).copied(),
             received_before: None,
             is_unstored: false,
+            is_stalled: false,
+            late: None,
             status: status::SourceStatus {
                 url: settings.url.clone(),
                 label: settings.label.clone(),
@@ -110,8 +118,9 @@ impl IntakeSource {
     pub(super) fn note(&mut self, frame: &Frame, wall_ahead: ClockDifference) {
         self.through = Some(frame.seq);
         self.received_before = self.last_received;
-        self.last_received = self.last_received.max(Some(frame.arrived));
-        self.is_unstored = true;
+        if !self.settings.forgets {
+            self.last_received = self.last_received.max(Some(frame.arrived));
+        }
         let arrived = frame.arrived.by_clock(wall_ahead);
         self.status.last_event_at = Some(arrived.floor_seconds().get());
         if self.settings.file {
@@ -168,6 +177,19 @@ impl IntakeSource {
         shown.reason = shown.reason.or_else(|| self.other_format.clone());
         shown.missing_rights = self.proof.list_missing_rights();
         shown
+    }
+
+    /// Takes the messages about missing permissions and settings that haven't been logged yet,
+    /// including a time zone contradicted by the unique IDs of several channels.
+    pub(super) fn take_unreported(&mut self) -> Vec<String> {
+        match self.decoder.wrong_zone() {
+            Some(wrong) => {
+                let message = format!("{wrong}; {}", wrong.fix());
+                self.proof.report_missing(RightKind::Zone, message);
+            }
+            None => drop(self.proof.missing_rights.remove(&RightKind::Zone)),
+        }
+        std::mem::take(&mut self.proof.unreported)
     }
 
     /// Returns why the frame's bytes cannot be read: its source could not read the record, or has

@@ -487,7 +487,7 @@ fn call_ended_during_downtime_has_talk_time_until_stop() {
         send_line(&mut before, seq, line);
     }
     let stop = recorded_time(lines[talks - 1]).plus(Duration::from_secs(8));
-    before.ends(stop);
+    before.pong(SOURCE, None, stop, stop);
     let ops = before.take(&People::default(), stop).ops;
     let key = Intake::last_received_key("ws://pbx/");
     let received = ops.iter().find_map(|op| match op {

@@ -2,8 +2,8 @@
 //! account of its calls. This module reads and writes these names, and returns the calls that the
 //! snapshots contain.
 
-use super::settings::Settings;
-use callbridge_call::{Assembler, EventTime, FinishedCall, OpenChange};
+use super::{Intake, settings::Settings};
+use callbridge_call::{Assembler, EventTime, FinishedCall, OpenChange, Patience, Reconciler};
 use callbridge_spool::Op;
 use std::collections::BTreeMap;
 
@@ -52,17 +52,42 @@ impl Branch {
     }
 }
 
-/// Returns the calls in progress and their PBXs, each call as if it ended `now`. `open` has the
-/// stored name, the key, and the snapshot of each open call in the spool. Second accounts of the
-/// same calls, and unreadable snapshots, are left out.
+impl Intake {
+    pub fn open_calls(&self) -> usize {
+        self.pbxes
+            .values()
+            .map(|pbx| pbx.assembler.open_calls() + pbx.records.open_calls())
+            .sum()
+    }
+
+    /// Returns `true` if the PBX of source number `at` has open calls.
+    pub fn has_open_calls(&self, at: usize) -> bool {
+        self.pbxes_of(at).any(|pbx| pbx.assembler.open_calls() > 0)
+    }
+}
+
+/// Returns the calls in progress along with their PBXs, each as if it ended `now`, and the finished
+/// calls that are waiting for the catch-up file.
+///
+/// `open` holds the stored name, key, and snapshot of each open call in the spool. Unreadable
+/// snapshots and second records of the same calls are omitted.
 pub fn under_way(
     settings: &Settings,
     open: &[(String, u64, Vec<u8>)],
     now: EventTime,
 ) -> Vec<(String, FinishedCall)> {
     let mut assemblers: BTreeMap<&str, Assembler> = BTreeMap::new();
+    let mut held: BTreeMap<&str, Reconciler> = BTreeMap::new();
     for (name, key, snapshot) in open {
         let (pbx, branch) = Branch::read(name);
+        if branch == Some(Branch::Held) {
+            let reconciler = held
+                .entry(pbx)
+                .or_insert_with(|| Reconciler::new(Patience::CDR));
+            if let Err(error) = reconciler.restore(*key, snapshot) {
+                tracing::debug!(pbx, key, %error, "a held call is not shown");
+            }
+        }
         if branch != Some(Branch::Events) {
             continue;
         }
@@ -83,6 +108,11 @@ pub fn under_way(
     for (pbx, assembler) in assemblers {
         for call in assembler.resolve_open(now) {
             calls.push((pbx.to_owned(), call));
+        }
+    }
+    for (pbx, reconciler) in held {
+        for call in reconciler.waiting() {
+            calls.push((pbx.to_owned(), call.clone()));
         }
     }
     calls

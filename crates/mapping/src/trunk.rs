@@ -276,7 +276,14 @@ fn pieces(text: &str) -> Vec<String> {
 /// `gateway/NAME`.
 fn endpoint_form(endpoint: &str) -> Result<(), String> {
     let good = endpoint.split_once('/').is_some_and(|(technology, rest)| {
-        !technology.is_empty() && !rest.is_empty() && !endpoint.contains(char::is_whitespace)
+        // A name can contain blanks, but after a blank, another slash begins a second endpoint.
+        let mut words = rest.split(' ');
+        let is_name = words.next().is_some_and(|word| !word.is_empty())
+            && words.all(|word| !word.is_empty() && !word.contains('/'));
+        is_name
+            && !technology.is_empty()
+            && !technology.contains(char::is_whitespace)
+            && !rest.contains(|c: char| c.is_whitespace() && c != ' ')
     });
     if good {
         return Ok(());
@@ -382,6 +389,25 @@ mod tests {
             panic!("{trunk:?}")
         };
         assert_eq!(pattern.as_str(), r"x=(\d{1,9})");
+    }
+
+    #[test]
+    fn endpoint_can_contain_blanks_but_not_a_second_endpoint() {
+        for good in ["PJSIP/city line", "SIP/city line 2", "PJSIP/city"] {
+            let trunk = parse(&format!("city={good}"), &Trunk::default()).expect(good);
+            assert_eq!(trunk.endpoints().collect::<Vec<_>>(), [good]);
+        }
+        for bad in [
+            "PJSIP/city PJSIP/gsm",
+            "PJSIP/ city",
+            "PJ SIP/city",
+            "PJSIP/city\tline",
+        ] {
+            assert!(
+                parse(&format!("city={bad}"), &Trunk::default()).is_err(),
+                "{bad}"
+            );
+        }
     }
 
     #[test]

@@ -361,7 +361,8 @@ pub struct CheckFinding {
 
 /// Beginnings of names of findings, each with the key of its texts (`tried.version`,
 /// `mend.version`). For all other findings, the key is the first word of the name.
-const SHARED_TEXTS: [(&str, &str); 8] = [
+const SHARED_TEXTS: [(&str, &str); 9] = [
+    ("bridge events", "events"),
     ("dead letters", "dead_letters"),
     ("delivery-mode", "mod_amqp"),
     ("event_filter", "mod_amqp"),

@@ -29,8 +29,9 @@ pub const fn fix(reason: Reason) -> &'static str {
              dead discard ID`, or `callbridge dead retry ID` if it is missing."
         }
         Reason::UuidConflict => {
-            "Two calls have the same id: give each PBX its own pbx= in --source, enter this call \
-             in the CRM by hand, then `callbridge dead discard ID`."
+            "An earlier call with other values has the same uuid (find it with `callbridge explain \
+             --call`): enter or correct this call in the CRM manually, then `callbridge dead \
+             discard ID`. If two PBXs are mixed up, give each its own pbx= in --source."
         }
         Reason::ServerError => {
             "The CRM fails on this call while it accepts others: `callbridge dead retry ID` later, \

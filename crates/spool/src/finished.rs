@@ -28,6 +28,11 @@ pub struct Finished {
     pub call: FinishedCall,
     /// The branch that sent the call to this hub. `None` for a call of our own sources.
     pub branch: Option<String>,
+    /// The call was computed by a branch's collector rather than sent as a message by a phone
+    /// system.
+    pub from_collector: bool,
+    /// These are new values from a late CDR for a call that was already created from CDRs.
+    pub is_revision: bool,
     /// The record as JSON. Empty before [`Finished::make_json`], or if the record is not stored.
     pub(crate) record_json: String,
     /// The facts as JSON. Empty before [`Finished::make_json`], or if the call gets no row.
@@ -41,6 +46,8 @@ impl Finished {
             judged,
             call,
             branch: None,
+            from_collector: false,
+            is_revision: false,
             record_json: String::new(),
             call_json: String::new(),
         }
@@ -107,6 +114,12 @@ impl Finished {
             _ if self.judged.reason.is_some_and(Reason::is_waiting) => State::Waiting,
             _ => State::Dead,
         }
+    }
+
+    /// Returns `true` for a call message, as opposed to a call that callbridge assembled here or at
+    /// a branch.
+    pub(crate) const fn is_message(&self) -> bool {
+        self.call.given.is_some() && !self.from_collector
     }
 
     pub(crate) fn same_start(&self, started: i64) -> bool {

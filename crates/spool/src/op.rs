@@ -36,9 +36,10 @@ pub enum Op {
     /// Any other repeat of a call only increases the counter `repeats` ([`Done::Repeat`]).
     ///
     /// A call with a known uuid is another call if its number differs or its start is more than a
-    /// second off. It becomes a dead letter `uuid_conflict` ([`Done::Conflict`]). Books: finished +
-    /// 1, dead + 1. An unknown number does not differ. Calls without a uuid are recognized by their
-    /// linkedid.
+    /// second off, so it becomes a `uuid_conflict` dead letter ([`Done::Conflict`]), as does a call
+    /// message that contradicts an earlier one about the same call, and a call that late CDRs have
+    /// revised. Books: finished + 1, dead + 1.
+    /// An unknown number does not differ. Calls without a uuid are recognized by their linkedid.
     Finish(Box<Finished>),
     /// Forgets the ids of a call that has no row, so the call can be taken in again (`audit
     /// --take-in`). A call that has a row keeps its ids.
@@ -375,7 +376,8 @@ pub enum Done {
     /// `Finish`: a known call. Only the counter `repeats` changed. Contains the row of the call.
     /// `None` if the row was purged or never existed.
     Repeat(Option<RowId>),
-    /// `Finish`: another call with a known uuid. It is stored as a dead letter with this id.
+    /// `Finish`: The UUID already belongs to another call or to a different version of this one, so
+    /// the call was stored as a dead letter with this ID.
     Conflict(RowId),
     /// `Finish`: a better account of a dead letter `incomplete`. The dead letter's row now has the
     /// values, the outcome, and the book of the better account.

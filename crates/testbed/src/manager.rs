@@ -62,7 +62,8 @@ impl Manager {
             }
             "userevent" => {
                 let event = format!(
-                    "Event: UserEvent\nPrivilege: user,all\nUserEvent: {}\nAction: UserEvent\n\
+                    "Event: UserEvent\nPrivilege: user,all\nTimestamp: 1795226443.028147\n\
+                     UserEvent: {}\nAction: UserEvent\n\
                      ActionID: {id}",
                     value(action, "UserEvent")
                 );

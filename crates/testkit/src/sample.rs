@@ -35,6 +35,7 @@ pub fn call() -> FinishedCall {
         userfields: Vec::new(),
         incomplete: None,
         estimate: false,
+        by_arrival: false,
         live: true,
         remarks: Vec::new(),
         decided_by: Vec::new(),

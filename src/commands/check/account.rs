@@ -6,7 +6,7 @@ use super::manager_conf::ManagerConf;
 use super::release::{self, short_url};
 use super::{CheckFinding, advice, fault, well};
 use crate::config::{Config, SourceConfig};
-use callbridge_asterisk::survey::{Account, CallProof};
+use callbridge_asterisk::survey::{Account, BridgeProof, CallProof};
 use callbridge_mapping::LeadRule;
 use callbridge_model::Code;
 use callbridge_model::status::clock_difference;
@@ -29,6 +29,7 @@ pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> 
     found.extend([
         rights(&url, account),
         filter(&url, account, conf).unwrap_or_else(|| events(&url, account, conf)),
+        bridges(&url, account, conf),
         times(&url, account, conf),
     ]);
     found.extend(clock(&url, account));
@@ -192,15 +193,51 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
     advice(name, message, fix)
 }
 
+/// Reports whether the account receives bridge events, without which no call would appear to be
+/// answered.
+fn bridges(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
+    let name = format!("bridge events of {url}");
+    let by_conf = conf.and_then(|conf| conf.passes(&format!("Event: {}", bridge_event(account))));
+    let reason = match (account.bridges, by_conf) {
+        (BridgeProof::Heard, _) => return well(name, "are received"),
+        (BridgeProof::Dropped, _) => "our test event with the text of one did not come back",
+        (BridgeProof::Unknown, Some(false)) => "its eventfilter in manager.conf says so",
+        (BridgeProof::Unknown, Some(true)) => {
+            return well(name, "pass the eventfilter in manager.conf");
+        }
+        (BridgeProof::Unknown, None) => {
+            let message = "unknown: the first call that is answered shows whether they pass the \
+                           account's eventfilter";
+            return well(name, message);
+        }
+    };
+    let message = format!(
+        "the account's eventfilter drops them ({reason}): without them, it is not known who \
+         answered a call"
+    );
+    let fix = "let Bridge events pass, as in deploy/asterisk/manager.conf, then `manager reload`";
+    fault(Code::NoPermission, name, message, fix)
+}
+
+/// Returns the name of the event that reports two channels being connected.
+fn bridge_event(account: &Account) -> &'static str {
+    if account.is_old() {
+        "Bridge"
+    } else {
+        "BridgeEnter"
+    }
+}
+
 fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
     let name = format!("times of {url}");
     match account.timed.or(conf.map(|conf| conf.timed)) {
         Some(true) => well(name, "events carry the PBX's own time"),
         Some(false) => {
-            let message = "events carry no time, so the time of their arrival is used";
+            let message = "events carry no time, so the time of their arrival is used, and calls \
+                           are incomplete if the connection stalls";
             let fix = "set timestampevents = yes in [general] of manager.conf, then `manager \
                         reload`";
-            advice(name, message, fix)
+            fault(Code::Configuration, name, message, fix)
         }
         None => well(name, "not known before the first event"),
     }

@@ -21,6 +21,7 @@ use callbridge_freeswitch::{module_conf, survey::Severity};
 use callbridge_intake::written;
 use callbridge_mapping::People;
 use callbridge_model::Code;
+use callbridge_model::status::FreeSpace;
 use callbridge_source::{Fix, Transport};
 use std::net::{IpAddr, Ipv4Addr};
 use std::{fmt::Display, io::ErrorKind, path::Path};
@@ -130,6 +131,18 @@ pub(crate) fn trunks(config: &Config, people: &People) -> Vec<CheckFinding> {
     found
 }
 
+/// Reports that the source's directory is almost full, or returns `None` if there's enough space.
+pub(crate) fn space(flag: &SourceConfig) -> Option<CheckFinding> {
+    let space = FreeSpace::of(&flag.path()?)?;
+    let message = space.warning()?;
+    let name = format!("disk of {}", flag.url.public());
+    let fix = "delete or move old files there, or give the PBX a larger disk";
+    if space.is_full() {
+        return Some(fault(Code::CannotWrite, name, message, fix));
+    }
+    Some(advice(name, message, fix))
+}
+
 /// Checks the content of a file that can be opened. `None` if the source is no file.
 pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding> {
     let Transport::File { path, format, from } = &flag.url.transport else {
@@ -167,6 +180,14 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
             "set events = ALL in cel.conf, or add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) \
              or BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then `module reload cel`",
         ),
+        FormatFit::Reads {
+            last,
+            wrong_zone: Some(wrong),
+            ..
+        } => {
+            let message = format!("can be read, up to {}, but {wrong}", time_text(last));
+            advice(name, message, wrong.fix())
+        }
         FormatFit::Reads { last, .. } => {
             let of = if flag.catch_up { "row" } else { "event" };
             let message = format!("can be read; its last {of} is from {}", time_text(last));

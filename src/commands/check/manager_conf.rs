@@ -2,6 +2,7 @@
 //! account can receive, and from which addresses it can log in. Secrets in the file are skipped.
 
 use callbridge_setup::local_conf;
+use regex::Regex;
 use std::net::{IpAddr, Ipv4Addr};
 use std::{collections::BTreeSet, path::Path, path::PathBuf};
 
@@ -22,6 +23,9 @@ pub(crate) struct ManagerConf {
     pub read: BTreeSet<String>,
     /// The lines of `eventfilter`, in their order.
     pub filters: Vec<String>,
+    /// Whether there are also filters in Asterisk 22's syntax, `eventfilter(name(…))`, which aren't
+    /// parsed.
+    pub has_other_filters: bool,
     /// The value of `timestampevents`: whether events carry their time.
     pub timed: bool,
     /// The names in the last `channelvars` line.
@@ -65,6 +69,9 @@ impl ManagerConf {
                     ("general", "channelvars") => conf.variables = words(value),
                     (of, "read") if of == user => conf.read = words(&value.to_ascii_lowercase()),
                     (of, "eventfilter") if of == user => conf.filters.push(value.clone()),
+                    (of, other) if of == user && other.starts_with("eventfilter(") => {
+                        conf.has_other_filters = true;
+                    }
                     (of, "permit" | "deny") if of == user => {
                         conf.add_address_rules(key == "permit", value);
                     }
@@ -113,6 +120,28 @@ impl ManagerConf {
             .filter(|filter| !filter.starts_with('!'))
             .collect();
         !passing.is_empty() && passing.iter().all(|filter| filter.contains(['(', '|']))
+    }
+
+    /// Returns whether an event starting with this text would pass the filters, or `None` if a
+    /// filter can't be parsed.
+    ///
+    /// Asterisk matches each filter against the entire text of an event. Filters with `!` drop any
+    /// event they match, and if there are any without it, at least one of those has to match.
+    pub(crate) fn passes(&self, event: &str) -> Option<bool> {
+        let text = format!("{event}\r\nPrivilege: call,all\r\n");
+        let mut is_named = self.filters.iter().all(|filter| filter.starts_with('!'));
+        for filter in &self.filters {
+            let dropped = filter.strip_prefix('!');
+            let is_match = Regex::new(dropped.unwrap_or(filter)).ok()?.is_match(&text);
+            if is_match && dropped.is_some() {
+                return Some(false);
+            }
+            is_named |= is_match;
+        }
+        if self.has_other_filters {
+            return None;
+        }
+        Some(is_named)
     }
 
     /// Returns `true` if the account receives events of this class.
@@ -248,6 +277,25 @@ mod tests {
 
     fn account(path: &Path, user: &str) -> ManagerConf {
         ManagerConf::read(path, user, 5038).expect("the account")
+    }
+
+    #[test]
+    fn event_passes_filters_as_asterisk_matches_them() {
+        for (filters, passes) in [
+            (&[][..], Some(true)),
+            (&["!Event: Bridge"], Some(false)),
+            (&["!Event: RTCP", "!Event: VarSet"], Some(true)),
+            (&["^Event: Newchannel[[:space:]]"], Some(false)),
+            (&["Event: (Newchannel|BridgeEnter)[[:space:]]"], Some(true)),
+            (&["Event: ", "!Event: BridgeEnter"], Some(false)),
+            (&["Event: ("], None),
+        ] {
+            let conf = ManagerConf {
+                filters: filters.iter().map(|filter| (*filter).to_owned()).collect(),
+                ..ManagerConf::default()
+            };
+            assert_eq!(conf.passes("Event: BridgeEnter"), passes, "{filters:?}");
+        }
     }
 
     #[test]

@@ -209,6 +209,7 @@ async fn sources(config: &Config, people: &People, findings: &mut Findings) -> R
             found = inward::file(config, flag).unwrap_or(found);
         }
         findings.show([found])?;
+        findings.show(inward::space(flag))?;
         if can_read {
             findings.show(inward::switch(config, flag).await)?;
         }

@@ -13,7 +13,7 @@ mod utf16;
 
 use crate::config::{Config, Explain};
 use crate::{Failure, OrFail as _, Result};
-use callbridge_admin::explain::reading::{ReadCall, Reading};
+use callbridge_admin::explain::reading::{ReadCall, Reading, UnreadableMessages};
 use callbridge_admin::explain::story::{Paint, Times};
 use callbridge_admin::explain::text::{Depth, Explained};
 use callbridge_admin::explain::{PBX, picture, reading, shape, text};
@@ -23,7 +23,7 @@ use callbridge_call::trunk::extension;
 use callbridge_call::{EventTime, FinishedCall, ReportedCall, Role};
 use callbridge_formats::{Format, Likeness};
 use callbridge_intake::written;
-use callbridge_mapping::journal::figures::wrong_start;
+use callbridge_mapping::journal::figures::{wrong_end, wrong_start};
 use callbridge_mapping::{People, Rules, judge, people::files::Watched};
 use callbridge_model::{Code, Environment, Judged, TypedNumber, Zone, clock, safe};
 use choice::Choice;
@@ -260,7 +260,10 @@ impl Printing<'_> {
                 Ok(reported) if reported.call.given.is_some() => {
                     self.call(reported, clock::now().wall)?;
                 }
-                Ok(reported) if wrong_start(reported.call.started, now).is_none() => {
+                Ok(reported)
+                    if wrong_start(reported.call.started, now).is_none()
+                        && wrong_end(reported.call.ended, now).is_none() =>
+                {
                     self.call(reported, now)?;
                 }
                 Ok(reported) if self.waiting.len() < WAITING_MAX => self.waiting.push(reported),
@@ -439,21 +442,41 @@ impl Endpoints {
     }
 }
 
-/// Lists each row or message that cannot be read with its reason, one per line.
-pub(crate) fn unreadable_messages(reading: &Reading) -> String {
+/// Describes what went wrong during reading, one message per line. This includes unreadable rows or
+/// messages, grouped by reason, and a time zone contradicted by unique IDs.
+pub(crate) fn reading_notes(reading: &Reading) -> String {
     let mut text = String::new();
-    for message in reading.unreadable() {
-        text += &format!(
-            "{} {} is unreadable: {}\n",
-            reading.unit(),
-            message.number,
-            message.reason
-        );
+    let unit = reading.unit();
+    let what = if reading.has_only_cdrs() {
+        "no call"
+    } else {
+        "unreadable"
+    };
+    let mut listed = 0;
+    for messages in reading.unreadable() {
+        let UnreadableMessages {
+            reason,
+            count,
+            first,
+        } = messages;
+        listed += count;
+        let numbers: Vec<String> = first.iter().map(u64::to_string).collect();
+        let numbers = numbers.join(", ");
+        text += &match *count {
+            1 => format!("1 {unit} is {what}: {reason} ({unit} {numbers})\n"),
+            _ if *count > first.len() as u64 => {
+                format!("{count} {unit}s are {what}: {reason} ({unit}s {numbers}, …)\n")
+            }
+            _ => format!("{count} {unit}s are {what}: {reason} ({unit}s {numbers})\n"),
+        };
     }
-    let more = reading.counts().unreadable - reading.unreadable().len() as u64;
+    let more = reading.counts().unreadable - listed;
     // Unreadable messages with whole calls are printed one by one.
     if more > 0 && !reading.carries_whole_calls() {
-        text += &format!("{more} more are unreadable\n");
+        text += &format!("{more} more are {what}\n");
+    }
+    if let Some(wrong) = reading.wrong_zone() {
+        text += &format!("{wrong}; {}\n", wrong.fix());
     }
     text
 }
@@ -465,7 +488,7 @@ fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String 
         "{} events read ({} repaired), {} not needed, {} unreadable\n",
         counts.read, counts.repaired, counts.skipped, counts.unreadable
     );
-    text += &unreadable_messages(reading);
+    text += &reading_notes(reading);
     if counts.read + counts.skipped + counts.unreadable == 0 {
         text += "the file is empty\n";
     } else if counts.read + counts.unreadable == 0 && !reading.carries_whole_calls() {

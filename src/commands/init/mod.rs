@@ -45,8 +45,9 @@ const LOOKUP: &str = "Let the PBX look up the caller while a call rings (the lea
 const LOOKUP_AT: &str = "127.0.0.1:4573";
 const DIALPLAN: &str = "a dialplan for the lookup: caller.conf in deploy/asterisk, or in \
                         /usr/share/doc/callbridge/examples if the package is installed";
-const DIRECTORY: &str = "Read the CRM's leads for the directory (--lead-directory; the token needs \
-                         the grant PERMISSION_OPEN_API_LEAD:READ)?";
+const DIRECTORY: &str = "--lead-directory is added, because lead=directory finds no lead until the \
+                         CRM's leads are read. The token needs the grant \
+                         PERMISSION_OPEN_API_LEAD:READ.";
 const EMPLOYEES: &str = "Employees, as 101:501;102:502 (extension and the employee's id in the \
                          CRM) or a FILE; empty for none: ";
 
@@ -236,7 +237,7 @@ async fn prepare(answers: &mut Answers, file: &Path) -> Result<Planned> {
         service::find(answers).await?;
     }
     rules(answers).await?;
-    directory(answers).await?;
+    fill_directory(answers)?;
     employees(answers).await?;
     lookup(answers).await?;
     notify::find(answers).await?;
@@ -279,23 +280,19 @@ fn lead_file_problem(rules: &str) -> Option<String> {
     ))
 }
 
-/// Asks whether to read the CRM's leads, if a trunk uses the lead directory and no flag fills the
-/// directory.
-async fn directory(answers: &mut Answers) -> Result<()> {
+/// Enables reading the CRM's leads if a trunk uses the lead directory but no flag fills it, since
+/// `check` and `run` would reject that.
+fn fill_directory(answers: &mut Answers) -> Result<()> {
     let Ok(config) = answers.config() else {
         return Ok(());
     };
     let mut rules = config.rules.every_trunk().flat_map(|trunk| &trunk.leads);
     let uses_directory = rules.any(|rule| matches!(rule, LeadRule::Directory));
-    let is_filled = config.lead_directory || config.webhooks.is_some();
-    if !answers.init.asks || !uses_directory || is_filled {
+    if !uses_directory || config.lead_directory || config.webhooks.is_some() {
         return Ok(());
     }
-    if answers.agrees(DIRECTORY, true).await? {
-        answers.init.flags.trunks.lead_directory = true;
-        return Ok(());
-    }
-    say("The directory stays empty until you give --lead-directory or --webhook-listen.")
+    answers.init.flags.trunks.lead_directory = true;
+    say(DIRECTORY)
 }
 
 /// Asks for the employees of the extensions, unless the flags name them. An empty answer means no

@@ -34,7 +34,7 @@ use callbridge_mapping::{Rules, Trunk};
 use callbridge_model::SecretPlace;
 use callbridge_ops::log::Logging;
 use callbridge_sender::rate::Rate;
-use callbridge_source::{BrokerUrl, SourceUrl};
+use callbridge_source::{BrokerUrl, SourceUrl, Transport};
 use callbridge_spool::StatePlace;
 use callbridge_webhook::tls::Certificate;
 pub(crate) use connect::check as connect;
@@ -128,6 +128,18 @@ pub struct SourceConfig {
 impl SourceConfig {
     pub(crate) fn carries_whole_calls(&self) -> bool {
         self.url.format().carries_whole_calls()
+    }
+
+    /// Returns the file or directory that the source reads, or `None` if it's another kind of
+    /// source.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        match &self.url.transport {
+            Transport::File { path, .. } => Some(path.clone()),
+            Transport::Ami { .. }
+            | Transport::Esl { .. }
+            | Transport::WebSocket { .. }
+            | Transport::Amqp(_) => None,
+        }
     }
 
     /// Returns `true` if calls of this source can come over this trunk. Returns `false` if the

@@ -23,7 +23,8 @@ const WITH_SYSTEM: &str = "Response: Success\nActionID: {id}\n\
     PJSIPShowEndpoints: Lists PJSIP endpoints.  (Priv: system,all)\n\
     Ping: Keepalive command.  (Priv: <none>)\n\n";
 const ECHO: &str = "Response: Success\nActionID: {id}\nMessage: Event Sent\n\n\
-    Event: UserEvent\nPrivilege: user,all\nUserEvent: CallbridgeCheck\nActionID: {id}\n\n";
+    Event: UserEvent\nPrivilege: user,all\nTimestamp: 1795226443.028147\n\
+    UserEvent: CallbridgeCheck\nActionID: {id}\n\n";
 const NO_CHANNELS: &str = "Response: Success\nActionID: {id}\nEventList: start\n\
     Message: Channels will follow\n\n\
     Event: CoreShowChannelsComplete\nActionID: {id}\nEventList: Complete\nListItems: 0\n\n";
@@ -135,7 +136,7 @@ async fn recommended_account_passes_and_unseen_data_is_unknown() {
         message(&report, "endpoint PJSIP/city"),
         "the PBX has PJSIP/city"
     );
-    assert!(message(&report, "times of").contains("no time"));
+    assert!(message(&report, "times of").contains("the PBX's own time"));
     assert!(message(&report, "variables of").contains("LEAD_ID: not known"));
     let actions: Vec<String> = stage.actions().into_iter().collect();
     let expected = [
@@ -281,6 +282,7 @@ fn list_with_hangup(more: &str) -> String {
 async fn channel_event_shows_access_times_and_variables() {
     let stage = Stage::new().await;
     let time = "Timestamp: 1795226443.028147\nChanVariable: LEAD_ID=\n";
+    let without_lead = "Timestamp: 1795226443.028147\n";
     stage
         .pbx
         .answers("CoreShowChannels", &[&list_with_hangup(time)]);
@@ -294,7 +296,7 @@ async fn channel_event_shows_access_times_and_variables() {
     assert_eq!(message(&report, "variables of"), "channels show LEAD_ID");
     stage
         .pbx
-        .answers("CoreShowChannels", &[&list_with_hangup("")]);
+        .answers("CoreShowChannels", &[&list_with_hangup(without_lead)]);
     let report = stage.check().await;
     let fix = "add LEAD_ID to channelvars";
     report.assert_single_failure(
@@ -303,12 +305,16 @@ async fn channel_event_shows_access_times_and_variables() {
         "channels do not show LEAD_ID",
         fix,
     );
-    let times = report.ok_finding("times of");
-    assert!(
-        times["fix"]
-            .as_str()
-            .is_some_and(|text| text.contains("timestampevents")),
-        "{times}"
+    let without_time = "ChanVariable: LEAD_ID=\n";
+    stage
+        .pbx
+        .answers("CoreShowChannels", &[&list_with_hangup(without_time)]);
+    let report = stage.check().await;
+    report.assert_single_failure(
+        78,
+        "times of ami://",
+        "events carry no time",
+        "set timestampevents = yes",
     );
 }
 

@@ -107,6 +107,21 @@ async fn existing_flags_are_overwritten_only_with_yes_after_a_diff() {
 }
 
 #[tokio::test]
+async fn directory_lead_rule_without_terminal_passes_check() {
+    let stage = Stage::new().await;
+    grant_leads(&stage.crm);
+    stage.init(&["--lead=directory"]).await.expect_success();
+    let file = format!("@{}", stage.etc("office.flags").display());
+    stage
+        .place
+        .run_command(&["check", &file])
+        .await
+        .expect_success();
+    let written = stage.read("office.flags");
+    assert!(written.contains("--lead-directory\n"), "{written}");
+}
+
+#[tokio::test]
 async fn non_utf8_flags_file_is_overwritten_only_with_yes() {
     let stage = Stage::new().await;
     let old = b"# \xcf\xd2\xd1\n--lead=directory\n";

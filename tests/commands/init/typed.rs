@@ -263,7 +263,7 @@ async fn lookup_flag_is_written_only_if_answer_is_yes() {
 }
 
 #[tokio::test]
-async fn directory_lead_rule_prompts_for_lead_directory() {
+async fn directory_lead_rule_adds_lead_directory() {
     let stage = Stage::new().await;
     grant_leads(&stage.crm);
     let mut flags = stage.flags();
@@ -277,7 +277,7 @@ async fn directory_lead_rule_prompts_for_lead_directory() {
     terminal.wait_for_text("[var:LEAD_ID]: ").await;
     terminal.type_keys("directory\n").await;
     terminal
-        .accept_default("PERMISSION_OPEN_API_LEAD:READ)? [Y/n] ")
+        .wait_for_text("PERMISSION_OPEN_API_LEAD:READ.")
         .await;
     terminal
         .accept_default("the extension to ring first)? [y/N] ")

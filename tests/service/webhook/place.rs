@@ -196,6 +196,7 @@ fn call(n: u32) -> Finished {
         userfields: Vec::new(),
         incomplete: None,
         estimate: false,
+        by_arrival: false,
         live: true,
         remarks: Vec::new(),
         decided_by: Vec::new(),

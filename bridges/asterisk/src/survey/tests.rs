@@ -46,6 +46,8 @@ fn survey_sends_permitted_actions_and_never_reads_config() {
     let (_, _, asked) = survey_with_commands(ALL);
     let all = [
         "UserEvent",
+        "UserEvent",
+        "UserEvent",
         "PJSIPShowEndpoints",
         "DeviceStateList",
         "CoreShowChannels",
@@ -84,17 +86,21 @@ fn survey_answers_show_endpoints_rights_and_echo() {
         "Event: FullyBooted\nPrivilege: system,all\nStatus: Fully Booted\n",
         "Event: EventOfAnother\nActionID: other-3\nObjectName: no\n",
         "Response: Success\nActionID: callbridge-2\nMessage: Event Sent\n",
+        "Event: UserEvent\nPrivilege: user,all\nUserEvent: CallbridgeCheck\n\
+         ActionID: callbridge-2\nSample: Event: BridgeEnter\n",
+        "Event: UserEvent\nPrivilege: user,all\nUserEvent: CallbridgeCheck\n\
+         ActionID: callbridge-3\nSample: Event: Newchannel\n",
         "Event: UserEvent\nPrivilege: user,all\nTimestamp: 1795226443.028147\n\
-         UserEvent: CallbridgeCheck\nActionID: callbridge-2\n",
-        "Response: Success\nActionID: callbridge-3\nEventList: start\n",
-        "Event: EndpointList\nActionID: callbridge-3\nObjectType: endpoint\nObjectName: city\n",
-        "Event: EndpointListComplete\nActionID: callbridge-3\nEventList: Complete\n",
-        "Response: Success\nActionID: callbridge-4\nMessage: Device State Changes will follow\n",
-        "Event: DeviceStateChange\nActionID: callbridge-4\nDevice: MWI:1@x\nState: NOT_INUSE\n",
-        "Event: DeviceStateChange\nActionID: callbridge-4\nDevice: Queue:sales\nState: INUSE\n",
-        "Event: DeviceStateChange\nActionID: callbridge-4\nDevice: Dongle/MTS\nState: INUSE\n",
-        "Event: DeviceStateListComplete\nActionID: callbridge-4\n",
-        "Response: Error\nActionID: callbridge-5\nMessage: Permission denied\n",
+         UserEvent: CallbridgeCheck\nActionID: callbridge-4\n",
+        "Response: Success\nActionID: callbridge-5\nEventList: start\n",
+        "Event: EndpointList\nActionID: callbridge-5\nObjectType: endpoint\nObjectName: city\n",
+        "Event: EndpointListComplete\nActionID: callbridge-5\nEventList: Complete\n",
+        "Response: Success\nActionID: callbridge-6\nMessage: Device State Changes will follow\n",
+        "Event: DeviceStateChange\nActionID: callbridge-6\nDevice: MWI:1@x\nState: NOT_INUSE\n",
+        "Event: DeviceStateChange\nActionID: callbridge-6\nDevice: Queue:sales\nState: INUSE\n",
+        "Event: DeviceStateChange\nActionID: callbridge-6\nDevice: Dongle/MTS\nState: INUSE\n",
+        "Event: DeviceStateListComplete\nActionID: callbridge-6\n",
+        "Response: Error\nActionID: callbridge-7\nMessage: Permission denied\n",
     ] {
         assert!(!survey.is_answered());
         survey.on_frame(&frame(lines));
@@ -111,6 +117,48 @@ fn survey_answers_show_endpoints_rights_and_echo() {
         (true, Some(true), Some(true))
     );
     assert_eq!((account.channels, account.calls), (None, CallProof::None));
+    assert_eq!(account.bridges, BridgeProof::Unknown);
+}
+
+/// Returns the survey's conclusion about bridge events if only our own events with these IDs come
+/// back. `callbridge-2` contains the text of a bridge event, and `callbridge-3` that of a new
+/// channel.
+fn bridges_after_echoes(ids: &[u32]) -> BridgeProof {
+    let (mut survey, _, _) = survey_with_commands(ALL);
+    for id in ids {
+        survey.on_frame(&frame(&format!(
+            "Event: UserEvent\nPrivilege: user,all\nUserEvent: CallbridgeCheck\n\
+             ActionID: callbridge-{id}\n"
+        )));
+    }
+    survey.account().bridges
+}
+
+#[test]
+fn filter_that_drops_only_the_bridge_sample_drops_bridge_events() {
+    // A filter without `!` that doesn't name UserEvent lets only named events' texts pass.
+    assert_eq!(bridges_after_echoes(&[3]), BridgeProof::Dropped);
+    assert_eq!(bridges_after_echoes(&[3, 4]), BridgeProof::Dropped);
+    assert_eq!(bridges_after_echoes(&[4]), BridgeProof::Dropped);
+    for unclear in [&[][..], &[2], &[2, 3, 4], &[2, 4]] {
+        assert_eq!(
+            bridges_after_echoes(unclear),
+            BridgeProof::Unknown,
+            "{unclear:?}"
+        );
+    }
+}
+
+#[test]
+fn bridge_event_proves_that_bridge_events_arrive() {
+    let (mut survey, _, _) = survey_with_commands(ALL);
+    survey.on_frame(&frame(
+        "Event: BridgeEnter\nPrivilege: call,all\nUniqueid: 17.1\n",
+    ));
+    survey.on_frame(&frame(
+        "Event: UserEvent\nUserEvent: CallbridgeCheck\nActionID: callbridge-4\n",
+    ));
+    assert_eq!(survey.account().bridges, BridgeProof::Heard);
 }
 
 /// Passes a list of channels to the survey, as the answer to the action `id`.

@@ -47,9 +47,21 @@ fn dial_event_of_every_release_names_both_channels() {
     let end = "Event: Dial\nSubEvent: End\nChannel: SIP/101-0000001a\nUniqueID: 17.1\n\
         DialStatus: ANSWER\n";
     check_channel_event(end, |event| {
-        assert_eq!(event.channel, channel_ref("SIP/101-0000001a", "17.1", ""));
+        assert_eq!(event.channel.name, "SIP/101-0000001a");
+        assert_eq!(event.channel.dial_status, "ANSWER");
         assert_eq!(event.kind, Kind::Seen);
     });
+}
+
+#[test]
+fn caller_who_leaves_a_queue_is_decoded_in_both_forms() {
+    for more in ["", "Channel: SIP/city-0000001a\nLinkedid: 17.1\n"] {
+        let event = format!("Event: QueueCallerAbandon\nQueue: sales\nUniqueid: 17.1\n{more}");
+        check_channel_event(&event, |event| {
+            assert_eq!(event.channel.uniqueid, "17.1");
+            assert_eq!(event.kind, Kind::GaveUp);
+        });
+    }
 }
 
 #[test]

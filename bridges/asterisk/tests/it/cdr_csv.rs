@@ -2,7 +2,7 @@
 //! `cdr_custom.conf.sample`, FreePBX's export of reports, and a billing report. Names, numbers, and
 //! ids are invented.
 
-use callbridge_call::{Cdr, PbxEvent};
+use callbridge_call::{Cdr, EventTime, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Unreadable};
 use std::borrow::Cow;
 
@@ -53,6 +53,7 @@ fn copy_cdr(cdr: &Cdr<'_>) -> Cdr<'static> {
         started_at: cdr.started_at,
         answered_at: cdr.answered_at,
         ended_at: cdr.ended_at,
+        zoneless: cdr.zoneless,
         ..Cdr::default()
     }
 }
@@ -351,4 +352,143 @@ fn row_of_freeswitch_is_not_read_as_a_missed_call() {
         rows(&format!("{header}\n{row}\n")),
         [Err(Unreadable::SwitchCdr)]
     );
+}
+
+/// The columns and values of a table's row, with what each client has to protect: a comma, quotes,
+/// a missing value, and digits at the beginning.
+const TABLE: [[&str; 2]; 12] = [
+    ["calldate", "2026-03-02 15:00:00"],
+    ["clid", r#""Bob, the builder" <998901110001>"#],
+    ["src", "998901110001"],
+    ["dst", "101"],
+    ["channel", "PJSIP/city-00000001"],
+    ["dstchannel", "PJSIP/101-00000002"],
+    ["lastapp", "Dial"],
+    ["lastdata", "PJSIP/101,20"],
+    ["duration", "30"],
+    ["billsec", "22"],
+    ["disposition", "ANSWERED"],
+    ["uniqueid", "1772445600.1"],
+];
+
+/// Writes the table's header and one row, each cell by `cell` with its column's width.
+fn write_table(delimiter: &str, cell: impl Fn(&str, usize) -> String) -> [String; 2] {
+    let line = |at: usize| {
+        let cells = TABLE.map(|column| cell(column[at], column[0].len().max(column[1].len())));
+        cells.join(delimiter)
+    };
+    [line(0), line(1)]
+}
+
+fn quoted(value: &str, quote: &str) -> String {
+    format!("\"{}\"", value.replace('"', quote))
+}
+
+/// Returns the table as several programs write it.
+fn exported_tables() -> Vec<(&'static str, String)> {
+    let [names, row] = write_table(",", |value, _| quoted(value, "\"\""));
+    let mut tables = vec![("cdr_custom with a header", format!("{names}\n{row}\n"))];
+    let [_, escaped] = write_table(",", |value, _| quoted(value, "\\\""));
+    tables.push(("MySQL", format!("{names}\n{escaped}\n")));
+    let [_, spaced] = write_table(", ", |value, _| quoted(value, "\"\""));
+    tables.push(("a blank after the comma", format!("{names}\n{spaced}\n")));
+    let [_, char_columns] = write_table(",", |value, width| {
+        quoted(&format!("{value:width$}"), "\"\"")
+    });
+    tables.push(("CHAR columns", format!("{names}\n{char_columns}\n")));
+    let [_, texts] = write_table(",", |value, _| quoted(&format!("'{value}"), "\"\""));
+    tables.push(("texts of a spreadsheet", format!("{names}\n{texts}\n")));
+    let [_, formulas] = write_table(",", |value, _| match value.parse::<f64>() {
+        Ok(_) => format!("\"=\"\"{value}\"\"\""),
+        Err(_) => quoted(value, "\"\""),
+    });
+    tables.push((
+        "formulas of a spreadsheet",
+        format!("{names}\n{formulas}\n"),
+    ));
+    let [names, row] = write_table("|", |value, width| format!(" {value:width$} "));
+    let line = "-".repeat(20) + "+" + &"-".repeat(30);
+    tables.push(("psql", format!("{names}\n{line}\n{row}\n(1 row)\n\n")));
+    let boxed =
+        format!("+{line}+\n|{names}|\n+{line}+\n|{row}|\n+{line}+\n1 row in set (0.00 sec)\n");
+    tables.push(("mysql", boxed));
+    let markdown = format!("|{names}|\n|{}|\n|{row}|\n", line.replace('+', "|"));
+    tables.push(("sqlite3 -markdown", markdown));
+    tables.push((
+        "two exports in one file",
+        format!("\u{feff}{names}\r\n\u{feff}{row}\r\n"),
+    ));
+    tables
+}
+
+#[test]
+fn table_is_read_alike_from_every_program_that_exports_it() {
+    let mut expected = None;
+    for (program, text) in exported_tables() {
+        let cdr = single_row(&text);
+        assert_eq!(
+            cdr.started_at,
+            Some(EventTime::from_seconds(1_772_445_600)),
+            "{program}"
+        );
+        let expected = expected.get_or_insert_with(|| cdr.clone());
+        let comparable = Cdr {
+            // Without quotes around it, the name loses its own.
+            caller_id: expected.caller_id.clone(),
+            ..cdr
+        };
+        assert_eq!(&comparable, expected, "{program}");
+    }
+}
+
+/// Returns the row of a table with another value in a column.
+fn row_with(column: &str, value: &str) -> Result<Cdr<'static>, Unreadable> {
+    let row = TABLE.map(|[name, usual]| quoted(if name == column { value } else { usual }, "\"\""));
+    let names = TABLE.map(|[name, _]| name);
+    let mut rows = rows(&format!("{}\n{}\n", names.join(","), row.join(",")));
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    rows.remove(0)
+}
+
+#[test]
+fn start_is_read_in_every_form_that_a_spreadsheet_leaves() {
+    let id = EventTime::from_seconds(1_772_445_600);
+    for start in [
+        "2026-03-02 15:00:00",
+        " 2026-03-02 15:00:00 ",
+        "'2026-03-02 15:00:00",
+        "02.03.2026 15:00",
+        "02.03.26 15:00",
+        "3/2/2026 15:00",
+        "3/2/2026 3:00 PM",
+        "3/2/2026 3:00:00 PM",
+        "2026-03-02 03:00:00 PM",
+        "1772445600",
+        "1772445600000",
+        "0000-00-00 00:00:00",
+    ] {
+        let cdr = row_with("calldate", start).expect(start);
+        assert_eq!((cdr.started_at, cdr.zoneless), (Some(id), false), "{start}");
+        let end = cdr.ended_at.map(|end| end.since(id).as_secs());
+        assert_eq!(end, Some(30), "{start}");
+    }
+}
+
+#[test]
+fn value_that_cannot_be_read_safely_makes_the_row_unreadable() {
+    for (column, value, why) in [
+        ("calldate", "yesterday", Unreadable::NoStart),
+        ("calldate", "2026-03-02", Unreadable::NoStart),
+        ("uniqueid", "1.77245E+09", Unreadable::RoundedId),
+        ("channel", " ", Unreadable::NoChannel),
+        ("duration", "half a minute", Unreadable::NoCount("duration")),
+    ] {
+        assert_eq!(row_with(column, value), Err(why), "{column} {value}");
+    }
+    // Without an ID, a lost start is nowhere.
+    let table = exported_tables().swap_remove(0).1;
+    let lost = table
+        .replace("2026-03-02 15:00:00", "0000-00-00 00:00:00")
+        .replace("1772445600.1", "");
+    assert_eq!(rows(&lost), [Err(Unreadable::NoStart)]);
 }

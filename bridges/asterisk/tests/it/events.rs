@@ -189,7 +189,8 @@ fn transfers_and_pickups_join_the_channels_they_name() {
 fn listed_channel_has_its_ids_and_its_bridge() {
     let message = "Event: CoreShowChannel\nActionID: callbridge-3\nChannel: PJSIP/city-0000004f\n\
                    ChannelStateDesc: Up\nCallerIDNum: +998901110001\nUniqueid: 1795151317.146\n\
-                   Linkedid: 1795151316.145\nDuration: 00:01:05\nBridgeId: b-7\n";
+                   Linkedid: 1795151316.145\nApplication: Dial\n\
+                   ApplicationData: PJSIP/101,20\nDuration: 00:01:05\nBridgeId: b-7\n";
     check_decoded(message, |decoded| {
         let Decoded::Event { received, .. } = decoded else {
             panic!("{decoded:?}")
@@ -201,11 +202,61 @@ fn listed_channel_has_its_ids_and_its_bridge() {
         assert_eq!(event.channel.linkedid, "1795151316.145");
         assert_eq!(event.channel.name, "PJSIP/city-0000004f");
         assert_eq!(event.channel.caller_number, "+998901110001");
+        assert_eq!(event.channel.application, "Dial");
+        assert_eq!(event.channel.app_data, "PJSIP/101,20");
         let bridge = "b-7".into();
         let state = ChannelState::Up;
-        let kind = Kind::Listed { bridge, state };
+        let age = Some(Duration::from_secs(65));
+        let kind = Kind::Listed { bridge, state, age };
         assert_eq!((event.at, event.kind), (None, kind));
     });
+}
+
+/// AMI 1.x names the other channel of a bridge, and not the bridge.
+#[test]
+fn listed_channels_of_an_old_release_share_their_bridge() {
+    let city = "Event: CoreShowChannel\nChannel: SIP/city-1\nUniqueID: 1795151317.146\n\
+                Extension: 7001\nApplication: Dial\nCallerIDnum: 998901110001\nDuration: 65\n\
+                BridgedChannel: SIP/101-2\nBridgedUniqueID: 1795151318.147\n";
+    let phone = "Event: CoreShowChannel\nChannel: SIP/101-2\nUniqueID: 1795151318.147\n\
+                 Extension: \nApplication: AppDial\nCallerIDnum: 101\nDuration: 00:01:04\n\
+                 BridgedChannel: SIP/city-1\nBridgedUniqueID: 1795151317.146\n";
+    let mut bridges = Vec::new();
+    for (message, exten, seconds) in [(city, "7001", 65), (phone, "", 64)] {
+        check_decoded(message, |decoded| {
+            let Decoded::Event { received, .. } = decoded else {
+                panic!("{decoded:?}")
+            };
+            let PbxEvent::Channel(event) = received.event else {
+                panic!("{:?}", received.event)
+            };
+            let Kind::Listed { bridge, age, .. } = event.kind else {
+                panic!("{:?}", event.kind)
+            };
+            assert_eq!(event.channel.exten, exten);
+            assert_eq!(age, Some(Duration::from_secs(seconds)));
+            bridges.push(bridge.into_owned());
+        });
+    }
+    assert!(!bridges[0].is_empty());
+    assert_eq!(bridges[0], bridges[1]);
+}
+
+#[test]
+fn event_through_a_proxy_names_its_server() {
+    for (line, server) in [
+        ("Server: 10.0.0.2\n", Some("10.0.0.2")),
+        ("Server: \n", None),
+        ("", None),
+    ] {
+        let message = format!("Event: Hangup\nUniqueid: 5.1\n{line}Cause: 16\n");
+        check_decoded(&message, |decoded| {
+            let Decoded::Event { received, .. } = decoded else {
+                panic!("{decoded:?}")
+            };
+            assert_eq!(received.server.as_deref(), server);
+        });
+    }
 }
 
 #[test]
@@ -223,7 +274,7 @@ fn boot_list_end_shutdown_and_login_become_marks() {
         ),
         (
             "Event: CoreShowChannelsComplete\nEventList: Complete\nListItems: 0\n",
-            Mark::ListEnd,
+            Mark::ListEnd { channels: Some(0) },
         ),
         (
             "Event: Shutdown\nShutdown: Cleanly\nRestart: False\n",
@@ -284,7 +335,10 @@ fn unneeded_message_is_skipped_and_malformed_is_unreadable() {
              DestLinkedid: \u{9b}5.1\n",
             Unreadable::NoId,
         ),
-        ("Event: Cdr\nUniqueID: 5.1\u{7}\n", Unreadable::NoId),
+        (
+            "Event: Cdr\nChannel: a\nUniqueID: 5.1\u{7}\n",
+            Unreadable::NoId,
+        ),
     ] {
         check_decoded(message, |decoded| {
             assert_eq!(decoded, Decoded::Unreadable(why), "{message}")

@@ -3,6 +3,7 @@
 mod ami1;
 mod cdr_csv;
 mod cel;
+mod cel_tables;
 mod events;
 mod hostile;
 mod old_releases;

@@ -47,6 +47,10 @@ pub(super) fn ties<'a>(
         {
             met = Some(bridge);
         }
+        // AMI 1.x reports no linkedid, so only the bridge shows who belongs together.
+        Kind::Listed { bridge, .. } if event.channel.linkedid.is_empty() && !bridge.is_empty() => {
+            met = Some(bridge);
+        }
         Kind::Joined { with: others } => with = others,
         Kind::Renamed { holder, .. } => with = std::slice::from_ref(holder),
         Kind::Monitors { target, mode, .. } if mode.is_heard() => {

@@ -1,9 +1,13 @@
 //! Finds open calls whose times cannot be right, because a clock was set or a line stalled.
 
 use super::{Assembler, Line};
-use crate::connection_clock::{ClockSet, ConnectionClock};
-use crate::{ChannelEvent, ClockDifference, EventTime, UniqueId};
+use crate::connection_clock::{ClockSet, ConnectionClock, PROMPT_RESPONSE};
+use crate::{ChannelEvent, ClockDifference, EventTime, Kind, UniqueId};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A call that ended within this time before a late event may belong to the same burst.
+const ONE_BURST: Duration = Duration::from_millis(500);
 
 /// The clock of the PBX in the current connection or file of each source, and which of these lines
 /// are stalled.
@@ -17,6 +21,10 @@ struct LineClock {
     /// Difference between the PBX's clock and our boot clock in the previous connection.
     before: Option<ClockDifference>,
     is_stalled: bool,
+    /// When the last late event arrived. Cleared once the line is known to be prompt again.
+    late_since: Option<EventTime>,
+    /// The PBX has responded to a ping on this connection.
+    responds: bool,
 }
 
 impl Clocks {
@@ -40,7 +48,7 @@ impl Clocks {
     /// Returns `true` while the line is stalled, so its messages may arrive late.
     pub(super) fn is_stalled(&self, line: Option<Line>) -> bool {
         let known = line.and_then(|line| self.0.get(&line.source));
-        known.is_some_and(|known| known.is_stalled)
+        known.is_some_and(|known| known.is_stalled || known.late_since.is_some())
     }
 }
 
@@ -51,7 +59,16 @@ impl LineClock {
             clock: ConnectionClock::default(),
             before,
             is_stalled: false,
+            late_since: None,
+            responds: false,
         }
+    }
+
+    /// Records a prompt response to a ping. If the ping was sent after the last late event,
+    /// everything that was held up has arrived by now.
+    fn note_prompt_answer(&mut self, asked: EventTime) {
+        self.responds = true;
+        self.late_since = self.late_since.filter(|since| asked < *since);
     }
 
     fn difference(&self) -> Option<ClockDifference> {
@@ -85,18 +102,67 @@ impl Assembler {
                 was_set.filter(|set| *set == ClockSet::Ahead)
             }
             (None, Some(at)) => clock.on_event(at, arrived),
-            (None, None) => None,
+            (None, None) => {
+                if let Some(arrived) = arrived {
+                    self.check_id(line, id, event, arrived);
+                }
+                None
+            }
         };
         if was_set.is_some() {
             self.clock_was_set();
         }
     }
 
-    /// Processes the PBX's time `at` in its answer to a ping. We sent the ping at `asked`, and the
-    /// answer arrived at `answered`.
-    pub fn on_answer(&mut self, line: Line, at: EventTime, asked: EventTime, answered: EventTime) {
-        let clock = &mut self.clocks.line(line).clock;
-        if clock.on_answer(at, asked, answered).is_some() {
+    /// Checks whether a new channel's event without a timestamp is late, judging by the second in
+    /// the channel's unique ID. If it is, other events may be late as well.
+    fn check_id(
+        &mut self,
+        line: Line,
+        id: &UniqueId,
+        event: &ChannelEvent<'_>,
+        arrived: EventTime,
+    ) {
+        let is_new = matches!(event.kind, Kind::Born { .. });
+        let Some(epoch) = UniqueId::epoch_in(id.as_str()).filter(|_| is_new) else {
+            return;
+        };
+        let known = self.clocks.line(line);
+        let second = EventTime::from_seconds(epoch);
+        if known.clock.is_id_late(second, arrived) {
+            known.late_since = Some(arrived);
+            self.times_unknown(Some(arrived));
+        } else if !known.responds {
+            known.late_since = None;
+        }
+    }
+
+    /// Processes a heartbeat, which provides the process's time even when there are no calls.
+    pub(super) fn check_heartbeat(&mut self, at: EventTime, arrived: EventTime) {
+        let timing = self.stream.timing;
+        if let Some(line) = timing.line
+            && !timing.kept
+            && self.clocks.line(line).clock.on_event(at, Some(arrived)) == Some(ClockSet::Ahead)
+        {
+            self.clock_was_set();
+        }
+    }
+
+    /// Processes the response to a ping that was sent at `asked` and answered at `answered`. `at`
+    /// is the PBX's time in the response, if it has one.
+    pub fn on_answer(
+        &mut self,
+        line: Line,
+        at: Option<EventTime>,
+        asked: EventTime,
+        answered: EventTime,
+    ) {
+        let known = self.clocks.line(line);
+        if answered.since(asked) <= PROMPT_RESPONSE {
+            known.note_prompt_answer(asked);
+        }
+        let was_set = at.and_then(|at| known.clock.on_answer(at, asked, answered));
+        if was_set.is_some() {
             self.clock_was_set();
         }
     }
@@ -105,8 +171,19 @@ impl Assembler {
     /// without a time does not show when the event happened.
     pub fn set_stalled(&mut self, line: Line, is_stalled: bool) {
         self.clocks.line(line).is_stalled = is_stalled;
+        self.times_unknown(None);
+    }
+
+    /// Marks open calls without timestamps as possibly having late events. If an event that arrived
+    /// at `late` was indeed late, this includes calls that ended in the same burst.
+    fn times_unknown(&mut self, late: Option<EventTime>) {
         self.change_each(|call| {
-            let touched = call.times.by_arrival && !call.times.stalled && !call.is_over();
+            let ended_now = match late {
+                Some(late) => late.since(call.times.latest_arrived) <= ONE_BURST,
+                None => false,
+            };
+            let is_affected = !call.is_over() || ended_now;
+            let touched = call.times.by_arrival && !call.times.stalled && is_affected;
             call.times.stalled |= touched;
             touched
         });

@@ -100,10 +100,10 @@ impl Assembler {
         for key in self.calls.keys_of(OpenCall::has_hung_up) {
             self.finish(key, EndReason::HungUp);
         }
-        let deserted = self
+        let lacking_a_hangup = self
             .calls
-            .keys_of(|call| call.is_deserted() || call.is_reported_over());
-        for key in deserted {
+            .keys_of(|call| call.is_deserted() || call.is_reported_over() || call.is_hung_up_on());
+        for key in lacking_a_hangup {
             self.finish(key, EndReason::Unheard);
         }
         let endpoints = &self.settings.endpoints;
@@ -181,7 +181,7 @@ impl Assembler {
     /// Returns the finished calls that the channels of this open call make if it ends now for the
     /// reason `ended`.
     pub(super) fn resolve_call(&self, call: &OpenCall, ended: EndReason) -> Vec<FinishedCall> {
-        resolve(call, &self.settings, ended, self.cel_bridges)
+        resolve(call, &self.settings, ended)
     }
 
     pub(super) fn finish(&mut self, key: u64, ended: EndReason) {

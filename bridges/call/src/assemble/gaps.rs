@@ -33,6 +33,9 @@ pub(super) struct Listening {
     pub(super) back: Option<EventTime>,
     /// Channels that the PBX listed as live since its last list ended.
     pub(super) listed: BTreeSet<UniqueId>,
+    /// Set once the PBX has listed all its live channels since the last gap. After that, a channel
+    /// that's only in the list must be new, with its events still on their way.
+    pub(super) has_list: bool,
 }
 
 impl OpenCall {
@@ -83,6 +86,30 @@ impl OpenCall {
         self.gaps.rootless = true;
     }
 
+    /// Ends every channel missing from `live`, the source's latest list, that was already in doubt
+    /// since a gap or an earlier list. Returns `true` if any channel ended.
+    fn end_unlisted(&mut self, live: &BTreeSet<UniqueId>, source: Option<u16>) -> bool {
+        let cuts = self.cuts();
+        let mut ended = false;
+        for leg in self.legs.values_mut() {
+            let is_of_source = source.is_none() || leg.source.is_none() || leg.source == source;
+            let is_omitted = !leg.is_over() && is_of_source && !live.contains(&leg.id);
+            if is_omitted && std::mem::replace(&mut leg.doubted, true) {
+                leg.note_gone(there_until(leg.last, &cuts, leg.last));
+                leg.unlisted = true;
+                ended = true;
+            }
+        }
+        // The channel that a linkedid names can have had no event. If it is not listed, it is not
+        // up either.
+        if !self.gaps.blinds.is_empty()
+            && let Some(root) = self.unheard_root().map(UniqueId::new)
+        {
+            self.gaps.rootless |= root.is_none_or(|id| !live.contains(&id));
+        }
+        ended
+    }
+
     /// Returns the moments at which gaps began, by the clock of the events.
     fn cuts(&self) -> Vec<EventTime> {
         let ahead = self.times.clock_ahead;
@@ -114,6 +141,7 @@ impl Assembler {
     /// calls may be missed.
     pub fn begin_gap(&mut self, since: EventTime) {
         self.listening.lost = true;
+        self.listening.has_list = false;
         self.change_each(|call| {
             let open = !call.is_over();
             if open {
@@ -127,6 +155,7 @@ impl Assembler {
     /// this are known to have begun in the gap.
     pub fn end_gap(&mut self, now: EventTime) {
         self.listening.lost = false;
+        self.listening.has_list = false;
         self.listening.whole = Some(now);
         self.listening.back = Some(now);
         self.change_each(|call| call.gaps.end(now));
@@ -174,17 +203,23 @@ impl Assembler {
             Mark::LoggedIn => {
                 // A list that the broken connection cut off is outdated.
                 self.listening.listed.clear();
+                self.listening.has_list = false;
+                self.newest_ids.note_login();
                 self.note_gap_at_beginning(arrived);
             }
             Mark::FullyBooted { uptime } => {
                 self.note_gap_at_beginning(arrived);
+                // In a recording, it is not known when the login took place.
+                if uptime.is_some() && !self.settings.history {
+                    self.newest_ids.note_no_restart();
+                }
                 let booted = uptime.map(|uptime| arrived.minus(uptime));
                 self.end_each(
                     |call| booted.is_some_and(|at| call.times.latest_arrived < at),
                     |call| call.end_all_channels(None, arrived),
                 );
             }
-            Mark::ListEnd => self.on_list_end(arrived),
+            Mark::ListEnd { channels } => self.on_list_end(channels, arrived),
             Mark::Restarted { began } => self.end_processes_before(began, arrived),
             Mark::Alive {
                 process,
@@ -193,6 +228,7 @@ impl Assembler {
                 began,
                 channels,
             } => {
+                self.check_heartbeat(stamp.map_or(at, |stamp| stamp.at), arrived);
                 self.on_sign(process, stamp, began, at, arrived);
                 self.on_beat((process, began), at, arrived);
                 if let Some(channels) = channels {
@@ -240,33 +276,30 @@ impl Assembler {
         }
     }
 
-    /// Processes the end of a list of live channels. In calls with a gap, channels that are not in
-    /// the list have ended.
-    fn on_list_end(&mut self, arrived: EventTime) {
+    /// Processes the end of a list of live channels, which has `channels` entries according to the
+    /// PBX.
+    ///
+    /// A channel that was up before a gap has ended if it isn't listed. Any other channel must be
+    /// missing from two lists in a row, because a list can be older than the channel's events.
+    fn on_list_end(&mut self, channels: Option<usize>, arrived: EventTime) {
         let live = std::mem::take(&mut self.listening.listed);
+        if channels.is_some_and(|channels| channels > live.len()) {
+            return;
+        }
+        self.listening.has_list = true;
+        let source = self.stream.timing.line.map(|line| line.source);
         for key in self.calls.keys() {
-            let call = self.calls.get_mut(key);
-            let Some(call) = call.filter(|call| !call.gaps.blinds.is_empty()) else {
+            let Some(call) = self.calls.get_mut(key) else {
                 continue;
             };
-            let cuts = call.cuts();
-            let mut ended = false;
-            for leg in call.legs.values_mut() {
-                if !leg.is_over() && !live.contains(&leg.id) {
-                    leg.note_gone(there_until(leg.last, &cuts, leg.last));
-                    ended = true;
-                }
-            }
-            // The channel that a linkedid names can have had no event. If it is not listed, it is
-            // not up either.
-            let root = call.unheard_root().map(UniqueId::new);
-            let rootless = root.is_some_and(|id| id.is_none_or(|id| !live.contains(&id)));
-            call.gaps.rootless |= rootless;
+            let ended = call.end_unlisted(&live, source);
             if ended {
                 call.times.rest(call.times.quiet, arrived);
                 self.changes.insert(key);
             }
-            self.update_settling(key);
+            if ended || !call.gaps.blinds.is_empty() {
+                self.update_settling(key);
+            }
         }
     }
 

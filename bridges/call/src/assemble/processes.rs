@@ -20,8 +20,8 @@
 //! ```
 
 use super::Assembler;
-use crate::facts::{OpenCall, SetBack};
-use crate::{EventStamp, EventTime, Reception};
+use crate::facts::{CallProcess, OpenCall, SetBack};
+use crate::{ChannelRef, EventStamp, EventTime, Reception};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -104,6 +104,24 @@ impl Assembler {
         for key in self.calls.keys() {
             self.update_overdue(key);
         }
+    }
+
+    /// Assigns the call `key` to the process that recovered it, according to the event with these
+    /// traits. The call's links end along with the previous process.
+    pub(super) fn note_recovery(&mut self, key: u64, channel: &ChannelRef<'_>) {
+        let is_recovered = matches!(&channel.traits, Some(traits) if traits.recovered);
+        let (Some(call), Some(process)) = (self.calls.get_mut(key), channel.process) else {
+            return;
+        };
+        if !is_recovered || call.of.process == Some(process) || call.of.process.is_none() {
+            return;
+        }
+        let last = last_alive(&self.processes, call);
+        call.legs.values_mut().for_each(|leg| leg.unlink(last));
+        call.of = CallProcess {
+            process: Some(process),
+            ..CallProcess::default()
+        };
     }
 
     /// Restores the state of a process from a restored open call.

@@ -1,6 +1,7 @@
 //! Detects restarts of Asterisk from its unique ids, and ends the calls that were open as
 //! incomplete. A CEL file or queue has no connection whose loss would show a restart, and an
-//! Asterisk that is killed sends no event for the end of its calls.
+//! Asterisk that is killed sends no event for the end of its calls. A recording of a connection
+//! shows a new login, but not when it took place.
 //!
 //! ```text
 //! ids    1000.7  1060.8  ── killed ──  1100.0  1105.1      the counter begins again
@@ -12,7 +13,7 @@
 
 use super::Assembler;
 use crate::facts::OpenCall;
-use crate::{ChannelEvent, EventTime, Origin};
+use crate::{ChannelEvent, EventTime, Kind, Origin};
 use std::collections::BTreeMap;
 
 /// Two threads of one process can create ids with seconds in one order and counters in the other.
@@ -27,6 +28,8 @@ pub(super) struct NewestIds {
     ids: BTreeMap<String, (u64, u64)>,
     /// Set if channel events arrive, too, so the stream is not CEL only.
     has_channel_events: bool,
+    /// Set if no channel was created since the last login.
+    has_new_login: bool,
 }
 
 /// A restart that an id proves.
@@ -49,6 +52,17 @@ impl NewestIds {
         } else {
             None
         }
+    }
+
+    /// Records that a connection was opened, since the PBX may have been restarted before that.
+    pub(super) fn note_login(&mut self) {
+        self.has_new_login = true;
+    }
+
+    /// Records that the PBX's uptime already shows whether it was restarted, so there's no need to
+    /// infer it from IDs.
+    pub(super) fn note_no_restart(&mut self) {
+        self.has_new_login = false;
     }
 
     /// Makes this id the newest one if it has a later second or a higher counter.
@@ -76,43 +90,53 @@ fn parts(id: &str) -> Option<(&str, u64, u64)> {
 }
 
 impl OpenCall {
-    /// Returns `true` if each channel of the call was created by the process before the restart.
-    fn is_before(&self, system: &str, restart: ProvedRestart) -> bool {
-        self.legs.keys().next().is_some()
-            && self.legs.keys().all(|id| {
-                parts(id.as_str())
-                    .is_some_and(|(of, second, _)| of == system && second <= restart.last)
-            })
+    /// Returns `true` if every channel of the call was created before the restart, judging by their
+    /// IDs.
+    ///
+    /// IDs chosen through an API are inconclusive, so a call that has no others is included only if
+    /// the stream comes from a single PBX (`is_of_one`).
+    fn is_before(&self, system: &str, restart: ProvedRestart, is_of_one: bool) -> bool {
+        let mut made = self
+            .legs
+            .keys()
+            .filter_map(|id| parts(id.as_str()))
+            .peekable();
+        (is_of_one || made.peek().is_some())
+            && made.all(|(of, second, _)| of == system && second <= restart.last)
     }
 }
 
 impl Assembler {
-    /// Ends the calls of the previous process, if the id of this event proves a restart and no such
-    /// call has an event after the restart.
+    /// Ends the previous process's calls if this event's ID reveals a restart, unless one of those
+    /// calls has had an event since.
+    ///
+    /// A connection with channel events can only have missed a restart before its login, so in that
+    /// case only the first channel created after each login is checked.
     pub(super) fn look_for_restart(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
+        self.newest_ids.has_channel_events |= event.origin != Origin::Cel;
+        let is_of_one = self.newest_ids.has_channel_events;
         let id = event.channel.uniqueid.as_ref();
-        // A connection that carries channel events reports its restarts itself.
-        if event.origin != Origin::Cel {
-            self.newest_ids.has_channel_events = true;
-        }
-        if self.newest_ids.has_channel_events {
+        let Some((system, ..)) = parts(id) else {
+            return;
+        };
+        if is_of_one && !matches!(event.kind, Kind::Born { .. }) {
             return;
         }
-        let system = parts(id).map(|(system, _, _)| system.to_owned());
         let restart = self.newest_ids.compare(id);
         self.newest_ids.note(id);
-        let (Some(restart), Some(system)) = (restart, system) else {
+        if is_of_one && !std::mem::take(&mut self.newest_ids.has_new_login) {
+            return;
+        }
+        let Some(restart) = restart else {
             return;
         };
         let began = EventTime::from_seconds(i64::try_from(restart.began).unwrap_or(i64::MAX));
-        let going_on = self.calls.keys_of(|call| {
-            call.is_before(&system, restart) && !call.is_over() && call.times.latest >= began
-        });
+        let is_before = |call: &OpenCall| call.is_before(system, restart, is_of_one);
+        let going_on = self
+            .calls
+            .keys_of(|call| is_before(call) && !call.is_over() && call.times.latest >= began);
         if going_on.is_empty() {
-            self.end_each(
-                |call| call.is_before(&system, restart),
-                |call| call.end_with_process(None, arrived),
-            );
+            self.end_each(is_before, |call| call.end_with_process(None, arrived));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Facts about the channels of an open call, which are stored in place of events.
 
-use crate::{ChannelState, EventTime, Kind, MonitorMode, Origin, UniqueId, clip};
+use crate::{ChannelEvent, ChannelState, EventTime, Kind, MonitorMode, Origin, UniqueId, clip};
 use serde::{Deserialize, Serialize};
 
 /// Longest stored text, in bytes. A longer text is no name, number, or id.
@@ -9,6 +9,8 @@ pub(super) const TEXT_BYTES_MAX: usize = 2048;
 pub(super) const TEXTS_MAX: usize = 16;
 /// Longest stored result of a dialing, in bytes.
 const STATUS_BYTES_MAX: usize = 32;
+/// The result of a dialing that was answered.
+const ANSWERED: &str = "ANSWER";
 
 /// Something that happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,30 +18,21 @@ pub(crate) struct Fact {
     pub(crate) at: EventTime,
     pub(crate) origin: Origin,
     pub(crate) what: FactKind,
-    /// Additional detail of the event, which does not affect the call's values.
+    /// The Q.850 hangup cause, which doesn't affect the call's values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) note: Option<Note>,
+    pub(crate) cause: Option<u16>,
 }
 
 impl Fact {
-    /// Creates a fact without a note.
+    /// Creates a fact without a cause.
     pub(crate) fn new(at: EventTime, origin: Origin, what: FactKind) -> Self {
         Self {
             at,
             origin,
             what,
-            note: None,
+            cause: None,
         }
     }
-}
-
-/// Additional detail of an event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Note {
-    /// The Q.850 cause of a hangup.
-    Cause(u16),
-    /// Outcome of a dialing: `ANSWER`, `BUSY`…
-    Status(Box<str>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +43,17 @@ pub(crate) enum FactKind {
         by: Option<UniqueId>,
         string: String,
     },
-    DialEnded,
+    /// Dialing this channel ended with a status such as `ANSWER` or `BUSY`, which is empty if the
+    /// event was truncated.
+    DialEnded {
+        status: String,
+    },
+    /// A `Dial` or `Queue` that this channel ran ended with this status.
+    DialRan {
+        status: String,
+    },
+    /// The channel left its queue before being connected to anyone.
+    GaveUp,
     /// The channel ran an application, which is listed in `Applications` if it matters.
     App,
     Enter {
@@ -89,6 +92,11 @@ pub(crate) enum FactKind {
     /// id from here on.
     Renamed {
         to: String,
+    },
+    /// The PBX listed a previously unknown channel as live, running this application (which may be
+    /// empty).
+    Listed {
+        running: String,
     },
     /// The person at the channel hung up. The channel can go on for its hangup handlers.
     HangupRequested,
@@ -163,6 +171,37 @@ impl FactKind {
         }
     }
 
+    /// Returns `true` if the dialing of this channel ended.
+    pub(crate) fn is_dial_end(&self) -> bool {
+        matches!(self, Self::DialEnded { .. })
+    }
+
+    /// Returns whether this channel answered, or `None` if the fact isn't the result of dialing it.
+    pub(crate) fn dial_result(&self) -> Option<bool> {
+        match self {
+            Self::DialEnded { status } if !status.is_empty() => {
+                Some(status.eq_ignore_ascii_case(ANSWERED))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether a channel dialed by this one answered, or `None` if the fact isn't the
+    /// result of this channel's `Dial`.
+    pub(crate) fn ran_dial_result(&self) -> Option<bool> {
+        match self {
+            Self::DialRan { status } => Some(status.eq_ignore_ascii_case(ANSWERED)),
+            _ => None,
+        }
+    }
+
+    /// Returns the result of a `Dial` that the channel of an event ran.
+    pub(super) fn dial_ran(status: &str) -> Self {
+        Self::DialRan {
+            status: clip(status, STATUS_BYTES_MAX),
+        }
+    }
+
     /// Returns `true` if this fact ends the channel.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Hangup | Self::Gone)
@@ -192,19 +231,22 @@ pub(crate) fn spans(
     spans
 }
 
-/// Returns the fact to store for this kind of event, or `None` if it needs none.
-pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
-    Some(match kind {
+/// Returns the fact to store for this event, if any.
+pub(super) fn fact_of(event: &ChannelEvent<'_>) -> Option<FactKind> {
+    Some(match &event.kind {
         Kind::Born { state } => FactKind::Born(*state),
         Kind::State { state } => FactKind::State(*state),
         Kind::DialBegin { by, dial_string } => FactKind::Dialed {
             by: by.as_ref().and_then(|by| UniqueId::new(&by.uniqueid)),
             string: clip(dial_string, TEXT_BYTES_MAX),
         },
-        Kind::DialEnd { .. } => FactKind::DialEnded,
+        Kind::DialEnd { status, .. } => FactKind::DialEnded {
+            status: clip(status, STATUS_BYTES_MAX),
+        },
+        Kind::GaveUp => FactKind::GaveUp,
         Kind::App { .. } => FactKind::App,
         Kind::BridgeEnter { bridge, technology } | Kind::BridgeLeave { bridge, technology } => {
-            let enters = matches!(kind, Kind::BridgeEnter { .. });
+            let enters = matches!(event.kind, Kind::BridgeEnter { .. });
             FactKind::enter_or_leave(clip(bridge, TEXT_BYTES_MAX), enters, is_holding(technology))
         }
         Kind::Linked { with } => FactKind::Linked {
@@ -229,24 +271,14 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
         Kind::Renamed { to, .. } => FactKind::Renamed {
             to: clip(to, TEXT_BYTES_MAX),
         },
-        // The channel is up, in any state.
-        Kind::Listed { .. } => FactKind::State(ChannelState::Unknown),
+        Kind::Listed { .. } => FactKind::Listed {
+            running: clip(&event.channel.application, TEXT_BYTES_MAX),
+        },
         Kind::HangupRequested => FactKind::HangupRequested,
         Kind::Hangup { .. } => FactKind::Hangup,
         Kind::Gone => FactKind::Gone,
         Kind::Joined { .. } | Kind::LinkedidEnd | Kind::Seen => return None,
     })
-}
-
-/// Returns the additional detail of an event, if it has one.
-pub(super) fn note_of(kind: &Kind<'_>) -> Option<Note> {
-    match kind {
-        Kind::Hangup { cause } => cause.map(Note::Cause),
-        Kind::DialEnd { status, .. } if !status.is_empty() => {
-            Some(Note::Status(clip(status, STATUS_BYTES_MAX).into()))
-        }
-        _ => None,
-    }
 }
 
 /// Returns `true` for a bridge in which the channels do not hear each other: parking lots, music,

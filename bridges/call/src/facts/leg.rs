@@ -1,7 +1,8 @@
 //! One channel of an open call: the facts that a finished call can depend on, the traits that a PBX
 //! reports in addition to the name, and the applications that show how the channel began.
 
-use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
+use super::applications::Applications;
+use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of};
 use super::history::TextHistory;
 use crate::trunk::{self, LineTraits, unmarked};
 use crate::{
@@ -49,6 +50,18 @@ pub(crate) struct Leg {
     pub(crate) facts: Vec<Fact>,
     /// Number of the channel's facts that were known at the beginning of each gap.
     pub(crate) blinds: Vec<usize>,
+    /// Set if the channel may have ended unnoticed, either because of a gap or because a list of
+    /// live channels omitted it. The channel's next event clears it. It isn't stored, since a
+    /// restart causes a gap anyway.
+    #[serde(skip)]
+    pub(crate) doubted: bool,
+    /// Set if the channel ended because the PBX no longer listed it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unlisted: bool,
+    /// Number of the source that last reported the channel, provided that the channel would appear
+    /// in its lists.
+    #[serde(skip)]
+    pub(crate) source: Option<u16>,
     /// Stays in bridges that ended by this moment were removed, because they belonged to calls that
     /// were given out. Events of such stays are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,6 +104,9 @@ impl Leg {
             applications: Applications::default(),
             facts: Vec::new(),
             blinds: Vec::new(),
+            doubted: false,
+            unlisted: false,
+            source: None,
             forgotten_until: None,
             over_arrived: None,
             traits: None,
@@ -161,6 +177,7 @@ impl Leg {
 
     /// Notes that events of the channel may be missed from now on.
     pub(crate) fn touch(&mut self) {
+        self.doubted = true;
         let known = self.facts.len();
         if self.blinds.last() != Some(&known) {
             self.blinds.push(known);
@@ -184,6 +201,24 @@ impl Leg {
             let what = FactKind::enter_or_leave(clip(bridge, TEXT_BYTES_MAX), true, false);
             self.facts.push(Fact::new(at, Origin::Channel, what));
         }
+    }
+
+    /// Processes the entry of an already known channel in a list of live channels made at `at`.
+    /// Only FreeSWITCH's list contains details that the channel's events don't.
+    pub(crate) fn on_listing(&mut self, at: EventTime, event: &ChannelEvent<'_>) -> Effect {
+        self.last = self.last.max(at);
+        self.doubted = false;
+        if event.channel.traits.is_some() && self.describe(at, &event.channel) {
+            Effect::Learned
+        } else {
+            Effect::Nothing
+        }
+    }
+
+    /// Returns `true` if the channel is known only from a list of live channels, which means that
+    /// it existed before its events were received.
+    pub(crate) fn is_known_from_list(&self) -> bool {
+        !self.is_born() && any(&self.facts, |what| matches!(what, FactKind::Listed { .. }))
     }
 
     /// Notes that the channel ended at `at`, although no event reported its end.
@@ -319,7 +354,10 @@ impl Leg {
         any(&self.facts, |what| match what {
             FactKind::HangupRequested | FactKind::Hangup | FactKind::Gone => false,
             FactKind::Renamed { .. } => false,
-            FactKind::Leave { .. } | FactKind::DialEnded | FactKind::Unlinked { .. } => !stand_in,
+            FactKind::DialRan { .. } => false,
+            FactKind::Leave { .. } | FactKind::DialEnded { .. } | FactKind::Unlinked { .. } => {
+                !stand_in
+            }
             _ => true,
         })
     }
@@ -358,6 +396,7 @@ impl Leg {
     pub(crate) fn describe(&mut self, at: EventTime, channel: &ChannelRef<'_>) -> bool {
         self.first = self.first.min(at);
         self.last = self.last.max(at);
+        self.doubted = false;
         let mut changed = self.names.note(at, unmarked(&channel.name));
         changed |= self.callers.note(at, &channel.caller_number);
         changed |= self.extens.note(at, &channel.exten);
@@ -421,7 +460,15 @@ impl Leg {
             self.did
                 .get_or_insert_with(|| event.channel.exten.as_ref().into());
         }
-        let Some(what) = fact_of(&event.kind) else {
+        if !event.channel.dial_status.is_empty() && room {
+            let ran = FactKind::dial_ran(&event.channel.dial_status);
+            let fact = Fact::new(at, event.origin, ran);
+            if !self.facts.contains(&fact) {
+                self.facts.push(fact);
+                described = true;
+            }
+        }
+        let Some(what) = fact_of(event) else {
             return if described {
                 Effect::Learned
             } else {
@@ -429,7 +476,9 @@ impl Leg {
             };
         };
         let mut fact = Fact::new(at, event.origin, what);
-        fact.note = note_of(&event.kind);
+        if let Kind::Hangup { cause } = event.kind {
+            fact.cause = cause;
+        }
         let is_forgotten = fact.what.passage().is_some() && Some(at) <= self.forgotten_until;
         if is_forgotten || self.facts.contains(&fact) {
             return Effect::Doubled;
@@ -474,8 +523,14 @@ pub(crate) struct LegTraits {
     /// Set if the channel was already up when it was first seen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) listed: bool,
+    /// Set if the switch recovered the channel after its process had ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) recovered: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<EventTime>,
+    /// Set if the channel's final event showed that it was never linked to another channel.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unlinked: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answered: Option<EventTime>,
     /// Links that were reported after they had begun: their beginnings and the other channels.
@@ -506,6 +561,8 @@ impl LegTraits {
         self.listed |= reported.listed && !self.fresh;
         self.fresh |= reported.fresh;
         self.sole |= reported.sole;
+        self.unlinked |= reported.unlinked;
+        self.recovered |= reported.recovered;
         self.created = self.created.into_iter().chain(reported.created).min();
         self.answered = self.answered.into_iter().chain(reported.answered).min();
         if let Some((at, id)) = &reported.linked
@@ -517,84 +574,4 @@ impl LegTraits {
         }
         *self != before
     }
-}
-
-/// Applications of conferences, in which all channels hear each other.
-const ROOMS: [&str; 3] = ["ConfBridge", "MeetMe", "Konference"];
-
-/// A `Dial` that the channel ran, and the times at which it was first and last seen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SeenDial {
-    pub(crate) data: SmolStr,
-    pub(crate) first: EventTime,
-    pub(crate) last: EventTime,
-}
-
-/// The applications that one channel ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Applications {
-    pub(crate) dials: Vec<SeenDial>,
-    /// Time at which the channel was first seen to run an application that only dialed channels
-    /// run.
-    pub(crate) outgoing: Option<EventTime>,
-    /// Time at which the channel was first seen to run a conference application.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) conference: Option<EventTime>,
-    /// Time at which the channel was first seen as that of a logged-in agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) agent: Option<EventTime>,
-}
-
-impl Applications {
-    /// Stores an application that the channel runs, if calls depend on it. Returns `true` if that
-    /// changed anything. The `data` of a `Dial` contain the dialed number. `AppDial`, `AppDial2`,
-    /// and `AppQueue` run only on channels that were dialed.
-    pub(super) fn run(&mut self, at: EventTime, name: &str, data: &str) -> bool {
-        if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
-            return earliest(&mut self.outgoing, at);
-        }
-        if ROOMS.contains(&name) {
-            return earliest(&mut self.conference, at);
-        }
-        if name == "AgentLogin" {
-            return earliest(&mut self.agent, at);
-        }
-        if name != "Dial" || data.is_empty() || data.len() > TEXT_BYTES_MAX {
-            return false;
-        }
-        if let Some(known) = self.dials.iter_mut().find(|known| known.data == data) {
-            let changed = at < known.first || at > known.last;
-            known.first = known.first.min(at);
-            known.last = known.last.max(at);
-            return changed;
-        }
-        let room = self.dials.len() < TEXTS_MAX;
-        if room {
-            self.dials.push(SeenDial {
-                data: data.into(),
-                first: at,
-                last: at,
-            });
-        }
-        room
-    }
-
-    pub(super) fn absorb(&mut self, other: Self) {
-        for dial in other.dials {
-            self.run(dial.first, "Dial", &dial.data);
-            self.run(dial.last, "Dial", &dial.data);
-        }
-        self.outgoing = self.outgoing.into_iter().chain(other.outgoing).min();
-        self.conference = self.conference.into_iter().chain(other.conference).min();
-        self.agent = self.agent.into_iter().chain(other.agent).min();
-    }
-}
-
-/// Keeps the earlier of the two times in `known`. Returns `true` if `known` changed.
-fn earliest(known: &mut Option<EventTime>, at: EventTime) -> bool {
-    let earlier = known.is_none_or(|known| at < known);
-    if earlier {
-        *known = Some(at);
-    }
-    earlier
 }

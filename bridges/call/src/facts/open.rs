@@ -48,9 +48,6 @@ pub(crate) struct OpenCall {
     /// The call's ids that an unreadable message contained.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unread: BTreeSet<UniqueId>,
-    /// Set if CEL had reported a bridge, in any call, at the time of this call's last event.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) cel_bridges: bool,
 }
 
 /// Amounts of facts and bytes that a call holds.
@@ -171,17 +168,23 @@ impl OpenCall {
             return outcome;
         };
         let before = leg.facts.len();
-        outcome.effect = leg.on_event(at, event, room);
-        outcome.changed |= self.ties.note_linkedid(leg, at, &event.channel);
-        if let Kind::Listed { bridge, state } = &event.kind
-            && room
-        {
+        let listed_bridge = match &event.kind {
+            Kind::Listed { bridge, .. } if leg.is_real() => Some(bridge),
+            _ => None,
+        };
+        if let Some(bridge) = listed_bridge {
+            outcome.effect = leg.on_listing(at, event);
+            // Between two gaps, the events show where a channel is, and a list can be older.
+            if room && !self.gaps.blinds.is_empty() && self.ties.bridges.contains(bridge.as_ref()) {
+                leg.is_in(at, bridge);
+            }
+        } else {
+            outcome.effect = leg.on_event(at, event, room);
+            outcome.changed |= self.ties.note_linkedid(leg, at, &event.channel);
             // A list does not show whether the channels in a bridge hear each other. They probably
             // do if the channel was not known before. Its call is then incomplete anyway.
-            if !known {
-                leg.begin_from_list(at, bridge, *state);
-            } else if self.ties.bridges.contains(bridge.as_ref()) {
-                leg.is_in(at, bridge);
+            if room {
+                leg.begin_from_list(at, &event.kind);
             }
         }
         let gained = leg.facts.len() - before;
@@ -317,6 +320,16 @@ impl OpenCall {
         let first = self.legs.values().min_by_key(|leg| leg.first);
         let mut up = self.legs.values().filter(|leg| leg.is_up());
         last && !self.is_ghost() && first.is_some_and(Leg::is_over) && up.all(Leg::is_away)
+    }
+
+    /// Returns `true` if every channel still up has been hung up by its party and has left its
+    /// bridge, so that only the hangup event is missing.
+    ///
+    /// This is only reliable at the end of a recording, because otherwise a hangup handler might
+    /// still be running.
+    pub(crate) fn is_hung_up_on(&self) -> bool {
+        let mut up = self.legs.values().filter(|leg| leg.is_up());
+        !self.is_ghost() && up.all(|leg| leg.is_away() && leg.requested_end().is_some())
     }
 
     /// Returns `true` if all outside channels have hung up, and all channels that are still up have
@@ -461,7 +474,6 @@ impl OpenCall {
         self.conference |= other.conference;
         self.rooms.extend(other.rooms);
         self.unread.extend(other.unread);
-        self.cel_bridges |= other.cel_bridges;
     }
 }
 
@@ -475,7 +487,7 @@ mod stored {
         callbridge_testkit::golden::keeps::<OpenCall>("open-call");
     }
 
-    const KINDS: usize = 16;
+    const KINDS: usize = 19;
 
     /// Each new kind of fact gets a number here, and a fact in the newest golden file.
     fn number_of_kind(kind: &FactKind) -> usize {
@@ -483,7 +495,7 @@ mod stored {
             FactKind::Born(_) => 0,
             FactKind::State(_) => 1,
             FactKind::Dialed { .. } => 2,
-            FactKind::DialEnded => 3,
+            FactKind::DialEnded { .. } => 3,
             FactKind::App => 4,
             FactKind::Enter { .. } => 5,
             FactKind::Leave { .. } => 6,
@@ -496,6 +508,9 @@ mod stored {
             FactKind::Transfers { .. } => 13,
             FactKind::Monitors { .. } => 14,
             FactKind::HangupRequested => 15,
+            FactKind::DialRan { .. } => 16,
+            FactKind::GaveUp => 17,
+            FactKind::Listed { .. } => 18,
         }
     }
 

@@ -3,8 +3,9 @@
 
 use super::fact::{Fact, FactKind};
 use super::leg::Leg;
-use crate::{ChannelState, ClockDifference, EventStamp, EventTime, Origin, UniqueId};
+use crate::{ClockDifference, EventStamp, EventTime, Kind, Origin, UniqueId};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The moments that decide whether a call is over or silent.
@@ -91,13 +92,42 @@ impl Times {
 }
 
 impl Leg {
-    /// Sets the beginning of a channel that the PBX lists, and whose own beginning was not
-    /// received. Its id shows when it was created, and the list shows its state and its bridge.
-    pub(crate) fn begin_from_list(&mut self, at: EventTime, bridge: &str, state: ChannelState) {
-        if let Some(epoch) = UniqueId::epoch_in(self.id.as_str()) {
-            self.first = self.first.min(EventTime::from_seconds(epoch));
+    /// Returns the time of the first `HangupRequest` after which the channel didn't enter another
+    /// bridge, ignoring an entry already in progress, which may be reported up to 100 ms later.
+    pub(crate) fn requested_end(&self) -> Option<EventTime> {
+        const ENTRY_DELAY_MAX: Duration = Duration::from_millis(100);
+        let is_entry = |fact: &&Fact| fact.what.passage().is_some_and(|passage| passage.enters);
+        let entered = self.facts.iter().filter(is_entry).map(|fact| fact.at).max();
+        let requests = self
+            .facts
+            .iter()
+            .filter(|fact| fact.what == FactKind::HangupRequested);
+        requests
+            .map(|fact| fact.at)
+            .filter(|at| entered.is_none_or(|entered| entered <= at.plus(ENTRY_DELAY_MAX)))
+            .min()
+    }
+
+    /// Ends the channel's links at `at`, when its process ended.
+    pub(crate) fn unlink(&mut self, at: EventTime) {
+        let links = self.facts.iter().filter_map(|fact| fact.what.link());
+        let partners: BTreeSet<UniqueId> = links.map(|(with, _)| with.clone()).collect();
+        for with in partners {
+            let unlinked = FactKind::Unlinked { with };
+            self.facts.push(Fact::new(at, Origin::Channel, unlinked));
         }
-        let state = Fact::new(at, Origin::Channel, FactKind::State(state));
+    }
+
+    /// Sets the start of a listed channel whose creation wasn't received, using the time in its ID
+    /// or else its age. Its state and bridge are taken from the list as well.
+    pub(crate) fn begin_from_list(&mut self, at: EventTime, kind: &Kind<'_>) {
+        let Kind::Listed { bridge, state, age } = kind else {
+            return;
+        };
+        let by_id = UniqueId::epoch_in(self.id.as_str()).map(EventTime::from_seconds);
+        let created = by_id.or(age.map(|age| at.minus(age)));
+        self.first = self.first.min(created.unwrap_or(self.first));
+        let state = Fact::new(at, Origin::Channel, FactKind::State(*state));
         self.facts.push(state);
         if !bridge.is_empty() {
             self.is_in(at, bridge);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Maximum number of records of one call. Further records are dropped.
-const RECORDS_MAX: usize = 256;
+const RECORDS_MAX: usize = 1024;
 /// Times have whole seconds, so one record can end in the second before the next begins.
 const TOUCHING: Duration = Duration::from_secs(1);
 /// A call whose last record arrives within this time after its end happens now, and is not part of
@@ -57,9 +57,12 @@ impl Group {
         self.arrived <= self.end().plus(LIVE)
     }
 
-    /// Returns `true` if a record is still missing: that of the channel that began the call, of the
-    /// channel that dialed a Local half, or of the dialing side. These channels can live longer
-    /// than those of the known records, and a record is written when its channel ends.
+    /// Returns `true` if a record is still missing, whether it's for the channel that started the
+    /// call, the one that dialed a Local half, the calling party, or someone else in a conference
+    /// room.
+    ///
+    /// Since a record is written when its channel ends, a channel that outlives the others is
+    /// recorded later.
     pub(super) fn awaits_more(&self) -> bool {
         for record in &self.records {
             if can_be_id(&record.linkedid) && !self.has_channel(&record.linkedid) {
@@ -76,7 +79,22 @@ impl Group {
                 return true;
             }
         }
-        self.records.iter().all(Record::is_dialed_side)
+        self.records.iter().any(|record| self.is_alone(record))
+            || self.records.iter().all(Record::is_dialed_side)
+    }
+
+    /// Returns `true` if the record's channel was in a conference room and no record shows who else
+    /// was there. Anyone still in the room will be recorded later.
+    fn is_alone(&self, record: &Record) -> bool {
+        let mut others = self.records.iter();
+        record.room().is_some()
+            && record.answered
+            && record.dest.is_empty()
+            && record.billed_from < record.end
+            && !others.any(|other| {
+                let has_another = other.channel != record.channel || !other.dest.is_empty();
+                has_another && same_room(other, record)
+            })
     }
 
     /// Returns `true` if one of the records names the other half of this Local channel.

@@ -1,6 +1,7 @@
 //! The fields of a call detail record that decide the values of a call.
 
 use crate::facts::Leg;
+use crate::talk::ANSWERED_FROM;
 use crate::trunk::{self, unmarked};
 use crate::units;
 use crate::{Cdr, EventTime, UniqueId, is_one_of};
@@ -64,16 +65,44 @@ const CONNECTS_NO_ONE: [&str; 28] = [
     "MinivmGreet",
 ];
 
-/// Applications whose records name channels that are in one conference. No channel of such a
-/// record dialed another.
-const CONFERENCES: [&str; 3] = ["ConfBridge", "MeetMe", "Conference"];
+/// Conference room applications, whose channels can hear each other.
+const CONFERENCES: [&str; 4] = ["ConfBridge", "MeetMe", "Conference", "Konference"];
+
+/// Other applications that connect a channel to an existing one. As with conferences, the record's
+/// destination wasn't dialed.
+const JOINS: [&str; 5] = [LOGIN, "AgentRequest", "Bridge", "ParkedCall", "Pickup"];
+const LOGIN: &str = "AgentLogin";
+
+/// Technology prefixes of the temporary channels that Asterisk before 12 creates to move a channel,
+/// whose name follows the slash, as in `AsyncGoto/SIP/city-00000002`.
+const MOVES: [&str; 3] = ["AsyncGoto", "Transfered", "Parked"];
 
 /// Largest valid duration. A larger value is a negative number that an unsigned column of 32 bits
 /// made positive.
 const SECONDS_MAX: i64 = i32::MAX as i64;
 
+/// The application in the record of a channel dialed by another one in the call.
+const DIALED_SIDE: &str = "AppDial";
 /// The application in the record of a transfer by feature code.
 const TRANSFERRED: &str = "Transferred Call";
+
+/// Dispositions of an answered record. `cdr_odbc` writes numbers unless it's configured otherwise.
+const YES: [&str; 3] = ["ANSWERED", "ANSWER", "8"];
+/// Dispositions of a record that wasn't answered.
+const NO: [&str; 12] = [
+    "NO ANSWER",
+    "NOANSWER",
+    "BUSY",
+    "FAILED",
+    "CONGESTION",
+    "CANCEL",
+    "0",
+    "1",
+    "2",
+    "4",
+    "16",
+    "32",
+];
 
 /// One path between two parties. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,15 +122,26 @@ pub(super) struct Record {
     pub(super) did: String,
     pub(super) app: String,
     pub(super) data: String,
+    /// The bridge of the conference room that the record's channels were in: `room 600`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    room: Option<String>,
     pub(super) userfield: String,
-    /// Set if the disposition is `ANSWERED`.
+    /// Set if the disposition says that the record was answered, or if it's not a known one but the
+    /// record has billed seconds or an answer time.
     pub(super) answered: bool,
+    /// The disposition of a record that's only assumed to be answered because the disposition isn't
+    /// a known one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unknown_disposition: Option<String>,
     pub(super) start: EventTime,
     pub(super) end: EventTime,
     /// Beginning of the billed seconds, which is the time of the answer.
     pub(super) billed_from: EventTime,
     /// Time at which the channel was answered, if it was.
     pub(super) answer: Option<EventTime>,
+    /// Set if the channel was answered in the same second in which the record ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_brief: bool,
     /// Set if the time zone of the start is known. Otherwise the start is a local time of an
     /// unknown zone.
     pub(super) placed: bool,
@@ -126,7 +166,7 @@ pub(super) struct Record {
 impl Record {
     /// Converts a CDR that arrived at `arrived`. Returns `None` if the CDR names no channel.
     pub(super) fn from_cdr(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
-        let channel = unmarked(&cdr.channel);
+        let channel = moved(unmarked(&cdr.channel));
         if channel.is_empty() {
             return None;
         }
@@ -137,6 +177,13 @@ impl Record {
             .started_at
             .or(birth(&cdr.uniqueid))
             .unwrap_or_else(|| reported.minus(lasted.unwrap_or_default()));
+        let disposition = cdr.disposition.trim();
+        let unknown_disposition = if is_unknown(disposition) && has_answer(cdr) {
+            Some(clip(disposition))
+        } else {
+            None
+        };
+        let answered = is_one_of(&YES, disposition) || unknown_disposition.is_some();
         let end = if is_negative {
             // No end is known. Every call lasts at least a second.
             start.plus(Duration::from_secs(1))
@@ -149,11 +196,16 @@ impl Record {
             cdr.billed_micros
                 .and_then(|billed| excess(billed, end.since(start)))
         };
+        let billed_from = if is_negative || excess.is_some() {
+            start
+        } else {
+            billed_from(cdr, start, end)
+        };
         Some(Self {
             uniqueid: clip(&cdr.uniqueid),
             linkedid: clip(&cdr.linkedid),
             channel: clip(strip_half_suffix(channel)),
-            dest: clip(strip_half_suffix(unmarked(dest(cdr)))),
+            dest: clip(strip_half_suffix(moved(unmarked(dest(cdr))))),
             source: clip(&cdr.source),
             caller_id: clip(&cdr.caller_id),
             destination: clip(&cdr.destination),
@@ -161,16 +213,15 @@ impl Record {
             did: clip(&cdr.did),
             app: clip(&cdr.last_app),
             data: clip(&cdr.last_data),
+            room: room(cdr),
             userfield: clip(&cdr.userfield),
-            answered: cdr.disposition.trim().eq_ignore_ascii_case("ANSWERED"),
+            answered,
+            unknown_disposition,
             start,
             end,
-            billed_from: if is_negative || excess.is_some() {
-                start
-            } else {
-                billed_from(cdr, start, end)
-            },
+            billed_from,
             answer: cdr.answered_at,
+            is_brief: answered && is_answered_within_a_second(cdr, billed_from, end),
             placed: !cdr.zoneless,
             is_negative,
             excess,
@@ -204,6 +255,7 @@ impl Record {
         let facts = self.legs.first().into_iter().flat_map(|leg| &leg.facts);
         let passages = facts.filter_map(|fact| Some((fact.at, fact.what.passage()?)));
         let mut rooms: Vec<(&str, EventTime, EventTime)> = Vec::new();
+        rooms.extend(self.room().map(|room| (room, self.billed_from, self.end)));
         for (at, passage) in passages {
             if passage.enters {
                 rooms.push((passage.bridge, at, self.end));
@@ -218,7 +270,7 @@ impl Record {
 
     /// Returns `true` if the record's channel was dialed by another channel of the same call.
     pub(super) fn is_dialed_side(&self) -> bool {
-        self.app.eq_ignore_ascii_case("AppDial")
+        self.app.eq_ignore_ascii_case(DIALED_SIDE)
     }
 
     /// Returns `true` if the record was written after a transfer by feature code (Asterisk before
@@ -235,16 +287,58 @@ impl Record {
     /// Returns the span in which the record's two channels heard each other. Returns `None` for a
     /// queue or an announcement, whose record has no second channel or is not answered.
     pub(super) fn talk(&self) -> Option<(EventTime, EventTime)> {
+        (self.connects() && self.billed_from < self.end).then_some((self.billed_from, self.end))
+    }
+
+    /// Returns the span to count as talk time if the record's channels were only connected during
+    /// its last second, or `None` otherwise.
+    pub(super) fn brief_talk(&self) -> Option<(EventTime, EventTime)> {
+        let from = self.end.minus(ANSWERED_FROM).max(self.start);
+        let to = self.end.max(from.plus(ANSWERED_FROM));
+        (self.connects() && self.is_brief && !self.is_dialed_side()).then_some((from, to))
+    }
+
+    /// Returns `true` if the record was answered and its application connects its two channels.
+    pub(super) fn connects(&self) -> bool {
         let connects = self.since_12 || self.app.is_empty() || is_one_of(&CONNECTS, &self.app);
-        if self.is_answered_path() && connects && self.billed_from < self.end {
-            Some((self.billed_from, self.end))
-        } else {
-            None
+        self.is_answered_path() && connects
+    }
+
+    /// Returns why the outcome of the record's call is uncertain, or `None` if it isn't.
+    pub(super) fn doubt(&self) -> Option<String> {
+        if !self.placed {
+            let reason = "its local times have no zone, or day and month can be in either order: \
+                          give --pbx-timezone, and export the times as 2026-12-31 23:59:59";
+            return Some(reason.to_owned());
         }
+        if self.is_negative {
+            let reason = "a record's duration is negative: the PBX's clock was set back";
+            return Some(reason.to_owned());
+        }
+        if let Some(disposition) = &self.unknown_disposition {
+            return Some(format!(
+                "a record's disposition is \"{disposition}\", which is neither a known yes nor a \
+                 known no, although the record has billed seconds or an answer time"
+            ));
+        }
+        if self.answered && self.is_of_conference() && self.room.is_none() {
+            return Some(format!(
+                "a record of {} doesn't name its room, so it isn't known who else was in it: log \
+                 lastdata",
+                self.app
+            ));
+        }
+        self.is_doubtful().then(|| {
+            format!(
+                "a record is ANSWERED, and its last application, {}, does not show whether people \
+                 talked",
+                self.app
+            )
+        })
     }
 
     /// Returns `true` if the record does not show whether its two channels heard each other.
-    pub(super) fn is_doubtful(&self) -> bool {
+    fn is_doubtful(&self) -> bool {
         let known = [&CONNECTS[..], &CONNECTS_NO_ONE].concat();
         let is_known = self.app.is_empty() || is_one_of(&known, &self.app);
         self.is_answered_path() && !self.since_12 && !is_known
@@ -259,6 +353,32 @@ impl Record {
         self.destination == "h"
     }
 
+    /// Returns `true` if the record's application only joined its channels, without one having
+    /// dialed the other.
+    pub(super) fn only_joins(&self) -> bool {
+        self.is_of_conference() || is_one_of(&JOINS, &self.app)
+    }
+
+    /// Returns `true` if the record is of a logged-in agent.
+    pub(super) fn is_of_login(&self) -> bool {
+        self.app.eq_ignore_ascii_case(LOGIN)
+    }
+
+    /// Returns the bridge of the conference room that the record's channels were in.
+    pub(super) fn room(&self) -> Option<&str> {
+        self.room.as_deref()
+    }
+
+    /// Returns the data of the record's application if it's one that dials.
+    pub(super) fn dial_data(&self) -> &str {
+        let mut data = self.data.as_str();
+        if self.app.eq_ignore_ascii_case("RetryDial") {
+            // An announcement, the seconds between tries, and the number of tries come first.
+            data = data.splitn(4, [',', '|']).nth(3).unwrap_or_default();
+        }
+        data
+    }
+
     /// Returns `true` if the record's last application is a conference.
     pub(super) fn is_of_conference(&self) -> bool {
         is_one_of(&CONFERENCES, &self.app)
@@ -271,14 +391,8 @@ impl Record {
         names.any(|name| trunk::technology(name).eq_ignore_ascii_case("PJSIP"))
     }
 
-    /// Returns the linkedid, or the unique id if there is none.
-    pub(super) fn id(&self) -> Option<UniqueId> {
-        let ids = [&self.linkedid, &self.uniqueid];
-        ids.into_iter().find_map(|id| UniqueId::new(id.as_str()))
-    }
-
-    /// Returns an id made from channel, start, and destination. It is used if no record of the call
-    /// has an id.
+    /// Generates an ID from the channel name, start, and destination, for a channel without a
+    /// unique ID.
     pub(super) fn made_id(&self) -> Option<UniqueId> {
         let start = self.start.floor_seconds();
         UniqueId::new(format!("{}@{start}/{}", self.channel, self.destination))
@@ -304,6 +418,25 @@ fn dest<'a>(cdr: &'a Cdr<'_>) -> &'a str {
 
 fn clip(text: &str) -> String {
     units::clip(text, TEXT_BYTES_MAX)
+}
+
+/// Returns the name of the original channel if this is a temporary one created to move it, or else
+/// the name itself.
+fn moved(name: &str) -> &str {
+    match name.split_once('/') {
+        Some((technology, moved)) if is_one_of(&MOVES, technology) && moved.contains('/') => moved,
+        Some(_) | None => name,
+    }
+}
+
+/// Returns the bridge of the record's conference room, which is named after the application's first
+/// argument.
+fn room(cdr: &Cdr<'_>) -> Option<String> {
+    if !is_one_of(&CONFERENCES, &cdr.last_app) {
+        return None;
+    }
+    let name = cdr.last_data.split([',', '|']).next()?.trim();
+    (!name.is_empty()).then(|| clip(&format!("room {name}")))
 }
 
 /// Converts microseconds to a duration. Returns `None` if the number is negative, or is a negative
@@ -371,6 +504,25 @@ fn billed_from(cdr: &Cdr<'_>, start: EventTime, end: EventTime) -> EventTime {
         (Some(answer), None) => answer,
         (None, None) => end,
     }
+}
+
+/// Returns `true` if the disposition isn't a known one, so it doesn't tell whether the call was
+/// answered.
+fn is_unknown(disposition: &str) -> bool {
+    !is_one_of(&YES, disposition) && !is_one_of(&NO, disposition)
+}
+
+/// Returns `true` if the record has billed seconds or an answer time.
+fn has_answer(cdr: &Cdr<'_>) -> bool {
+    cdr.answered_at.is_some() || cdr.billed_micros.is_some_and(|billed| billed != 0)
+}
+
+/// Returns `true` if the record was answered and ended in the same second, in which case a talk
+/// time of zero may actually be up to a second. Times with fractions of a second don't have this
+/// problem.
+fn is_answered_within_a_second(cdr: &Cdr<'_>, billed_from: EventTime, end: EventTime) -> bool {
+    let is_whole = |at| !is_exact(at);
+    billed_from == end && is_whole(end) && cdr.answered_at.is_some_and(is_whole)
 }
 
 fn is_exact(at: EventTime) -> bool {

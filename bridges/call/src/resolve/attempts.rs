@@ -10,31 +10,31 @@
 use super::split::Sets;
 use crate::talk::Talk;
 use crate::{Direction, EventTime};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A line dialed within this time after an unanswered one continues the same attempt.
-pub(crate) const ATTEMPT_GAP: Duration = Duration::from_secs(5);
+pub(super) const ATTEMPT_GAP: Duration = Duration::from_secs(5);
 
 /// A trunk channel that was dialed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DialedLine {
+pub(super) struct DialedLine {
     /// The call in which the channel was born.
-    pub(crate) origin: String,
+    pub(super) origin: String,
     /// The number dialed, as digits; empty if it is unknown.
-    pub(crate) number: String,
-    /// The customer's channel if the line was dialed in that customer's call, so it isn't a
-    /// customer's own line.
-    pub(crate) customer: Option<usize>,
-    pub(crate) answered: bool,
+    pub(super) number: String,
+    /// The customer in whose call the line was dialed, if any, in which case the line itself isn't
+    /// a customer's.
+    pub(super) customer: Option<usize>,
+    pub(super) answered: bool,
     /// Time of its birth.
-    pub(crate) from: EventTime,
+    pub(super) from: EventTime,
     /// Time of its hangup.
-    pub(crate) to: EventTime,
+    pub(super) to: EventTime,
 }
 
 impl DialedLine {
-    /// Returns `true` if both lines were dialed to one number at the same time.
+    /// Returns `true` if both lines called the same number at the same time.
     fn is_to_number_of(&self, other: &Self) -> bool {
         let overlaps = self.from <= other.to && other.from <= self.to;
         overlaps && !self.number.is_empty() && self.number == other.number
@@ -50,8 +50,8 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// Returns `true` if a line that was dialed next is part of the attempt: it was dialed while
-    /// another line was up, or soon after lines that nobody answered.
+    /// Returns `true` if `next` is part of this attempt because it was dialed while another line
+    /// was up or soon after lines that weren't answered.
     fn goes_on(&self, next: &DialedLine) -> bool {
         next.from <= self.to || !self.answered && next.from.since(self.to) <= ATTEMPT_GAP
     }
@@ -62,7 +62,7 @@ impl Attempt {
 /// far as its lines were not dialed in another customer's call. The lines of an attempt are one
 /// call, because the first carrier can refuse and the second can answer. They are several calls
 /// only if people on several numbers talked.
-pub(crate) fn divide_by_customer(
+pub(super) fn divide_by_customer(
     trunks: impl Iterator<Item = usize>,
     came_in: impl Fn(usize) -> bool,
     line: impl Fn(usize) -> DialedLine,
@@ -94,8 +94,8 @@ pub(crate) fn divide_by_customer(
     calls
 }
 
-/// Divides dialed lines by attempt. Attempts of different calls to one number at the same time are
-/// one attempt.
+/// Groups dialed lines by attempt. Simultaneous attempts to reach the same number count as one,
+/// even if they were made in different calls.
 fn divide_by_attempt(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLine)>> {
     let mut of_one_attempt = Sets::new(lines.len());
     for (later, (_, line)) in lines.iter().enumerate() {
@@ -136,7 +136,7 @@ fn divide_by_attempt(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLi
     divided.into_values().collect()
 }
 
-/// Divides dialed lines by number, in the order of the first line of each.
+/// Groups dialed lines by number, keeping the numbers in the order in which they were first dialed.
 fn divide_by_number(lines: &[&(usize, DialedLine)]) -> Vec<Vec<usize>> {
     let mut numbers: Vec<(&str, Vec<usize>)> = Vec::new();
     for (i, line) in lines {
@@ -149,19 +149,4 @@ fn divide_by_number(lines: &[&(usize, DialedLine)]) -> Vec<Vec<usize>> {
         }
     }
     numbers.into_iter().map(|(_, lines)| lines).collect()
-}
-
-/// Divides `all` indices among these calls. The first call gets those that no other call has.
-pub(crate) fn divide_indices(
-    all: usize,
-    plans: &[(Direction, Vec<usize>)],
-    own_of: impl Fn(&[usize]) -> BTreeSet<usize>,
-) -> Vec<Vec<usize>> {
-    let later: Vec<BTreeSet<usize>> = plans.iter().skip(1).map(|plan| own_of(&plan.1)).collect();
-    let first: Vec<usize> = (0..all)
-        .filter(|i| !later.iter().any(|own| own.contains(i)))
-        .collect();
-    let mut owns = vec![first];
-    owns.extend(later.into_iter().map(|own| own.into_iter().collect()));
-    owns
 }

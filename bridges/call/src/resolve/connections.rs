@@ -1,7 +1,8 @@
-//! Finds when the customer was connected with which other real parties.
+//! Finds out when the customer was connected to which other real parties.
 //!
-//! Two channels are connected while they share a bridge, directly or through the halves of Local
-//! channels. Music, menus, queues, parking, and voicemail put no other party into a bridge.
+//! Two channels are connected while they share a bridge, either directly or via Local channels.
+//! Music, IVRs, queues, parking, and voicemail don't count, since they don't put another party into
+//! the bridge.
 
 use super::split::Sets;
 use super::view::View;
@@ -18,7 +19,7 @@ struct Presence {
     leg: usize,
 }
 
-/// Returns the talk of the customer's channels, which are given as indices.
+/// Returns the talk time of the customer's channels, which are given as indices.
 pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
     let mut bridges: BTreeMap<&str, usize> = BTreeMap::new();
     let mut presences: Vec<Presence> = Vec::new();
@@ -71,8 +72,8 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
     }
 }
 
-/// Returns the real parties, other than the customer's own channels, that one of these is connected
-/// with, in the order in which they entered the bridge.
+/// Returns the real parties that any of the customer's channels is connected to, in the order in
+/// which they entered the bridge.
 fn connected_parties(
     legs: &[&View<'_>],
     customers: &[usize],

@@ -18,15 +18,16 @@ use crate::{ChannelState, EventTime, Way, trunk};
 use std::cell::OnceCell;
 use std::time::Duration;
 
-/// CEL can report that a channel began a moment before it reports the `Dial` that created it.
+/// CEL may report a channel's start this long before the `Dial` that created it.
 const DIAL_SLACK: Duration = Duration::from_millis(100);
 
-/// The channels of a part, and who dialed them. Channels are indices.
+/// The channels of a part and who dialed them. Channels are given as indices.
 pub(super) struct Dialing<'p, 'v, 'a> {
     legs: &'p [&'v View<'a>],
     own: usize,
     rooms: &'p Texts,
-    /// The channel that dialed each channel. For the second half of a Local channel, the first one.
+    /// The channel that dialed each channel, which for the second half of a Local channel is the
+    /// first half.
     by: Vec<Option<usize>>,
     talk: Vec<OnceCell<Talk>>,
 }
@@ -48,7 +49,7 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         self.talk[line].get_or_init(|| talk(self.legs, &[line]))
     }
 
-    /// Returns when a channel first talked with the customer at the channel `line`.
+    /// Returns when a channel first talked to the customer on the channel `line`.
     pub(super) fn first_talk(&self, line: usize, with: usize) -> Option<EventTime> {
         let spans = self.talk(line).spans.iter();
         spans.filter(|span| span.2 == with).map(|span| span.0).min()
@@ -61,8 +62,8 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         steps.take(self.legs.len())
     }
 
-    /// Returns the party that dialed this channel, directly or through Local channels, or `None` if
-    /// it was an API, a room, or nobody known.
+    /// Returns the party that dialed this channel directly or through Local channels, or `None` if
+    /// it was an API or a conference room, or isn't known.
     pub(super) fn placed_by(&self, leg: usize) -> Option<usize> {
         let mut ancestors = self.ancestors(leg);
         ancestors.find(|&by| self.legs[by].party.is_real())
@@ -74,8 +75,8 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
             .take_while(|&by| !self.legs[by].party.is_real())
     }
 
-    /// Returns the customer in whose call this line was dialed, or `None` if it began a call of its
-    /// own.
+    /// Returns the customer in whose call this line was dialed, or `None` if it started a call of
+    /// its own.
     pub(super) fn customer_of(&self, line: usize) -> Option<usize> {
         let mut customer = None;
         let mut at = line;
@@ -93,9 +94,9 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         None
     }
 
-    /// Returns `true` if the call of a line that `by` dialed begins with `by`: that party did
-    /// nothing else before, neither in another call (one of whose lines is in `others`), nor in a
-    /// room, nor waiting for calls.
+    /// Returns `true` if the party `by` started a call by dialing `line`, rather than having been
+    /// in another call (with one of the lines in `others`), in a room, or waiting for calls before
+    /// that.
     pub(super) fn begins_call(&self, by: usize, line: usize, others: &[usize]) -> bool {
         let dialer = self.legs[by];
         let at = self.legs[line].leg.first;
@@ -188,7 +189,7 @@ pub(super) fn has_answered(leg: &View<'_>) -> bool {
         })
 }
 
-/// Returns the channel that dialed this one, as far as the source shows it.
+/// Returns the channel that dialed this one, if the source reveals it.
 fn dialer(legs: &[&View<'_>], i: usize) -> Option<usize> {
     let leg = legs[i];
     let facts = leg.leg.facts.iter();
@@ -221,7 +222,7 @@ fn position(legs: &[&View<'_>], i: usize, id: &str) -> Option<usize> {
     found.filter(|&found| found != i)
 }
 
-/// Returns the channel that ran the `Dial` that created this one, which CEL reports.
+/// Returns the channel whose `Dial` created this one, as reported by CEL.
 fn ran_dial(legs: &[&View<'_>], leg: &View<'_>) -> Option<usize> {
     let until = leg.leg.first.plus(DIAL_SLACK);
     let mut found: Option<(EventTime, usize)> = None;
@@ -238,7 +239,7 @@ fn ran_dial(legs: &[&View<'_>], leg: &View<'_>) -> Option<usize> {
     found.map(|(_, i)| i)
 }
 
-/// Returns `true` if the data of a `Dial` name the channel, such as `Local/101@office/n`.
+/// Returns `true` if the data of a `Dial`, such as `Local/101@office/n`, names the channel.
 fn is_destination(data: &str, name: &str) -> bool {
     let destinations = data.split([',', '|']).next().unwrap_or_default();
     let is_named = name.rsplit_once('-').is_some_and(|(peer, _)| {
@@ -250,8 +251,8 @@ fn is_destination(data: &str, name: &str) -> bool {
     is_named || number::in_dial_data(data, name).is_some()
 }
 
-/// Returns the answered phone that goes on in a call after its first channel `root` hung up. Only
-/// such a phone can have dialed this channel.
+/// Returns the answered phone that remained in the call after its first channel `root` hung up,
+/// since only such a phone can have dialed this channel.
 fn successor(legs: &[&View<'_>], leg: &View<'_>, root: usize) -> Option<usize> {
     let at = leg.leg.first;
     if at < legs[root].end {

@@ -12,6 +12,14 @@ use crate::facts::{Fact, FactKind, Leg, OpenCall, Passage, UnobservedTime, any};
 use crate::resolve::linked::AT_ONCE;
 use crate::{ChannelState, EventTime, Origin, UniqueId, local_pair};
 
+/// Reason why a call is incomplete if the switch recovered it.
+const RECOVERED: &str = "the switch was restarted and recovered the call, so part of it was not \
+                         reported";
+const BEGAN_UNSEEN: &str = "it began while callbridge was not connected to the PBX";
+/// Why a call is incomplete if one of its channels is only known to have ended because it's missing
+/// from the lists of live channels.
+const UNLISTED: &str = "a hangup was not received: the PBX no longer lists a channel of the call";
+
 /// Returns the reason why events of the call may be missing, or `None` if none are.
 pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     let long = call.gaps.blinds.iter().find(|blind| !blind.is_short());
@@ -23,6 +31,16 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     {
         return Some(gap_text(call.times.opened, blind));
     }
+    let mut traits = call.legs.values().filter_map(|leg| leg.traits.as_ref());
+    if traits.any(|traits| traits.recovered) {
+        return Some(RECOVERED.to_owned());
+    }
+    if call.legs.values().any(|leg| leg.unlisted) {
+        return Some(UNLISTED.to_owned());
+    }
+    if call.legs.values().any(Leg::is_known_from_list) {
+        return Some(BEGAN_UNSEEN.to_owned());
+    }
     let late = call.gaps.late?;
     if call
         .legs
@@ -31,7 +49,7 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     {
         return None;
     }
-    Some("it began while callbridge was not connected to the PBX".to_owned())
+    Some(BEGAN_UNSEEN.to_owned())
 }
 
 /// Returns `true` if no events of any channel can be missing. `is_long`: a gap of the call was
@@ -81,8 +99,8 @@ fn rang_on(leg: &Leg) -> bool {
     }
     for &seen in &leg.blinds {
         let (before, after) = split(leg, seen);
-        let ended_before = any(before, |what| *what == FactKind::DialEnded);
-        let ended_after = any(after, |what| *what == FactKind::DialEnded);
+        let ended_before = any(before, FactKind::is_dial_end);
+        let ended_after = any(after, FactKind::is_dial_end);
         if !any(before, FactKind::is_dialed) || ended_before || !ended_after {
             return false;
         }

@@ -129,12 +129,13 @@ pub(super) fn finish(
         userfields: userfields(call, legs, plan),
         incomplete: incomplete
             .or_else(|| call.of.is_set_back().then(set_back))
-            .or_else(|| time_unknown(call))
+            .or_else(|| time_unknown(call, plan))
             .or_else(|| beginning_missed(legs, plan))
             .or_else(|| dialler_unobservable(legs, plan))
             .or_else(|| outsider(legs, plan))
             .or_else(|| clock_set_back(legs, plan)),
         estimate: false,
+        by_arrival: call.times.by_arrival,
         live: call.times.live,
         remarks: remarks(call, plan),
         decided_by: why.0,
@@ -346,14 +347,27 @@ fn has_events_outside_life(leg: &Leg) -> bool {
     last.since(ended) > CLOCK_TOLERANCE
 }
 
+/// If the events at the start and end of a conversation arrive within this time, they were read all
+/// at once.
+const ONE_READ: Duration = Duration::from_millis(100);
+
 /// Returns the reason why the times of the call are unknown, or `None` if they are right.
-fn time_unknown(call: &OpenCall) -> Option<String> {
+fn time_unknown(call: &OpenCall, plan: &Plan) -> Option<String> {
     if call.times.clock_set {
         return Some("the PBX's clock was set during the call".to_owned());
     }
     if call.times.stalled {
         return Some(
             "its events have no times, and the connection to the PBX stalled during the call"
+                .to_owned(),
+        );
+    }
+    let spans = &plan.talk.spans;
+    let in_one_read = !spans.is_empty() && plan.talk.total <= ONE_READ;
+    if call.times.by_arrival && in_one_read {
+        return Some(
+            "its events have no times, and the answer and the hangup arrived together, so how long \
+             the talk was is unknown: set timestampevents = yes in manager.conf"
                 .to_owned(),
         );
     }

@@ -20,6 +20,7 @@
 //!   104 monitors 101 (Both)             …and 104
 //! ```
 
+use super::view::LINKED;
 use crate::facts::{Fact, FactKind, Leg, any, spans};
 use crate::{Endpoints, EventTime, MonitorMode, Origin, UniqueId};
 use std::collections::BTreeMap;
@@ -68,6 +69,10 @@ pub(super) fn replace_links(legs: &[&Leg], endpoints: &Endpoints) -> Option<Vec<
     let monitors = monitors(legs, &links);
     let consults = find_consultations(legs, &monitors);
     let mut own: Vec<Leg> = legs.iter().map(|&leg| leg.clone()).collect();
+    for (leg, at) in interrupted(legs) {
+        let what = FactKind::enter_or_leave(format!("link of {}", legs[leg].id), false, false);
+        own[leg].facts.push(Fact::new(at, Origin::Channel, what));
+    }
     for leg in &mut own {
         leg.facts.retain(|fact| !is_of_links(&fact.what));
     }
@@ -116,7 +121,7 @@ fn put_into_bridge<const N: usize>(
     (from, to): Span,
 ) {
     let [a, b] = bridge_of;
-    let bridge = format!("{} + {}", legs[a].id, legs[b].id);
+    let bridge = format!("{}{LINKED}{}", legs[a].id, legs[b].id);
     for leg in members {
         for (at, enters) in [(from, true), (to, false)] {
             let what = FactKind::enter_or_leave(bridge.clone(), enters, false);
@@ -220,6 +225,41 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
     }
     links.sort_by_key(|link| (link.from, link.sides));
     links
+}
+
+/// Returns the channels that ended a link or consultation, and when, if its start was neither
+/// received nor reported later.
+fn interrupted(legs: &[&Leg]) -> Vec<(usize, EventTime)> {
+    let mut found = Vec::new();
+    for (i, leg) in legs.iter().enumerate() {
+        for fact in &leg.facts {
+            let is_missing = match &fact.what {
+                FactKind::Consults { begins: false } => !leg.facts.iter().any(|begin| {
+                    begin.what == FactKind::Consults { begins: true } && begin.at <= fact.at
+                }),
+                FactKind::Unlinked { with } => {
+                    let other = legs.iter().find(|other| other.id == *with);
+                    let sides = [Some((*leg, with)), other.map(|&other| (other, &leg.id))];
+                    let mut sides = sides.into_iter().flatten();
+                    !sides.any(|(by, with)| has_begun_link(by, with, fact.at))
+                }
+                _ => false,
+            };
+            if is_missing {
+                found.push((i, fact.at));
+            }
+        }
+    }
+    found
+}
+
+/// Returns `true` if the channel reported, then or later, that its link to the other one had
+/// started before `until`.
+fn has_begun_link(by: &Leg, other: &UniqueId, until: EventTime) -> bool {
+    let mut facts = by.facts.iter();
+    let mut later = by.traits.iter().flat_map(|traits| &traits.linked);
+    facts.any(|fact| fact.what.link() == Some((other, true)) && fact.at <= until)
+        || later.any(|(_, with)| with == other)
 }
 
 /// Returns the links of the channel whose beginning was not received, and which it reported later:

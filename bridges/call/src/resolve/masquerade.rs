@@ -16,6 +16,7 @@
 //!
 //! Here, each telephone gets its own facts back, and each link becomes a bridge of two.
 
+use super::view::LINKED;
 use crate::facts::{Fact, FactKind, Leg, OpenCall, spans};
 use crate::trunk;
 use crate::{EventTime, Origin, UNNAMED, UniqueId, WHO_ANSWERED};
@@ -69,7 +70,11 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, JoinedPairs)> {
         occupancy.hand_out(&occupancies, &mut legs);
     }
     let left = departures(&occupancies);
-    for ((a, b), mut reports) in links(&occupancies) {
+    let links = links(&occupancies);
+    for (a, b) in interrupted(&links) {
+        mark_interrupted(&occupancies, (a, b), &mut legs);
+    }
+    for ((a, b), mut reports) in links {
         for origin in [Origin::Channel, Origin::Cel] {
             for &(at, place) in &left {
                 if place == a || place == b {
@@ -153,6 +158,9 @@ impl ChannelOccupancy<'_> {
         if let Some(at) = ran.conference {
             legs[self.occupant_at(at)].applications.conference = Some(at);
         }
+        if let Some(at) = ran.prompt {
+            legs[self.occupant_at(at)].applications.prompt = Some(at);
+        }
         if let Some(at) = ran.agent {
             legs[self.occupant_at(at)].applications.agent = Some(at);
         }
@@ -229,8 +237,8 @@ fn last_occupant(occupancies: &[ChannelOccupancy<'_>], place: usize) -> usize {
 /// event system.
 type LinkReport = (EventTime, Origin, bool);
 
-fn links(occupancies: &[ChannelOccupancy<'_>]) -> BTreeMap<(usize, usize), Vec<LinkReport>> {
-    let mut links: BTreeMap<(usize, usize), Vec<LinkReport>> = BTreeMap::new();
+fn links(occupancies: &[ChannelOccupancy<'_>]) -> Links {
+    let mut links = Links::new();
     for (i, occupancy) in occupancies.iter().enumerate() {
         for fact in &occupancy.leg.facts {
             let Some((with, begins)) = fact.what.link() else {
@@ -244,6 +252,46 @@ fn links(occupancies: &[ChannelOccupancy<'_>]) -> BTreeMap<(usize, usize), Vec<L
         }
     }
     links
+}
+
+/// Links by pair of places.
+type Links = BTreeMap<(usize, usize), Vec<LinkReport>>;
+
+/// Returns the pairs of places with a link whose first reported event is its end, which means that
+/// its start is missing.
+fn interrupted(links: &Links) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for (&pair, reports) in links {
+        let whole = [Origin::Channel, Origin::Cel].into_iter().any(|origin| {
+            let mut edges: Vec<(EventTime, bool)> = reports
+                .iter()
+                .filter(|report| report.1 == origin)
+                .map(|&(at, _, begins)| (at, begins))
+                .collect();
+            edges.sort_unstable();
+            edges.first().is_some_and(|&(_, begins)| begins)
+        });
+        if !whole {
+            found.push(pair);
+        }
+    }
+    found
+}
+
+/// Marks the telephones in two places as missing an event of their link by adding an exit without
+/// an entry.
+fn mark_interrupted(
+    occupancies: &[ChannelOccupancy<'_>],
+    (a, b): (usize, usize),
+    legs: &mut [Leg],
+) {
+    for (place, other) in [(a, b), (b, a)] {
+        let id = &occupancies[other].leg.id;
+        let what = FactKind::enter_or_leave(format!("without {id}"), false, false);
+        let who = occupancies[place].sits[0].1;
+        let at = legs[who].last;
+        legs[who].facts.push(Fact::new(at, Origin::Channel, what));
+    }
 }
 
 /// Returns the moments at which a telephone transferred a call on another of its channels, with its
@@ -290,7 +338,7 @@ fn bridge(
     edges.sort_unstable();
     let ends = [occupancies[a].ended, occupancies[b].ended];
     let hung_up = ends.into_iter().flatten().min();
-    let name = format!("{} + {}", occupancies[a].leg.id, occupancies[b].leg.id);
+    let name = format!("{}{LINKED}{}", occupancies[a].leg.id, occupancies[b].leg.id);
     for (from, unlinked) in spans(edges) {
         let to = unlinked.or(hung_up);
         for occupancy in [&occupancies[a], &occupancies[b]] {

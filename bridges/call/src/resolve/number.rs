@@ -64,19 +64,12 @@ pub(super) fn callers(leg: &View<'_>, first_dialed: Option<EventTime>) -> Vec<Nu
 }
 
 /// Returns the candidates for the number that was dialed on this trunk channel: the dial strings,
-/// `DestCallerIDNum` of the dial event, then the data of the Dial application. A channel without
-/// these has one candidate, the number it shows.
+/// `DestCallerIDNum` of the dial event, the data of the Dial application, and the extension that
+/// the phone dialed. Carriers can want a prefix in the dial string with which it's no valid number.
+/// A channel without these has one candidate, the number it shows.
 pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
     let leg = legs[i];
-    let mut numbers: Vec<Number> = Vec::new();
-    for fact in &leg.leg.facts {
-        if let FactKind::Dialed { string, .. } = &fact.what
-            && let Some(text) = in_dial_string(string, peer(leg.name))
-        {
-            numbers.push(number(text, true, fact.at, "the dial string"));
-        }
-    }
-    numbers.sort_by_key(|number| number.at);
+    let mut numbers = in_dial_strings(leg);
     if numbers.is_empty() {
         numbers.extend(dialed_number(legs, i));
     }
@@ -90,9 +83,8 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
             numbers.push(number_of_channel(text, "the number of the dialed channel"));
         }
     }
-    if let Some((at, text)) = in_dial_application(legs, leg) {
-        numbers.push(number(text, true, at, "the data of Dial"));
-    }
+    numbers.extend(in_dial_application(legs, leg));
+    numbers.extend(dialed_extensions(legs, leg));
     let mut seen: Vec<RawNumber> = Vec::new();
     numbers.retain(|number| {
         let is_new = !seen.contains(&number.raw);
@@ -106,13 +98,8 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
 /// caller number or extension, which can have a dial prefix.
 pub(super) fn dialed_number(legs: &[&View<'_>], i: usize) -> Option<Number> {
     let leg = legs[i];
-    let facts = &leg.leg.facts;
-    let own = facts.iter().filter_map(|fact| match &fact.what {
-        FactKind::Dialed { string, .. } => Some((fact.at, in_dial_string(string, peer(leg.name))?)),
-        _ => None,
-    });
-    if let Some((at, text)) = own.min_by_key(|(at, _)| *at) {
-        return Some(number(text, true, at, "the dial string"));
+    if let Some(number) = in_dial_strings(leg).into_iter().next() {
+        return Some(number);
     }
     if let Some(traits) = &leg.leg.traits
         && is_number(&traits.dialed)
@@ -126,8 +113,8 @@ pub(super) fn dialed_number(legs: &[&View<'_>], i: usize) -> Option<Number> {
     if has_linkedid && leg.is_root() {
         return None;
     }
-    if let Some((at, text)) = in_dial_application(legs, leg) {
-        return Some(number(text, true, at, "the data of Dial"));
+    if let Some(number) = in_dial_application(legs, leg) {
+        return Some(number);
     }
     if !has_linkedid && !leg.was_dialed() {
         return None;
@@ -138,10 +125,42 @@ pub(super) fn dialed_number(legs: &[&View<'_>], i: usize) -> Option<Number> {
     if let Some(text) = prefixed.next() {
         return Some(number_of_channel(text, "the number of the dialed channel"));
     }
-    let first = legs.iter().find(|leg| leg.party.extension().is_some())?;
-    let extens = first.leg.extens.by_time();
-    let exten = extens.into_iter().find(|exten| is_number(&exten.text))?;
-    Some(number_of_channel(exten, "the extension that was dialed"))
+    dialed_extensions(legs, leg).into_iter().next()
+}
+
+/// Returns the numbers from the dial strings used to dial this channel, in chronological order.
+fn in_dial_strings(leg: &View<'_>) -> Vec<Number> {
+    let mut numbers = Vec::new();
+    for fact in &leg.leg.facts {
+        if let FactKind::Dialed { string, .. } = &fact.what
+            && let Some(text) = in_dial_string(string, peer(leg.name))
+        {
+            numbers.push(number(text, true, fact.at, "the dial string"));
+        }
+    }
+    numbers.sort_by_key(|number| number.at);
+    numbers
+}
+
+/// Returns the numbers dialed by the phone that placed the call before this channel was created,
+/// most recent first. Extensions such as `s`, which a dialplan goes through internally, are
+/// skipped.
+fn dialed_extensions(legs: &[&View<'_>], leg: &View<'_>) -> Vec<Number> {
+    let mut phones = legs
+        .iter()
+        .filter(|phone| phone.party.extension().is_some());
+    let phone = match leg.leg.linkedids.first() {
+        Some(linkedid) => phones.find(|phone| phone.leg.id.as_str() == linkedid.text),
+        None => phones.next(),
+    };
+    let Some(phone) = phone else {
+        return Vec::new();
+    };
+    let extens = phone.leg.extens.by_time().into_iter().rev();
+    extens
+        .filter(|exten| exten.at <= leg.leg.first && is_number(&exten.text))
+        .map(|exten| number_of_channel(exten, "the extension that was dialed"))
+        .collect()
 }
 
 /// Returns the digits of the number dialed on this trunk channel that carriers do not change.
@@ -156,7 +175,7 @@ pub(super) fn dialed_digits(legs: &[&View<'_>], i: usize) -> Option<String> {
 }
 
 /// Returns the last nine digits, which do not depend on the prefix that a carrier wants.
-pub(crate) fn subscriber(number: &str) -> String {
+fn subscriber(number: &str) -> String {
     let digits: Vec<char> = number.chars().filter(char::is_ascii_digit).collect();
     digits[digits.len().saturating_sub(9)..].iter().collect()
 }
@@ -171,7 +190,7 @@ pub(super) fn originated_number(leg: &View<'_>) -> Option<Number> {
 
 /// Returns the number in the `Dial` that was seen to run while this channel lived, or else in the
 /// last one before it was born.
-fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime, String)> {
+fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<Number> {
     let mut found: Vec<(&SeenDial, String)> = Vec::new();
     for dial in legs.iter().flat_map(|leg| &leg.leg.applications.dials) {
         if let Some(number) = in_dial_data(&dial.data, leg.name) {
@@ -186,13 +205,18 @@ fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime,
         .iter()
         .find(|(dial, _)| dial.last >= born && dial.first <= until)
         .or_else(|| found.iter().rfind(|(dial, _)| dial.first <= born))?;
-    Some((dial.first, number.clone()))
+    Some(self::number(
+        number.as_str(),
+        true,
+        dial.first,
+        "the data of Dial",
+    ))
 }
 
 /// Returns the number for the channel of this name in the data of `Dial`. A destination must name
 /// the channel's peer. A DAHDI or GSM group names none, so the only destination of that technology
 /// is used.
-pub(crate) fn in_dial_data(data: &str, channel: &str) -> Option<String> {
+pub(super) fn in_dial_data(data: &str, channel: &str) -> Option<String> {
     let tech = trunk::technology(channel);
     let peer = peer(channel);
     // Before Asterisk 1.6, a vertical bar separated the arguments.

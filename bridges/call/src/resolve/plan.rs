@@ -1,5 +1,5 @@
-//! Finds which channels are the customer's, how many calls the channels make, and which channels
-//! belong to each of them.
+//! Works out which channels are the customer's, how many calls there are, and which channels belong
+//! to each of them.
 
 use super::attempts::{DialedLine, divide_by_customer};
 use super::connections::talk;
@@ -15,19 +15,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// One call among the channels, which are given as indices.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan<T = usize> {
+pub(super) struct Plan {
     /// The id of the call.
-    pub(crate) linkedid: UniqueId,
-    pub(crate) direction: Direction,
-    pub(crate) customers: Vec<usize>,
-    /// The channels, or the records, that belong to this call rather than to another customer's.
-    pub(crate) own: Vec<T>,
-    /// The call begins with the first of these channels. Empty if the call is from records.
-    pub(crate) begins_with: Vec<usize>,
+    pub(super) linkedid: UniqueId,
+    pub(super) direction: Direction,
+    pub(super) customers: Vec<usize>,
+    /// The channels that belong to this call and not to another customer's.
+    pub(super) own: Vec<usize>,
+    /// The call begins with the first of these channels.
+    pub(super) begins_with: Vec<usize>,
     /// The party that dialed the customer of an outbound call, even if its channel belongs to an
-    /// earlier call. Always `None` if the call is from records.
-    pub(crate) placed_by: Option<usize>,
-    pub(crate) talk: Talk,
+    /// earlier call.
+    pub(super) placed_by: Option<usize>,
+    pub(super) talk: Talk,
 }
 
 /// Returns the calls of a part's own channels, which are sorted by age. There are none if no real
@@ -104,14 +104,15 @@ pub(super) fn plans(
     made
 }
 
-/// Decides which channels of a part belong to which of its calls. Channels and calls are indices.
+/// Assigns the channels of a part to its calls. Both are given as indices.
 struct Owners<'o, 'p, 'v, 'a> {
     legs: &'o [&'v View<'a>],
     dialing: &'o Dialing<'p, 'v, 'a>,
     calls: &'o [(Direction, Vec<usize>)],
     /// The id of the call that each channel was created in.
     origins: Vec<String>,
-    /// The call of each line to the outside, or `None` if that call was given out before.
+    /// The call that each outside line belongs to, or `None` if that call has already been
+    /// returned.
     of_line: BTreeMap<usize, Option<usize>>,
 }
 
@@ -140,7 +141,7 @@ impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
         }
     }
 
-    /// Returns the channels of each call. A channel belongs to only one.
+    /// Returns the channels of each call, assigning every channel to at most one of them.
     fn channels(&self) -> Vec<Vec<usize>> {
         let mut channels = vec![Vec::new(); self.calls.len()];
         for leg in 0..self.legs.len() {
@@ -151,7 +152,7 @@ impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
         channels
     }
 
-    /// Returns the lines to the outside that belong to other calls than this one.
+    /// Returns the outside lines that belong to other calls.
     fn others(&self, call: usize) -> Vec<usize> {
         let others = self.of_line.iter().filter(|(_, of)| **of != Some(call));
         others.map(|(&line, _)| line).collect()
@@ -175,7 +176,7 @@ impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
             .or(Some(0))
     }
 
-    /// Returns the first call in which the channel dialed a line to the outside, or met one.
+    /// Returns the first call in which the channel dialed an outside line or talked to one.
     fn first_call_of(&self, leg: usize) -> Option<usize> {
         let mut first: Option<(EventTime, usize)> = None;
         for (&line, &of) in &self.of_line {

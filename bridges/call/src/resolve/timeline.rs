@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::view::View;
-use crate::facts::{FactKind, Note};
+use crate::facts::FactKind;
 use crate::timeline::{
     Channel, ENTRIES_MAX, Moment, MomentKind, Stay, TEXT_BYTES_MAX, Timeline, fit_channels,
 };
@@ -134,10 +134,7 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
                 by: by.as_ref().and_then(|id| by_id.get(id.as_str()).copied()),
                 string: text(string),
             },
-            FactKind::DialEnded => match &fact.note {
-                Some(Note::Status(status)) => MomentKind::DialEnded(text(status)),
-                Some(Note::Cause(_)) | None => MomentKind::DialEnded(String::new()),
-            },
+            FactKind::DialEnded { status } => MomentKind::DialEnded(text(status)),
             FactKind::State(ChannelState::Ringing) => MomentKind::Rings,
             FactKind::State(ChannelState::Up) => MomentKind::Up,
             _ => return None,
@@ -158,10 +155,7 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
     // The end of the view is the hangup, if one was received.
     if view.leg.is_over() {
         let mut ends = view.leg.facts.iter().filter(|fact| fact.what.is_end());
-        let cause = ends.find_map(|fact| match fact.note {
-            Some(Note::Cause(cause)) => Some(cause),
-            Some(Note::Status(_)) | None => None,
-        });
+        let cause = ends.find_map(|fact| fact.cause);
         all.push(Moment {
             at: view.end,
             what: MomentKind::HungUp { cause },

@@ -69,6 +69,8 @@ pub(super) fn name_bridges(legs: &[&Leg]) -> Option<Vec<Leg>> {
             (FactKind::Enter { bridge, .. } | FactKind::Leave { bridge, .. }, Some(group)) => {
                 *bridge = format!("{UNNAMED}{group}");
             }
+            // An exit without its entry shows that the entry was lost.
+            (FactKind::Leave { .. }, None) if !is_named_elsewhere => {}
             // Without its bridge, the fact carries no information.
             (what, _) => *what = FactKind::App,
         }

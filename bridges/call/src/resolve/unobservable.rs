@@ -2,7 +2,6 @@
 //!
 //! | what is not reported | by which source |
 //! |---|---|
-//! | any bridge | CEL whose `events` list none of the bridge events of its version |
 //! | a conference | `ConfBridge`: AMI before Asterisk 11, CEL before 12 |
 //! | when the transferer left | CEL before 12, for a transfer by feature code while it rings |
 //! | which channel moved into which bridge | CEL before 12 without a peer |
@@ -14,13 +13,6 @@ use crate::talk::ANSWERED_FROM;
 use crate::{ChannelState, Direction, EventTime, Origin, UNNAMED, WHO_ANSWERED, local_pair};
 use std::time::Duration;
 
-/// Reason for a call of which CEL reports no bridge. One event name that Asterisk 12 or later does
-/// not know turns CEL off.
-const NO_BRIDGES: &str = "its CEL reports an answer but no bridge, so it is not known \
-                          whether they talked: set events = ALL in cel.conf, or add \
-                          BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) or \
-                          BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then `module reload \
-                          cel`";
 const CONFERENCE: &str = "they were transferred together, and this Asterisk does not report \
                           whether into a conference";
 const ROOM: &str =
@@ -51,22 +43,18 @@ fn is_moved(call: &OpenCall) -> bool {
     }) && call.legs.values().any(|leg| leg.names.iter().count() > 1)
 }
 
-/// Returns the reason why it is not known how this call went. `cel_bridges`: CEL has reported a
-/// bridge so far, in any call. `old`: Asterisk 11 or older, where telephones change their unique
-/// ids.
+/// Returns why the outcome of this call is uncertain, if it is. `old` stands for Asterisk 11 or
+/// older, where phones change their unique IDs.
 pub(super) fn unobservable(
     call: &OpenCall,
     legs: &[&View<'_>],
     plan: &Plan,
-    cel_bridges: bool,
     old: bool,
 ) -> Option<String> {
     if plan.direction == Direction::Internal {
         return None;
     }
-    let why = if !cel_bridges && bridges(legs, plan) {
-        NO_BRIDGES
-    } else if room(legs, plan) {
+    let why = if room(legs, plan) {
         ROOM
     } else if old && conference(legs, plan) {
         CONFERENCE
@@ -93,18 +81,6 @@ fn first_answer(leg: &Leg) -> Option<EventTime> {
         .filter(|fact| fact.what == FactKind::State(ChannelState::Up))
         .map(|fact| fact.at)
         .min()
-}
-
-/// Returns `true` if the customer and another party answered, and CEL reports no bridge.
-fn bridges(legs: &[&View<'_>], plan: &Plan) -> bool {
-    let mut others = (0..legs.len()).filter(|i| !plan.customers.contains(i));
-    plan.talk.first.is_none()
-        && is_of_cel(legs)
-        && plan
-            .customers
-            .iter()
-            .any(|&i| first_answer(legs[i].leg).is_some())
-        && others.any(|i| legs[i].party.is_real() && first_answer(legs[i].leg).is_some())
 }
 
 /// Returns `true` if the customer ran a conference, and no bridge is reported after it began.

@@ -1,9 +1,53 @@
 //! One channel as the resolver sees it: its party, how it came into the call, and its bridges.
 
-use crate::facts::{Fact, FactKind, Leg, any, spans};
+use crate::facts::{Fact, FactKind, Leg, Passage, any, spans};
 use crate::trunk;
 use crate::{ChannelState, Endpoints, EventTime, Origin, Party, UniqueId, Way};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Separates the two channels in the name of a bridge that stands for a link.
+pub(super) const LINKED: &str = " + ";
+
+/// Whether and when a channel answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Dialing the channel ended without an answer or without the requested confirmation.
+    Refused,
+    /// Dialing the channel ended with `ANSWER` at this time.
+    Reported(EventTime),
+    /// The channel was up from this time on.
+    At(EventTime),
+    Unknown,
+}
+
+impl Answer {
+    /// Returns the time of the answer, if it is known.
+    pub(super) fn time(self) -> Option<EventTime> {
+        match self {
+            Self::Reported(at) | Self::At(at) => Some(at),
+            Self::Refused | Self::Unknown => None,
+        }
+    }
+
+    fn of(leg: &Leg, facts: &[&Fact]) -> Self {
+        let results = facts
+            .iter()
+            .filter_map(|fact| Some((fact.at, fact.what.dial_result()?)));
+        let (answers, refusals): (Vec<_>, Vec<_>) = results.partition(|&(_, result)| result);
+        if let Some(&(at, _)) = answers.first() {
+            return Self::Reported(at);
+        }
+        if !refusals.is_empty() {
+            return Self::Refused;
+        }
+        let up = first_of(facts, |what| *what == FactKind::State(ChannelState::Up));
+        let traits = leg.traits.as_ref();
+        let reported = traits.and_then(|traits| traits.answered);
+        up.map(|fact| fact.at)
+            .or(reported)
+            .map_or(Self::Unknown, Self::At)
+    }
+}
 
 /// Time spent in one bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +67,7 @@ pub(super) struct View<'a> {
     pub(super) way: Way,
     /// The event that decides `way`: its time and its description.
     pub(super) way_by: (EventTime, &'static str),
+    pub(super) answer: Answer,
     /// `true` if the channel's beginning was received: its creation, or how it came into the call.
     pub(super) begun: bool,
     /// Time of the hangup, or of the last sign of life.
@@ -31,6 +76,9 @@ pub(super) struct View<'a> {
     /// the same as `end`.
     pub(super) left: EventTime,
     pub(super) stays: Vec<BridgeStay<'a>>,
+    /// Bridges (other than holding bridges) that the channel must have entered or left without it
+    /// being reported, according to other events.
+    pub(super) broken: Vec<&'a str>,
     /// Stays in holding bridges, in which no channel hears another.
     pub(super) waits: Vec<BridgeStay<'a>>,
     /// `true` if the events have times, so durations are known.
@@ -51,7 +99,8 @@ impl<'a> View<'a> {
         let name = leg.name();
         let (way, at, message, begun) = way(leg, &facts, numbers);
         let end = end(leg, &facts);
-        let (waits, stays) = stays(&facts, end)
+        let mut broken = Vec::new();
+        let (waits, stays) = stays(&facts, end, &mut broken)
             .into_iter()
             .partition(|stay| stay.holding);
         Self {
@@ -60,10 +109,12 @@ impl<'a> View<'a> {
             party: leg.party(endpoints),
             way,
             way_by: (at, message),
+            answer: Answer::of(leg, &facts),
             begun,
             end,
-            left: requested_end(&facts).map_or(end, |at| at.min(end)),
+            left: leg.requested_end().map_or(end, |at| at.min(end)),
             stays,
+            broken,
             waits,
             timed,
         }
@@ -85,7 +136,7 @@ impl<'a> View<'a> {
         any(&self.leg.facts, FactKind::is_dialed)
     }
 
-    /// Returns the bridges in which this channel and another were at the same time.
+    /// Returns the bridges that this channel and the other one were in at the same time.
     pub(super) fn common_bridges(&self, other: &Self) -> Vec<&'a str> {
         let mut met = Vec::new();
         for stay in &self.stays {
@@ -100,6 +151,17 @@ impl<'a> View<'a> {
             }
         }
         met
+    }
+
+    /// Returns `true` if the two channels share a linkedid and were therefore in the same call.
+    pub(super) fn shares_linkedid(&self, other: &Self) -> bool {
+        let mut own = self.leg.linkedids.iter();
+        own.any(|linkedid| other.leg.linkedids.has(&linkedid.text))
+    }
+
+    /// Returns the channel that dialed this one, if an event names it.
+    pub(super) fn dialer(&self) -> Option<&'a UniqueId> {
+        self.leg.facts.iter().find_map(|fact| fact.what.dialer())
     }
 
     /// Returns the channel's id and all its linkedids.
@@ -146,7 +208,7 @@ fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static s
         }
         return (Way::CameIn, fact.at, "first state Ring", true);
     }
-    if let Some(fact) = first_of(facts, |what| *what == FactKind::DialEnded) {
+    if let Some(fact) = first_of(facts, FactKind::is_dial_end) {
         return (Way::Dialed, fact.at, "reported as the dialed channel", true);
     }
     let born = first_of(facts, |what| matches!(what, FactKind::Born(_)));
@@ -158,9 +220,11 @@ fn first_of<'a>(facts: &[&'a Fact], is_wanted: impl Fn(&FactKind) -> bool) -> Op
     facts.iter().copied().find(|fact| is_wanted(&fact.what))
 }
 
-/// Decides how a channel came into the call from CEL, which reports no state and no dialing. A
-/// channel that begins in another channel's call was dialed. A channel on the extension `s` was
-/// dialed too, unless it has a caller's number or the source reports no numbers.
+/// Decides how a channel came into the call if no state and no dialing was reported, as in CEL and
+/// in a list of live channels. In a list, only `AppDial`, `AppDial2`, and `AppQueue` show that a
+/// channel was dialed. Otherwise, a channel that begins in another channel's call was dialed. A
+/// channel on the extension `s` was dialed too, unless it has a caller's number or the source
+/// reports no numbers.
 fn way_without_state(
     leg: &Leg,
     born: Option<EventTime>,
@@ -170,6 +234,12 @@ fn way_without_state(
     let begun = born.is_some();
     if let Some(at) = leg.applications.outgoing {
         return (Way::Dialed, at, "ran AppDial, AppDial2, or AppQueue", begun);
+    }
+    let is_running =
+        |what: &FactKind| matches!(what, FactKind::Listed { running } if !running.is_empty());
+    if let Some(fact) = leg.facts.iter().find(|fact| is_running(&fact.what)) {
+        let message = "listed with an application that no dialed channel runs";
+        return (Way::CameIn, fact.at, message, begun);
     }
     let other = leg.linkedids.first();
     if let Some(other) = other.filter(|linkedid| linkedid.text != leg.id.as_str()) {
@@ -200,40 +270,32 @@ fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
     end.map_or(leg.last, |fact| fact.at)
 }
 
-/// Returns the time of the first `HangupRequest` after which the channel entered no bridge. An
-/// entry that was under way is reported up to 100 ms later.
-fn requested_end(facts: &[&Fact]) -> Option<EventTime> {
-    const ENTRY_DELAY_MAX: Duration = Duration::from_millis(100);
-    let entered = facts
-        .iter()
-        .filter(|fact| fact.what.passage().is_some_and(|passage| passage.enters))
-        .map(|fact| fact.at)
-        .max();
-    facts
-        .iter()
-        .filter(|fact| fact.what == FactKind::HangupRequested)
-        .map(|fact| fact.at)
-        .find(|at| entered.is_none_or(|entered| entered <= at.plus(ENTRY_DELAY_MAX)))
-}
-
-/// Returns the stays in bridges, including holding bridges. If AMI and CEL both report a bridge,
-/// the one that reports more of it is used. Otherwise two clocks that are 1 ms apart would make a
-/// third stay.
-fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> Vec<BridgeStay<'a>> {
+/// Returns the stays in bridges, including holding bridges, and adds those with a missing entry or
+/// exit to `broken`.
+///
+/// If both AMI and CEL report a bridge, only the more complete report is used, since combining two
+/// clocks that are 1 ms apart would create a third stay.
+fn stays<'a>(facts: &[&'a Fact], end: EventTime, broken: &mut Vec<&'a str>) -> Vec<BridgeStay<'a>> {
     let passages = facts.iter().filter_map(|fact| fact.what.passage());
     let mut bridges: Vec<(&str, bool)> = passages.map(|p| (p.bridge, p.holding)).collect();
     // Holding first: if one event shows a holding bridge, it is one, whatever other events omit.
     bridges.sort_by_key(|&(name, holding)| (name, !holding));
     bridges.dedup_by_key(|&mut (name, _)| name);
+    let mut whole = whole_bridges(facts, Origin::Channel);
+    whole.extend(whole_bridges(facts, Origin::Cel));
     let mut all = Vec::new();
     for (bridge, holding) in bridges {
         let by_ami = reported_spans(facts, bridge, Origin::Channel);
         let by_cel = reported_spans(facts, bridge, Origin::Cel);
-        let more = if edges(&by_cel) > edges(&by_ami) {
-            by_cel
+        let (more, origin) = if edges(&by_cel) > edges(&by_ami) {
+            (by_cel, Origin::Cel)
         } else {
-            by_ami
+            (by_ami, Origin::Channel)
         };
+        let is_whole = whole.contains(&(origin, bridge)) || whole.contains(&(Origin::Cel, bridge));
+        if !holding && !is_whole {
+            broken.push(bridge);
+        }
         all.extend(more.into_iter().map(|(from, to)| BridgeStay {
             bridge,
             from,
@@ -262,6 +324,57 @@ fn reported_spans(facts: &[&Fact], bridge: &str, origin: Origin) -> Vec<Reported
             .filter(|passage| passage.bridge == bridge)?;
         Some((fact.at, passage.enters))
     }))
+}
+
+/// Returns `true` for a bridge that stands for a link between two channels. Unlike with real
+/// bridges, a channel may consult a third one before its link to the second one ends.
+fn is_link(bridge: &str) -> bool {
+    bridge.contains(LINKED)
+}
+
+/// Returns the bridges that one event system reports in full, with an entry before each exit, and
+/// an exit before the next entry into the same or another bridge. The order of simultaneous events
+/// is ignored.
+fn whole_bridges<'a>(facts: &[&'a Fact], origin: Origin) -> BTreeSet<(Origin, &'a str)> {
+    let own = facts.iter().filter(|fact| fact.origin == origin);
+    let passages: Vec<(EventTime, Passage<'a>)> = own
+        .filter_map(|fact| Some((fact.at, fact.what.passage()?)))
+        .collect();
+    // How often the channel entered each bridge without having left it.
+    let mut inside: BTreeMap<&str, i32> = BTreeMap::new();
+    let mut broken: BTreeSet<&str> = BTreeSet::new();
+    for moment in passages.chunk_by(|a, b| a.0 == b.0) {
+        let occupied: Vec<&str> = inside.keys().copied().collect();
+        for (_, passage) in moment {
+            let step = if passage.enters { 1 } else { -1 };
+            *inside.entry(passage.bridge).or_default() += step;
+        }
+        let enters = moment.iter().any(|(_, passage)| passage.enters);
+        let was_left = |bridge: &str| inside.get(bridge).is_none_or(|count| *count <= 0);
+        let returns = |bridge: &str| {
+            let mut here = moment
+                .iter()
+                .filter(|(_, passage)| passage.bridge == bridge);
+            here.clone().any(|(_, passage)| passage.enters)
+                && here.any(|(_, passage)| !passage.enters)
+        };
+        for bridge in occupied {
+            if enters && !is_link(bridge) && !was_left(bridge) && !returns(bridge) {
+                broken.insert(bridge);
+            }
+        }
+        for (_, passage) in moment {
+            if inside.get(passage.bridge).is_some_and(|count| *count < 0) {
+                broken.insert(passage.bridge);
+            }
+        }
+        inside.retain(|bridge, count| *count > 0 && !broken.contains(bridge));
+    }
+    let named = passages.iter().map(|(_, passage)| passage.bridge);
+    named
+        .filter(|bridge| !broken.contains(bridge))
+        .map(|bridge| (origin, bridge))
+        .collect()
 }
 
 /// Returns the number of entries and exits of these stays.

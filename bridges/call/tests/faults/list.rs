@@ -77,7 +77,7 @@ pub const FAULTS: [Fault; 16] = [
         name: "chan_sip's first state is not asked whether the call came in",
         file: "resolve/view.rs",
         old: "if fact.what == FactKind::State(Ringing) {",
-        new: "if fact.what != FactKind::DialEnded {",
+        new: "if !fact.what.is_dial_end() {",
     },
     Fault {
         name: "the number is read where the dial prefix stands",

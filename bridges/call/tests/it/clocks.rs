@@ -179,7 +179,8 @@ fn clock_set_shown_by_a_ping_makes_open_calls_incomplete() {
         send_events(&mut assembler, &story, |_, at| at);
         for (second, by) in [(20.0, 0.0), (40.0, by), (60.0, 0.0)] {
             let (asked, answered) = (moment(second), moment(second + 0.2));
-            assembler.on_answer(LINE, shift_time(moment(second + 0.1), by), asked, answered);
+            let at = Some(shift_time(moment(second + 0.1), by));
+            assembler.on_answer(LINE, at, asked, answered);
         }
         story.events.clear();
         story.at(65.0).hangups(&[&phone, &city]);
@@ -373,6 +374,129 @@ fn stall_between_two_events_makes_an_untimed_call_incomplete() {
     }
 }
 
+/// Returns the calls of a story without times. `stalls` are spans of seconds in which the line
+/// delivers nothing. The line responds to a ping at second -1, and to one each time a stall ends.
+fn untimed_calls(story: &Story, stalls: &[(f64, f64)]) -> Vec<FinishedCall> {
+    let story = remove_event_times(story.clone());
+    let mut assembler = assembler();
+    assembler.timing(live_timing());
+    let ping = |assembler: &mut Assembler, second: f64| {
+        let (asked, answered) = (moment(second), moment(second + 0.1));
+        assembler.on_answer(LINE, Some(asked), asked, answered);
+    };
+    ping(&mut assembler, -1.0);
+    let mut ended: Vec<f64> = stalls.iter().map(|(_, until)| until + 0.2).collect();
+    for (at, event) in &story.events {
+        let held = stalls
+            .iter()
+            .find(|(from, until)| (moment(*from)..moment(*until)).contains(at));
+        let arrived = held.map_or(*at, |(_, until)| moment(*until));
+        while let Some(second) = ended.first().copied()
+            && moment(second) < arrived
+        {
+            ping(&mut assembler, second);
+            ended.remove(0);
+        }
+        assembler.on_event(event, arrived);
+    }
+    assembler.tick(moment(10_000.0));
+    assembler.take_finished()
+}
+
+/// Returns a call like [`talk_of_four_seconds`] that begins at this second, which its IDs show.
+fn later_call(second: u32) -> Story {
+    let id = |number: u32| format!("{}.{number}", 1_795_000_000 + second);
+    let mut city = customer(1);
+    let mut phone = channel("PJSIP/101-00000002", 2);
+    city.0.uniqueid = id(second * 2).into();
+    city.0.linkedid = city.0.uniqueid.clone();
+    phone.0.uniqueid = id(second * 2 + 1).into();
+    phone.0.linkedid = city.0.linkedid.clone();
+    phone.0.name = format!("PJSIP/101-{second:08x}").into();
+    city.0.name = format!("PJSIP/city-{second:08x}").into();
+    let (second, bridge): (f64, &'static str) = (second.into(), "b");
+    let mut story = Story::new();
+    story.at(second).create(&city, Ring);
+    story.at(second + 0.5).create(&phone, Down);
+    story
+        .at(second + 1.0)
+        .enter(&phone, bridge)
+        .enter(&city, bridge);
+    story
+        .at(second + 5.0)
+        .leave(&phone, bridge)
+        .leave(&city, bridge);
+    story.hangups(&[&phone, &city]);
+    story
+}
+
+#[test]
+fn channel_later_than_its_id_makes_untimed_calls_incomplete() {
+    let call = later_call(100);
+    for (stalls, is_complete) in [
+        (&[][..], true),
+        (&[(99.0, 101.0)][..], true),
+        (&[(90.0, 103.0)][..], false),
+        (&[(90.0, 130.0)][..], false),
+        // The stall was over before the call.
+        (&[(60.0, 90.0)][..], true),
+    ] {
+        let calls = untimed_calls(&call, stalls);
+        assert_eq!(calls.len(), 1);
+        assert_eq!(calls[0].incomplete.is_none(), is_complete, "{stalls:?}");
+    }
+}
+
+#[test]
+fn late_channel_makes_calls_that_ended_in_its_burst_incomplete() {
+    let mut story = later_call(100);
+    story.events.extend(later_call(108).events);
+    // The first call's hangup and the second call's first event are held for five seconds.
+    let calls = untimed_calls(&story, &[(104.5, 113.0)]);
+    let incomplete: Vec<_> = calls.iter().map(|call| call.incomplete.is_some()).collect();
+    assert_eq!(incomplete, [true, true]);
+    // The line is prompt again.
+    let mut story = later_call(100);
+    story.events.extend(later_call(120).events);
+    let calls = untimed_calls(&story, &[(99.0, 104.0)]);
+    let incomplete: Vec<_> = calls.iter().map(|call| call.incomplete.is_some()).collect();
+    assert_eq!(incomplete, [true, false]);
+}
+
+#[test]
+fn untimed_answer_and_hangup_in_one_read_are_incomplete() {
+    for (talk, is_complete) in [(0.05, false), (0.3, true), (4.0, true)] {
+        let (mut story, city, phone) = answered_by_101();
+        story.at(1.0 + talk).leave(&phone, "b1").leave(&city, "b1");
+        story.hangups(&[&phone, &city]);
+        let call = call_from_live_events(&remove_event_times(story.clone()), |_, at| at);
+        assert_eq!(call.incomplete.is_none(), is_complete, "{talk}");
+        let timed = call_from_live_events(&story, |_, at| at);
+        assert_eq!(timed.incomplete, None, "{talk}: its own times show it");
+    }
+}
+
+#[test]
+fn heartbeat_shows_that_a_clock_was_set_ahead() {
+    for by in [0.0, 3600.0] {
+        let mut assembler = assembler();
+        assembler.timing(live_timing());
+        let (story, ..) = answered_by_101();
+        send_events(&mut assembler, &story, |_, at| at);
+        for (arrived, by) in [(2.0, 0.0), (22.0, by)] {
+            let beat = Mark::Alive {
+                process: 1,
+                at: shift_time(moment(arrived), by),
+                stamp: None,
+                began: None,
+                channels: None,
+            };
+            assembler.on_event(&PbxEvent::Mark(beat), moment(arrived));
+        }
+        assert_eq!(assembler.counts.clock_set, u64::from(by > 0.0), "{by}");
+    }
+}
+
 #[test]
 fn clock_set_back_in_a_file_makes_its_call_incomplete() {
     for back in [1.0, 4.0, 8.0, 60.0, 3600.0] {
@@ -398,7 +522,8 @@ fn clock_set_back_in_a_file_makes_its_call_incomplete() {
         assert_eq!(calls.len(), 1, "{back}");
         let (talk, length) = seconds(&calls[0]);
         assert!(talk <= length, "{back}: {talk} of {length}");
-        assert_eq!(calls[0].incomplete.is_some(), back > 4.0, "{back}");
+        // From 4 s on, the exit from the bridge lies before the entry.
+        assert_eq!(calls[0].incomplete.is_some(), back >= 4.0, "{back}");
     }
 }
 

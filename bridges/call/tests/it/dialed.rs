@@ -258,7 +258,7 @@ fn call_dialed_by_a_waiting_agent_begins_with_its_dialing() {
 
 /// An agent in a room talks with a caller when a dialer puts a second customer into the room.
 #[test]
-fn customer_dialed_by_room_beside_a_caller_has_own_call() {
+fn customer_dialed_into_a_room_with_a_caller_has_their_own_call() {
     for voice in VOICES {
         let [agent, caller] = [phone(1, "101"), customer(2)];
         let next = channel("PJSIP/city-00000003", 3);

@@ -158,3 +158,78 @@ fn billed_time_over_duration_is_clamped_only_within_a_second() {
     record.billed_micros = Some(-6_000_000);
     assert_eq!(single_call(record).talk, Duration::from_secs(4_294_967_290));
 }
+
+/// Returns the call of a record with this disposition and these billed seconds.
+fn call_of_disposition(disposition: &'static str, billed: i64) -> FinishedCall {
+    let mut record = answered_cdr(0, 1, "PJSIP");
+    record.disposition = disposition.into();
+    record.billed_micros = Some(billed * 1_000_000);
+    single_call(record)
+}
+
+#[test]
+fn known_dispositions_are_a_yes_or_a_no_as_word_or_number() {
+    for yes in ["ANSWERED", "ANSWER", "8", "answered", " 8 "] {
+        let call = call_of_disposition(yes, 20);
+        assert!(call.answered && call.incomplete.is_none(), "{yes}");
+        assert_eq!(call.talk, Duration::from_secs(20), "{yes}");
+    }
+    for no in [
+        "NO ANSWER",
+        "NOANSWER",
+        "BUSY",
+        "FAILED",
+        "CONGESTION",
+        "CANCEL",
+        "0",
+        "1",
+        "2",
+        "4",
+        "16",
+        "32",
+    ] {
+        for billed in [0, 20] {
+            let call = call_of_disposition(no, billed);
+            assert!(!call.answered && call.incomplete.is_none(), "{no}");
+        }
+    }
+}
+
+#[test]
+fn unknown_disposition_with_an_answer_is_incomplete_and_named() {
+    for unknown in ["64", "", "RESPONDIDA", "ANSWERED ELSEWHERE"] {
+        let why = call_of_disposition(unknown, 20).incomplete;
+        let shown = format!("disposition is \"{unknown}\"");
+        assert!(why.expect("incomplete").contains(&shown), "{unknown}");
+        let mut record = answered_cdr(0, 1, "PJSIP");
+        record.disposition = unknown.into();
+        record.billed_micros = Some(0);
+        record.answered_at = Some(moment(10));
+        assert!(single_call(record).incomplete.is_some(), "{unknown}");
+        // Nothing speaks of an answer.
+        let call = call_of_disposition(unknown, 0);
+        assert!(!call.answered && call.incomplete.is_none(), "{unknown}");
+    }
+}
+
+#[test]
+fn answer_in_the_last_second_is_talk_of_under_a_second() {
+    for (start, answer, is_answered) in
+        [(0, Some(30), true), (30, Some(30), true), (0, None, false)]
+    {
+        let mut record = answered_cdr(0, 1, "PJSIP");
+        record.started_at = Some(moment(start));
+        record.answered_at = answer.map(moment);
+        record.duration_micros = Some((30 - start) * 1_000_000);
+        record.billed_micros = Some(0);
+        let call = single_call(record);
+        assert_eq!(call.answered, is_answered, "{answer:?}");
+        assert!(call.talk < Duration::from_secs(1), "{answer:?}");
+        assert_eq!(call.incomplete, None, "{answer:?}");
+    }
+    // With fractions of a second, the records say how short the talk was.
+    let mut record = answered_cdr(0, 1, "PJSIP");
+    record.answered_at = Some(EventTime::from_micros(moment(29).micros() + 900_000));
+    record.billed_micros = Some(0);
+    assert!(!single_call(record).answered);
+}

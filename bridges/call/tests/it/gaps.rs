@@ -81,14 +81,30 @@ fn call_after_gap_ends_unless_channels_are_listed() {
         assembler.end_gap(moment(30.0));
         let mut list = Story::new();
         let bridge = "b1".into();
-        list.at(30.0)
-            .add_event(&city, Kind::Listed { bridge, state: Up });
+        list.at(30.0).add_event(
+            &city,
+            Kind::Listed {
+                bridge,
+                state: Up,
+                age: None,
+            },
+        );
         let bridge = "b1".into();
-        list.add_event(&phone, Kind::Listed { bridge, state: Up });
+        list.add_event(
+            &phone,
+            Kind::Listed {
+                bridge,
+                state: Up,
+                age: None,
+            },
+        );
         if listed {
             send_events(&mut assembler, &list);
         }
-        assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(30.1));
+        assembler.on_event(
+            &PbxEvent::Mark(Mark::ListEnd { channels: None }),
+            moment(30.1),
+        );
         let calls = take_finished_at(&mut assembler, 31.0);
         assert_eq!(calls.len(), usize::from(!listed));
         assert_eq!(assembler.open_calls(), usize::from(listed));
@@ -107,7 +123,10 @@ fn call_lost_in_a_gap_ends_at_the_start_of_the_gap() {
         assembler.end_gap(moment(30.0));
         match way {
             0 => {}
-            1 => drop(assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(30.1))),
+            1 => drop(assembler.on_event(
+                &PbxEvent::Mark(Mark::ListEnd { channels: None }),
+                moment(30.1),
+            )),
             _ => assembler.end_unheard(city.id()),
         }
         let calls = take_finished_at(&mut assembler, 600.0);
@@ -121,14 +140,23 @@ fn call_lost_in_a_gap_ends_at_the_start_of_the_gap() {
     let mut list = Story::new();
     for channel in [&city, &phone] {
         let bridge = "b1".into();
-        list.at(10.0)
-            .add_event(channel, Kind::Listed { bridge, state: Up });
+        list.at(10.0).add_event(
+            channel,
+            Kind::Listed {
+                bridge,
+                state: Up,
+                age: None,
+            },
+        );
     }
     for (from, until) in [(8.0, 10.0), (20.0, 30.0)] {
         assembler.begin_gap(moment(from));
         assembler.end_gap(moment(until));
         send_events(&mut assembler, &list);
-        assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(until));
+        assembler.on_event(
+            &PbxEvent::Mark(Mark::ListEnd { channels: None }),
+            moment(until),
+        );
         list.events.clear();
     }
     let calls = take_finished_at(&mut assembler, 40.0);
@@ -146,7 +174,10 @@ fn cut_call_end_uses_the_clock_of_its_events() {
         }
         assembler.begin_gap(moment(8.0 + off));
         assembler.end_gap(moment(30.0 + off));
-        assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(30.1 + off));
+        assembler.on_event(
+            &PbxEvent::Mark(Mark::ListEnd { channels: None }),
+            moment(30.1 + off),
+        );
         let calls = take_finished_at(&mut assembler, 60.0 + off);
         assert_eq!(seconds(&calls[0]), (7.0, 8.0), "{off}");
     }
@@ -333,7 +364,14 @@ fn call_begun_in_a_gap_gets_its_values_from_the_channel_list() {
         list.at(40.0);
         for channel in [&city, &phone] {
             let bridge = "b1".into();
-            list.add_event(channel, Kind::Listed { bridge, state: Up });
+            list.add_event(
+                channel,
+                Kind::Listed {
+                    bridge,
+                    state: Up,
+                    age: None,
+                },
+            );
         }
         assembler.timing(timing_of_connection(2));
         for (at, event) in &mut list.events {
@@ -343,7 +381,7 @@ fn call_begun_in_a_gap_gets_its_values_from_the_channel_list() {
             assembler.on_event(event, local_time(*at, ahead));
         }
         assembler.on_event(
-            &PbxEvent::Mark(Mark::ListEnd),
+            &PbxEvent::Mark(Mark::ListEnd { channels: None }),
             local_time(moment(40.0), ahead),
         );
         story.events.clear();

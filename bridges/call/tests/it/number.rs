@@ -126,6 +126,44 @@ fn cel_dial_string_is_read_from_the_dial_application_data() {
     assert_eq!(number(&story.call()), Some(("998901110001", true)));
 }
 
+/// A carrier wants a technical prefix in the dial string, so only the extension is a valid number.
+#[test]
+fn dialed_extension_is_a_candidate_in_every_source() {
+    for source in ["AMI 12", "AMI 1.x", "CEL"] {
+        let mut phone = channel("PJSIP/101-00000001", 1)
+            .exten("9998901110001")
+            .caller("101");
+        let mut line = channel("PJSIP/city-00000002", 2)
+            .join_call(&phone)
+            .exten("s");
+        if source == "AMI 1.x" {
+            phone.0.linkedid = "".into();
+            line.0.linkedid = "".into();
+        }
+        let step = phone.clone().exten("s");
+        let mut story = if source == "CEL" {
+            Story::from_cel()
+        } else {
+            Story::new()
+        };
+        story.at(0.0).create(&phone, Ring);
+        story.app(&step, "Dial", "PJSIP/1010998901110001@city,20");
+        story.at(0.5).create(&line, Down);
+        if source != "CEL" {
+            story.dial(&step, &line, "1010998901110001@city");
+        }
+        // A later call of the same phone.
+        story.at(4.0).mention(&phone.clone().exten("9998901119999"));
+        story.at(5.0).hangups(&[&line, &phone]);
+        let call = story.call();
+        assert_eq!(number(&call), Some(("1010998901110001", true)), "{source}");
+        let more: Vec<&str> = (call.more_numbers.iter())
+            .map(|number| number.text.as_str())
+            .collect();
+        assert_eq!(more, ["9998901110001"], "{source}");
+    }
+}
+
 #[test]
 fn consecutive_cel_dials_have_separate_numbers() {
     // CEL reports the start of an application only if the application's name changes. Every row

@@ -39,6 +39,7 @@ fn call_from_records(employee: Option<&str>, talk: u64) -> FinishedCall {
         userfields: Vec::new(),
         incomplete: None,
         estimate: true,
+        by_arrival: false,
         live: false,
         remarks: Vec::new(),
         decided_by: Vec::new(),
@@ -63,6 +64,50 @@ fn call_from_events(employee: Option<&str>, talk: u64, variables: &[(&str, &str)
         ended: BEGAN.plus(Duration::from_secs(talk)),
         ..call_from_records(employee, talk)
     }
+}
+
+#[test]
+fn call_without_event_times_takes_those_of_a_cel_file() {
+    let by_arrival = FinishedCall {
+        incomplete: None,
+        by_arrival: true,
+        ..call_from_events(Some("101"), 30, &[("LEAD_ID", "4005")])
+    };
+    let recorded = FinishedCall {
+        estimate: false,
+        ..call_from_records(Some("101"), 12)
+    };
+    let mut reconciler = Reconciler::new(Patience::CEL);
+    assert_eq!(reconciler.on_primary(by_arrival.clone(), BEGAN), None);
+    reconciler.on_second(recorded.clone(), BEGAN);
+    let decisions = reconciler.decide(BEGAN, &|_| false, &mut |_| Knowledge::Unknown, &|_| false);
+    let [Decision::Finish(call)] = &decisions[..] else {
+        panic!("{decisions:?}");
+    };
+    assert_eq!((call.ended, call.talk), (recorded.ended, recorded.talk));
+    assert_eq!(call.variables, by_arrival.variables);
+    // CDRs are estimates, and times of the events' own need no file.
+    let mut estimates = Reconciler::new(Patience::CDR);
+    assert!(estimates.on_primary(by_arrival.clone(), BEGAN).is_some());
+    let timed = FinishedCall {
+        by_arrival: false,
+        ..by_arrival
+    };
+    assert!(reconciler.on_primary(timed, BEGAN).is_some());
+}
+
+#[test]
+fn untimed_call_is_finished_if_the_file_has_no_such_call() {
+    let by_arrival = FinishedCall {
+        incomplete: None,
+        by_arrival: true,
+        ..call_from_events(Some("101"), 30, &[])
+    };
+    let mut reconciler = Reconciler::new(Patience::CEL);
+    reconciler.on_primary(by_arrival.clone(), BEGAN);
+    let later = BEGAN.plus(Patience::CEL.second);
+    let decisions = reconciler.decide(later, &|_| false, &mut |_| Knowledge::Unknown, &|_| false);
+    assert_eq!(decisions, [Decision::Finish(Box::new(by_arrival))]);
 }
 
 /// Reconciles two accounts of one call, and returns the finished calls: `recorded` from the file,

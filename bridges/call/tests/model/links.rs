@@ -110,6 +110,7 @@ impl Reporter<'_> {
             Act::Hangup => self.push_event(at, channel, Kind::Hangup { cause: Some(16) }),
             Act::DialBegin { .. }
             | Act::DialEnd { .. }
+            | Act::Refused { .. }
             | Act::Ringing
             | Act::Joined(_)
             | Act::Runs(_) => {}
@@ -233,6 +234,7 @@ impl Reporter<'_> {
             fresh: true,
             created: Some(moment(story.channels[channel].born)),
             answered: self.answered.get(&channel).map(|at| moment(*at)),
+            unlinked: matches!(kind, Kind::Hangup { .. }) && !self.linked.contains_key(&channel),
             linked: linked.map(|&(at, with)| (moment(at), self.owned_id(with))),
             ..ChannelTraits::default()
         };

@@ -330,6 +330,7 @@ impl<'a> Plot<'a> {
                 self.add_trait("mobile does not confirm");
                 self.switch.answer(last.party);
                 self.wait();
+                self.switch.refuse(last.party);
                 None
             }
         };

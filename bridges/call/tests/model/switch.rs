@@ -91,6 +91,10 @@ pub enum Act {
     DialEnd {
         by: Option<Ch>,
     },
+    /// The channel answered, but did not confirm, so its dialing ended without an answer.
+    Refused {
+        by: Option<Ch>,
+    },
     Ringing,
     Up,
     Enter(Br),
@@ -213,6 +217,13 @@ impl Switch {
     /// Ends the dialing of a channel, with or without an answer.
     pub fn end_dial(&mut self, channel: Ch) {
         self.end_dial_by(self.done.channels[channel].dialed_by, channel);
+    }
+
+    /// Ends the dialing of a channel that answered, but did not confirm.
+    pub fn refuse(&mut self, channel: Ch) {
+        let by = self.done.channels[channel].dialed_by;
+        self.note(channel, Act::Refused { by });
+        self.now += 100;
     }
 
     /// Ends the dialing by the channel `by`, which `channel` answered.
@@ -353,6 +364,9 @@ impl Deed {
     fn renumber(self, number: impl Fn(Ch) -> Ch) -> Self {
         let act = match self.act {
             Act::DialBegin { by } => Act::DialBegin {
+                by: by.map(&number),
+            },
+            Act::Refused { by } => Act::Refused {
                 by: by.map(&number),
             },
             Act::DialEnd { by } => Act::DialEnd {

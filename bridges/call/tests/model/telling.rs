@@ -193,6 +193,10 @@ fn channel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
             by: by.map(|by| Box::new(describe_at_birth(story, manner, by))),
             status: owned("ANSWER"),
         }],
+        Act::Refused { by } => vec![Kind::DialEnd {
+            by: by.map(|by| Box::new(describe_at_birth(story, manner, by))),
+            status: owned("NOANSWER"),
+        }],
         Act::Ringing => vec![Kind::State {
             state: ChannelState::Ringing,
         }],
@@ -285,6 +289,10 @@ fn cel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
         },
         Act::DialBegin { by: Some(by) } => return dial_row(story, manner, deed, by),
         Act::DialBegin { by: None } | Act::DialEnd { .. } | Act::Ringing => return reports,
+        Act::Refused { .. } => Kind::App {
+            name: owned("Read"),
+            data: owned("KEY,press-1,1"),
+        },
         Act::Enter(bridge) => Kind::BridgeEnter {
             bridge: owned(&story.bridges[bridge].name),
             technology: owned(story.bridges[bridge].technology),

@@ -71,6 +71,7 @@ fn instants(story: &Deeds) -> Vec<Instant> {
             Act::Born
             | Act::DialBegin { .. }
             | Act::DialEnd { .. }
+            | Act::Refused { .. }
             | Act::Ringing
             | Act::Up
             | Act::Joined(_)

@@ -24,7 +24,7 @@ pub enum MessageField {
     Phone,
     /// The number that the customer dialed.
     Did,
-    /// Start of the call: epoch seconds, or ISO 8601 with a zone.
+    /// Start of the call, in epoch seconds or milliseconds or in ISO 8601 with a UTC offset.
     StartedAt,
     /// Seconds from the start of the call to its end, at most a week.
     DurationSec,
@@ -71,7 +71,7 @@ impl MessageField {
             Self::Id => "a string of 1 to 256 bytes that no other call of this PBX has",
             Self::Direction => "\"INBOUND\", \"OUTBOUND\" or \"INTERNAL\"",
             Self::StartedAt => {
-                "epoch seconds (1795151317.52), or ISO 8601 with a zone \
+                "epoch seconds (1795151317.52) or milliseconds, or ISO 8601 with a zone \
                  (\"2026-11-20T08:28:37+05:00\")"
             }
             Self::DurationSec => "seconds from 0 to 604800 (a week), whole or fractional",
@@ -120,8 +120,8 @@ const USER_FIELDS_MAX: usize = 16;
 const PHONE_BYTES_MAX: usize = 40;
 /// Maximum duration of a call, in seconds: a week.
 const DURATION_SEC_MAX: f64 = 604_800.0;
-/// Latest valid time, in epoch seconds. This time plus a duration still fits into microseconds.
-const EPOCH_SEC_MAX: f64 = 9.0e12;
+/// Largest number accepted as a time, which is the year 5138 in microseconds.
+const EPOCH_MAX: f64 = 1.0e17;
 
 /// Description of a wrong value, such as "it is a string". The description never contains customer
 /// data.
@@ -284,21 +284,22 @@ pub(crate) fn seconds(value: &Value) -> Result<Duration, Wrong> {
     Ok(Duration::from_micros(micros as u64))
 }
 
-/// Reads epoch seconds, or ISO 8601 with a zone. The code that judges the call checks later, with a
-/// clock, whether the time is plausible.
+/// Parses epoch seconds or milliseconds, or ISO 8601 with a UTC offset. Whether the time is
+/// plausible is checked against the clock later, when the call is judged.
 pub(crate) fn moment(value: &Value) -> Result<EventTime, Wrong> {
     match value {
         Value::Number(number) => {
-            let seconds = number
+            let time = number
                 .as_f64()
-                .filter(|seconds| seconds.abs() <= EPOCH_SEC_MAX)
+                .filter(|time| time.abs() <= EPOCH_MAX)
                 .ok_or_else(|| describe(value))?;
+            let (whole, fraction) = (time.floor(), time.fract().rem_euclid(1.0));
             #[allow(
                 clippy::cast_possible_truncation,
-                reason = "within what microseconds can hold"
+                reason = "the limit is below what an integer can hold"
             )]
-            let micros = (seconds * 1e6).round() as i64;
-            Ok(EventTime::from_micros(micros))
+            let (whole, micros) = (whole as i64, (fraction * 1e6).round() as i64);
+            Ok(EventTime::from_epoch(whole, micros))
         }
         Value::String(text) => {
             let found = text.parse::<jiff::Timestamp>();

@@ -2,6 +2,7 @@
 
 use super::field::{self, MessageField};
 use super::{VERSION, newer_version, version_problem};
+use callbridge_call::framing::without_byte_order_mark;
 use callbridge_call::{
     Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid, RawNumber, ReportedCall,
     WrongCall,
@@ -23,7 +24,8 @@ pub fn read(bytes: &[u8], content_type: Option<&str>) -> Result<ReportedCall, Wr
     if let Some(problem) = content_type.and_then(version_problem) {
         return Err(unnamed_error(problem));
     }
-    let fields = fields(bytes).map_err(|broken| unnamed_error(broken.to_string()))?;
+    let fields = fields(without_byte_order_mark(bytes))
+        .map_err(|broken| unnamed_error(broken.to_string()))?;
     let mut reading = MessageReading {
         fields: &fields,
         errors: Vec::new(),
@@ -165,6 +167,7 @@ impl MessageReading<'_> {
                 userfields: userfields.unwrap_or_default(),
                 incomplete: incomplete.then(|| INCOMPLETE.to_owned()),
                 estimate: estimate.unwrap_or_default(),
+                by_arrival: false,
                 live: false,
                 remarks: Vec::new(),
                 decided_by: Vec::new(),

@@ -40,6 +40,7 @@ fn call() -> FinishedCall {
         userfields: vec!["lead=4001".to_owned()],
         incomplete: None,
         estimate: true,
+        by_arrival: false,
         live: false,
         remarks: Vec::new(),
         decided_by: Vec::new(),

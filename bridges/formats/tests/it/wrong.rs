@@ -286,3 +286,20 @@ fn newer_version_is_refused_with_its_number() {
     let words = read_with_content_type(not_a_number).expect_err("none");
     assert!(words.starts_with("version: "), "{words}");
 }
+
+#[test]
+fn start_is_read_in_seconds_and_in_milliseconds() {
+    for (start, micros) in [
+        (json!(1_795_151_317), 1_795_151_317_000_000),
+        (json!(1_795_151_317.52), 1_795_151_317_520_000),
+        (json!(1_795_151_317_520_i64), 1_795_151_317_520_000),
+        (json!(1_795_151_317_520_000_i64), 1_795_151_317_520_000),
+        (json!("2026-11-20T10:08:37.52+05:00"), 1_795_151_317_520_000),
+        (json!(-1.5), -1_500_000),
+    ] {
+        let mut message = correct_message();
+        message["startedAt"] = start.clone();
+        let read = read(message.to_string().as_bytes(), None).expect("a call");
+        assert_eq!(read.call.started.micros(), micros, "{start}");
+    }
+}

@@ -240,6 +240,19 @@ fn heartbeats_with_another_count_request_the_channel_list() {
 }
 
 #[test]
+fn listed_channel_that_the_switch_does_not_know_causes_no_gap() {
+    let mut line = Line::new();
+    line.log_in().send_answer("1");
+    line.send_answer(r#"{"row_count":1,"rows":[{"uuid":"gone"}]}"#);
+    line.send_answer("-ERR No such channel!\n");
+    line.take_output();
+    for _ in 0..3 {
+        send_heartbeat(&mut line, 0);
+    }
+    assert_eq!(line.take_output().1.len(), 0, "the list isn't requested");
+}
+
+#[test]
 fn events_are_received_from_a_switch_without_api_commands() {
     let mut line = Line::new();
     line.log_in();

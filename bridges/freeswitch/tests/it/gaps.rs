@@ -3,9 +3,13 @@
 
 use crate::expected::{
     Ended, Expected, ExpectedCall, faults, finished_calls_when, finished_calls_with_gap,
-    recordings, split,
+    recordings, settings, split,
 };
 use crate::recordings::slack;
+use crate::switch::{Switch, line};
+use callbridge_call::{Assembler, Decoded, Direction, EventTime, Mark, PbxEvent};
+use callbridge_freeswitch::Decoder;
+use serde_json::json;
 use std::collections::HashMap;
 
 /// Tries all gaps of `length` messages in all recordings. Returns for how many gaps all calls are
@@ -95,4 +99,82 @@ fn creation_indexes(messages: &[Vec<u8>]) -> HashMap<String, usize> {
 
 fn linkedid(call: &ExpectedCall) -> &str {
     &call.linkedid
+}
+
+/// A customer waits in a queue. Only the switch's list shows her, and she leaves in the next gap.
+#[test]
+fn call_known_only_from_a_list_is_incomplete_after_the_next_gap() {
+    let dump = json!({
+        "Event-Name": "CHANNEL_DATA",
+        "Core-UUID": "68256a54-825c-4dc8-8e6f-d581bf68ae0c",
+        "Event-Sequence": "19922",
+        "Event-Date-Timestamp": "1795300030000000",
+        "Unique-ID": "f441a702",
+        "Channel-Name": "sofia/external/998902220790@127.0.0.1",
+        "Call-Direction": "inbound",
+        "Caller-ANI": "998902220790",
+        "Caller-Channel-Created-Time": "1795300010000000",
+        "Caller-Channel-Answered-Time": "1795300010000000",
+        "variable_sip_network_ip": "127.0.0.1",
+        "variable_sip_network_port": "16000",
+    });
+    let at = |second: i64| EventTime::from_seconds(1_795_300_000 + second);
+    for is_known in [true, false] {
+        let mut decoder = Decoder::new(None);
+        let mut assembler = Assembler::new(settings());
+        let end = PbxEvent::Mark(Mark::ListEnd { channels: None });
+        assembler.on_event(&PbxEvent::Mark(Mark::LoggedIn), at(30));
+        let message = dump.to_string();
+        if is_known {
+            let Decoded::Event { received, .. } = decoder.decode(message.as_bytes()) else {
+                panic!("an event")
+            };
+            assembler.on_event(&received.event, at(30));
+        }
+        assembler.on_event(&end, at(30));
+        assembler.begin_gap(at(36));
+        assembler.end_gap(at(40));
+        assembler.on_event(&end, at(40));
+        assembler.tick(at(50));
+        let calls = assembler.take_finished();
+        assert_eq!(calls.len(), usize::from(is_known));
+        assert_eq!(assembler.open_calls(), 0);
+        if let [call] = &calls[..] {
+            assert_eq!(call.direction, Direction::Inbound);
+            let ended = call.ended.floor_seconds();
+            assert_eq!((call.started, ended), (at(10), at(36).floor_seconds()));
+            assert!(call.incomplete.is_some() && !call.answered);
+        }
+    }
+}
+
+/// Plays a talk of which the switch is killed at second 10. Its next process recovers the channels
+/// at second 17 if `is_recovered`.
+fn talk_over_a_crash(is_recovered: bool) -> Switch {
+    let mut switch = Switch::default();
+    switch.at(0).call_in("c", "998901110001");
+    switch.at(0).ring("p", "101", ("c", "c"));
+    switch.at(2_000).answer("p").answer("c").bridge("c", "p");
+    switch.at(10_000).send_heartbeat(2);
+    if is_recovered {
+        for id in ["c", "p"] {
+            switch.add_header(id, "Core-UUID", "core of the next process");
+            switch.add_header(id, "variable_recovered", "true");
+        }
+        switch.at(17_000).bridge("c", "p");
+    }
+    switch.at(32_000).hang_up("c").hang_up("p");
+    switch
+}
+
+#[test]
+fn recovered_call_is_one_incomplete_call_without_the_outage() {
+    let recovered =
+        "the switch was restarted and recovered the call, so part of it was not reported";
+    for (is_recovered, talk, whole) in [(true, "23.0", recovered), (false, "30.0", "whole")] {
+        let switch = talk_over_a_crash(is_recovered);
+        let calls = finished_calls_when(&switch.messages, Ended::Recording);
+        let wanted = format!("c in city 998901110001 [101] 101 talk {talk} of 32.0, {whole}");
+        assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), [wanted]);
+    }
 }

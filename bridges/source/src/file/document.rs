@@ -2,6 +2,7 @@
 //! of a record are counted, but not kept.
 
 use bytes::Bytes;
+use callbridge_call::framing::BYTE_ORDER_MARK;
 use std::io::{self, Read};
 
 /// Files longer than this are not read to their end, so it is not known whether they are complete.
@@ -11,7 +12,8 @@ const PIECE_BYTES: usize = 64 << 10;
 /// A document, of which only the beginning may be kept.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Document {
-    /// The document or its beginning, without the blanks and NUL bytes around it.
+    /// The document (or the beginning of it), without a byte-order mark or surrounding whitespace
+    /// and NUL bytes.
     pub(super) bytes: Bytes,
     /// Length of the document in bytes, or of the part that was read.
     pub(super) length: u64,
@@ -19,11 +21,12 @@ pub(super) struct Document {
     pub(super) is_complete: bool,
 }
 
-/// Reads a document, and keeps at most `bytes_max` bytes of it. Blanks and NUL bytes before and
-/// after the document are left out.
+/// Reads a document, keeping at most `bytes_max` bytes and skipping a byte-order mark as well as
+/// surrounding whitespace and NUL bytes.
 ///
 /// # Errors
-/// If the file cannot be read.
+///
+/// Returns an error if the file can't be read.
 pub(super) fn read(mut file: impl Read, bytes_max: usize) -> io::Result<Document> {
     let mut kept = Vec::new();
     let mut scan = ObjectScan::default();
@@ -38,7 +41,9 @@ pub(super) fn read(mut file: impl Read, bytes_max: usize) -> io::Result<Document
         };
         let mut bytes = &piece[..read];
         if length == 0 {
-            let start = bytes.iter().position(|byte| !is_blank(*byte));
+            let start = bytes
+                .iter()
+                .position(|byte| !is_blank(*byte) && !BYTE_ORDER_MARK.contains(byte));
             bytes = &bytes[start.unwrap_or(read)..];
         }
         scan.take_in(bytes);
@@ -132,6 +137,8 @@ mod tests {
         for end in 0..text.len() {
             assert!(!document(&text[..end], 1 << 20).is_complete, "{end}");
         }
+        let marked = document(&[&b"\xef\xbb\xbf"[..], text].concat(), 1 << 20);
+        assert!(marked.is_complete && &marked.bytes[..] == text);
         for after in ["", "\n", " \r\n\0\0"] {
             let whole = document(&[text, after.as_bytes()].concat(), 1 << 20);
             assert!(whole.is_complete && &whole.bytes[..] == text, "{after:?}");

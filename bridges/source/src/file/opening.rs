@@ -12,6 +12,9 @@ use std::path::Path;
 const SAMPLE_BYTES: u64 = 256 << 10;
 /// Bytes at the start of a file in which a header is searched for.
 const HEADER_BYTES_MAX: u64 = 16 << 10;
+/// Number of records searched for a header, which may be preceded by a line drawn by a database
+/// client.
+const HEADER_RECORDS_MAX: usize = 2;
 /// Files of a folder that are read to check their format.
 const SAMPLE_FILES: usize = 16;
 
@@ -110,10 +113,11 @@ pub(super) fn header(mut file: &File, format: Format, from: u64) -> io::Result<O
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(from))?;
     file.take(HEADER_BYTES_MAX).read_to_end(&mut bytes)?;
-    let Some(Frame::Message(record)) = Frames::new(format, &bytes).next() else {
-        return Ok(None);
-    };
-    Ok(is_header(format, record).then(|| record.to_vec()))
+    let mut records = Frames::new(format, &bytes).take(HEADER_RECORDS_MAX);
+    Ok(records.find_map(|frame| match frame {
+        Frame::Message(record) if is_header(format, record) => Some(record.to_vec()),
+        Frame::Message(_) | Frame::TooLong { .. } => None,
+    }))
 }
 
 /// Reads a few records of a folder with one file per record. Returns one line per record.

@@ -1,99 +1,214 @@
-//! Finds out whether a connection is stalled: a ping has waited too long for its answer, or the
-//! connection was not read for too long. Times of the boot clock go in, and changes are reported to
+//! Finds out whether a connection is stalled: a ping has waited too long for its response, or the
+//! connection wasn't read for too long. Times of the boot clock go in, and changes are reported to
 //! the intake.
+//!
+//! ```text
+//! pings        ▲1       ▲2 ▲3 ▲4   ▲5
+//! line         ─────────┤░░░░░░░░░░├──────────
+//! what arrives  1                  2 events 3 4 5
+//! stalled                  ██████████████████      from the late response to ping 2 being due
+//! ```
+//! The response to a ping that was sent during the stall proves nothing, because it can come before
+//! the events that were held behind it. Only ping 5, sent after the first late byte, ends the
+//! stall.
 
+use super::pings::Pings;
 use crate::{Item, SourceFeed};
-use callbridge_call::EventTime;
-use std::time::Duration;
+use callbridge_call::{EventTime, PROMPT_RESPONSE};
 
-/// A delay up to this time is not a stall.
-const PROMPT: Duration = Duration::from_secs(5);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Prompt,
+    /// A ping has gone unanswered for too long, and nothing has arrived since.
+    Held,
+    /// Late bytes arrive, the first of them at `since`.
+    Late {
+        since: EventTime,
+    },
+}
 
 #[derive(Debug)]
 pub(super) struct Stall {
     /// Time of the last check.
     checked: EventTime,
-    /// The reader was suspended, and a ping that it sent afterwards has no answer yet.
-    drains: bool,
-    is_stalled: bool,
+    flow: Flow,
+    /// Whether the intake was told that the connection is stalled.
     reported: bool,
+}
+
+/// What the connection has to do after a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Checked {
+    /// The reader itself was suspended, so it's meaningless that nothing was received.
+    pub(super) stood_still: bool,
+    /// Send a ping, since the stall can't end without one.
+    pub(super) ping: bool,
 }
 
 impl Stall {
     pub(super) fn new(now: EventTime) -> Self {
         Self {
             checked: now,
-            drains: false,
-            is_stalled: false,
+            flow: Flow::Prompt,
             reported: false,
         }
     }
 
-    /// Checks whether the connection is stalled at the time `now`. `unanswered` is when the oldest
-    /// ping without an answer was sent. Call this at least once a second. Returns `true` if the
-    /// last call was more than 5 s ago, because the reader was suspended.
-    pub(super) fn check(&mut self, now: EventTime, unanswered: Option<EventTime>) -> bool {
-        let stood_still = now.since(self.checked) > PROMPT;
+    /// Checks whether the connection is stalled at `now`. This must be called before and after each
+    /// read, and at least every half second. `has_read` means that there are received bytes still
+    /// to be processed.
+    pub(super) fn check(&mut self, now: EventTime, pings: &Pings, has_read: bool) -> Checked {
+        let stood_still = now.since(self.checked) > PROMPT_RESPONSE;
         self.checked = now;
-        // Bytes that arrived during the suspension are read before the answer to a ping that is
-        // sent now.
-        self.drains = stood_still || self.drains && unanswered.is_some();
-        let waits = unanswered.is_some_and(|asked| now.since(asked) > PROMPT);
-        self.is_stalled = waits || self.drains;
-        stood_still
+        self.flow = match self.flow {
+            // Bytes that wait in the socket are read before the response to a ping sent now.
+            _ if stood_still => Flow::Late { since: now },
+            Flow::Prompt if is_overdue(now, pings) => after_stall(now, has_read),
+            Flow::Held => after_stall(now, has_read),
+            Flow::Late { since } if is_over(since, pings) => Flow::Prompt,
+            flow => flow,
+        };
+        let is_late = matches!(self.flow, Flow::Late { .. });
+        Checked {
+            stood_still,
+            ping: stood_still || is_late && !pings.are_waiting(),
+        }
+    }
+
+    fn is_stalled(&self) -> bool {
+        self.flow != Flow::Prompt
     }
 
     /// Reports whether the connection is stalled, if this has changed and there is room.
     pub(super) fn report(&mut self, feed: &SourceFeed) {
-        let is_new = self.is_stalled != self.reported;
-        if is_new && feed.try_report(Item::Stalled(self.is_stalled)) {
-            self.reported = self.is_stalled;
+        let is_stalled = self.is_stalled();
+        if is_stalled != self.reported && feed.try_report(Item::Stalled(is_stalled)) {
+            self.reported = is_stalled;
         }
     }
 }
+
+fn is_overdue(now: EventTime, pings: &Pings) -> bool {
+    let waits = pings.unanswered_since().map(|asked| now.since(asked));
+    waits > Some(PROMPT_RESPONSE)
+}
+
+fn after_stall(now: EventTime, has_read: bool) -> Flow {
+    if has_read {
+        Flow::Late { since: now }
+    } else {
+        Flow::Held
+    }
+}
+
+/// Returns `true` if a ping sent at or after `since` was answered promptly, or if the connection
+/// has never responded to any.
+fn is_over(since: EventTime, pings: &Pings) -> bool {
+    match pings.last_answer() {
+        Some(answer) => {
+            answer.asked >= since && answer.answered.since(answer.asked) <= PROMPT_RESPONSE
+        }
+        None => true,
+    }
+}
+
+#[cfg(test)]
+mod played_tests;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn time_at(seconds: i64) -> EventTime {
-        EventTime::from_seconds(seconds)
+    fn time_at(seconds: f64) -> EventTime {
+        EventTime::from_micros((seconds * 1e6) as i64)
     }
 
-    /// Checks the stall at `now`, and reports a change. Returns whether the reader was suspended,
-    /// and the new value if it changed. `unanswered` is the time of a ping without answer.
-    fn check(stall: &mut Stall, now: i64, unanswered: Option<i64>) -> (bool, Option<bool>) {
-        let stood_still = stall.check(time_at(now), unanswered.map(time_at));
-        let is_new = stall.is_stalled != stall.reported;
-        stall.reported = stall.is_stalled;
-        let reported = if is_new { Some(stall.is_stalled) } else { None };
-        (stood_still, reported)
+    /// Returns a connection that responded to ping 0 immediately and is first checked at second 0.
+    fn connection() -> (Stall, Pings) {
+        let mut pings = Pings::default();
+        pings.note_sent(0, time_at(0.0));
+        pings.note_answer(0, time_at(0.0));
+        (Stall::new(time_at(0.0)), pings)
     }
 
-    #[test]
-    fn ping_answered_late_is_a_stall_until_its_answer() {
-        let mut stall = Stall::new(time_at(0));
-        for now in 1..6 {
-            assert_eq!(check(&mut stall, now, Some(0)), (false, None), "{now}");
+    /// Checks every half second between `from` and `until`, during which nothing arrives.
+    fn wait(stall: &mut Stall, pings: &Pings, from: f64, until: f64) {
+        let mut now = from;
+        while now <= until {
+            stall.check(time_at(now), pings, false);
+            now += 0.5;
         }
-        assert_eq!(check(&mut stall, 6, Some(0)), (false, Some(true)));
-        assert_eq!(check(&mut stall, 7, Some(0)), (false, None));
-        assert_eq!(check(&mut stall, 8, None), (false, Some(false)));
     }
 
     #[test]
-    fn suspended_reader_is_a_stall_until_a_later_answer() {
-        let mut stall = Stall::new(time_at(0));
-        assert_eq!(check(&mut stall, 5, None), (false, None));
-        assert_eq!(check(&mut stall, 50, None), (true, Some(true)));
-        assert_eq!(check(&mut stall, 51, Some(50)), (false, None));
-        assert_eq!(check(&mut stall, 51, None), (false, Some(false)));
+    fn response_to_a_ping_from_before_the_late_bytes_ends_no_stall() {
+        let (mut stall, mut pings) = connection();
+        pings.note_sent(1, time_at(2.0));
+        wait(&mut stall, &pings, 0.5, 3.5);
+        assert_eq!(stall.flow, Flow::Prompt);
+        wait(&mut stall, &pings, 4.0, 5.5);
+        assert_eq!(stall.flow, Flow::Held);
+        pings.note_sent(2, time_at(5.9));
+        // The line goes on. First comes the response to ping 2, and then the events behind it.
+        let checked = stall.check(time_at(6.0), &pings, true);
+        assert_eq!(checked, Checked::default(), "ping 2 still waits");
+        pings.note_answer(2, time_at(6.0));
+        let checked = stall.check(time_at(6.1), &pings, true);
+        assert!(checked.ping && stall.is_stalled(), "it was sent too early");
+        pings.note_sent(3, time_at(6.1));
+        stall.check(time_at(6.3), &pings, true);
+        assert!(stall.is_stalled(), "held events are still arriving");
+        pings.note_answer(3, time_at(6.4));
+        stall.check(time_at(6.5), &pings, true);
+        assert_eq!(stall.flow, Flow::Prompt);
     }
 
     #[test]
-    fn stall_without_pings_ends_at_the_next_check() {
-        let mut stall = Stall::new(time_at(0));
-        assert_eq!(check(&mut stall, 8, None), (true, Some(true)));
-        assert_eq!(check(&mut stall, 9, None), (false, Some(false)));
+    fn slow_response_after_late_bytes_ends_no_stall() {
+        let (mut stall, mut pings) = connection();
+        pings.note_sent(1, time_at(0.0));
+        wait(&mut stall, &pings, 0.5, 3.0);
+        stall.check(time_at(3.0), &pings, true);
+        pings.note_sent(2, time_at(3.0));
+        pings.note_answer(2, time_at(5.0));
+        wait(&mut stall, &pings, 3.5, 5.0);
+        assert!(stall.is_stalled(), "the line still trickles");
+    }
+
+    #[test]
+    fn response_within_a_second_is_no_stall() {
+        let (mut stall, mut pings) = connection();
+        for number in 1..9 {
+            let sent = number as f64 * 2.0;
+            pings.note_sent(number, time_at(sent));
+            wait(&mut stall, &pings, sent - 1.5, sent + 0.5);
+            stall.check(time_at(sent + 1.0), &pings, true);
+            pings.note_answer(number, time_at(sent + 1.0));
+            assert!(!stall.is_stalled());
+        }
+    }
+
+    #[test]
+    fn suspended_reader_is_a_stall_until_a_later_response() {
+        let (mut stall, mut pings) = connection();
+        let checked = stall.check(time_at(50.0), &pings, false);
+        assert!(checked.stood_still && checked.ping && stall.is_stalled());
+        pings.note_sent(1, time_at(50.0));
+        stall.check(time_at(50.2), &pings, true);
+        assert!(stall.is_stalled());
+        pings.note_answer(1, time_at(50.3));
+        stall.check(time_at(50.3), &pings, true);
+        assert!(!stall.is_stalled());
+    }
+
+    #[test]
+    fn stall_without_responses_ends_at_the_next_check() {
+        let mut stall = Stall::new(time_at(0.0));
+        let mut pings = Pings::default();
+        pings.note_sent(1, time_at(0.0));
+        stall.check(time_at(8.0), &pings, false);
+        assert!(stall.is_stalled());
+        stall.check(time_at(8.5), &pings, false);
+        assert!(!stall.is_stalled());
     }
 }

@@ -8,10 +8,8 @@ use crate::{
     listen,
 };
 use bytes::Bytes;
-use callbridge_call::EventTime;
 use callbridge_call::peer_text::peer_text;
 use futures_util::{SinkExt, StreamExt};
-use std::convert::Infallible;
 use tokio::io::{Join, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
@@ -29,19 +27,25 @@ struct WebSocketLine {
     socket: WebSocketStream<Join<Unmasked<ReadHalf<Stream>>, WriteHalf<Stream>>>,
     /// The last received message, until it is processed.
     received: Option<Message>,
-    /// A ping must be sent.
-    ping: bool,
+    /// The number of the ping that must be sent.
+    ping: Option<u64>,
+    /// Number of pings so far.
+    pinged: u64,
     pings: Pings,
 }
 
-/// Runs one connection until it ends, and returns why it ended.
+/// Runs one connection until a stop is requested or the connection ends, in which case the reason
+/// is returned.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     path: &str,
     context: &mut Context,
-) -> Result<Infallible, Error> {
-    let mut line = open(endpoint, path, &context.access).await?;
-    listen(&mut line, context).await
+) -> Result<(), Error> {
+    let opening = open(endpoint, path, &context.access);
+    match context.stop.interrupts(opening).await {
+        Some(line) => listen(&mut line?, context).await,
+        None => Ok(()),
+    }
 }
 
 /// Opens a connection, and closes it.
@@ -79,7 +83,8 @@ async fn open(endpoint: &TcpEndpoint, path: &str, access: &Access) -> Result<Web
         target,
         socket,
         received: None,
-        ping: false,
+        ping: None,
+        pinged: 0,
         pings: Pings::default(),
     })
 }
@@ -111,27 +116,35 @@ impl LiveLine for WebSocketLine {
                     .unwrap_or_else(|| NO_REASON.to_owned());
                 return Err(self.target.closed_error(why));
             }
-            Some(Message::Pong(_)) => drop(self.pings.note_answer()),
+            Some(Message::Pong(payload)) => {
+                let number = <[u8; 8]>::try_from(payload.as_ref()).map(u64::from_be_bytes);
+                if let Ok(number) = number
+                    && let Some(answer) = self.pings.note_answer(number, feed.now())
+                {
+                    feed.notice(answer.report(None));
+                }
+            }
             Some(Message::Ping(_) | Message::Frame(_)) | None => {}
         }
         Ok(())
     }
 
-    fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
-        self.ping = true;
-        self.pings.note_sent(String::new(), feed.now());
-        Ok(())
+    fn ping(&mut self, feed: &mut SourceFeed) {
+        self.pinged += 1;
+        self.ping = Some(self.pinged);
+        self.pings.note_sent(self.pinged, feed.now());
     }
 
-    fn unanswered_since(&self) -> Option<EventTime> {
-        self.pings.unanswered_since()
+    fn pings(&self) -> &Pings {
+        &self.pings
     }
 
     async fn send(&mut self) -> Result<(), Error> {
-        if !std::mem::take(&mut self.ping) {
+        let Some(number) = self.ping.take() else {
             return Ok(());
-        }
-        let sent = self.socket.send(Message::Ping(Bytes::new())).await;
+        };
+        let payload = Bytes::copy_from_slice(&number.to_be_bytes());
+        let sent = self.socket.send(Message::Ping(payload)).await;
         sent.map_err(|trouble| self.target.closed_error(trouble.to_string()))
     }
 }

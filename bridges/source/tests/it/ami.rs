@@ -1,7 +1,7 @@
 //! Tests of AMI over TCP.
 
 use crate::listener::{ACCEPTED, Listener, action_id_line, read_action, send, wait_until_closed};
-use crate::stage::{Stage, impatient_settings, settings, wait_until};
+use crate::stage::{Stage, impatient_settings, is_pong, settings, wait_until};
 use callbridge_source::{EventTime, Item};
 use callbridge_testbed::proxy::Proxy;
 use callbridge_testbed::wait::stand_still;
@@ -148,11 +148,11 @@ async fn ping_answer_is_reported_with_its_time() {
     let answer = format!("Response: Success\r\n{id}\r\nPing: Pong\r\n{time}\r\n");
     send(&mut line, answer.as_bytes()).await;
     let pong = Item::Pong {
-        at: EventTime::from_micros(1_795_151_300_250_000),
+        at: Some(EventTime::from_micros(1_795_151_300_250_000)),
         asked: EventTime::from_seconds(1_795_151_317),
         answered: EventTime::from_seconds(1_795_151_317),
     };
-    assert_eq!(stage.next().await, pong);
+    assert_eq!(stage.next_or_pong().await, pong);
     assert!(stage.text().await.contains("Pong"));
 }
 
@@ -210,4 +210,41 @@ async fn too_long_message_is_a_gap_and_the_connection_stays_up() {
     );
     assert_eq!(stage.text().await, "Event: Hangup");
     assert_eq!(stage.counts.now().too_long, 1);
+}
+
+#[tokio::test]
+async fn clean_stop_waits_for_the_response_to_a_last_ping() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    let mut line = listener.accept_ami().await;
+    stage.expect_up().await;
+    stage.text().await;
+    while !read_action(&mut line).await.starts_with("Action: Ping") {}
+    let stopping = tokio::spawn(stage.stop_with_pongs());
+    let ping = read_action(&mut line).await;
+    assert!(ping.starts_with("Action: Ping"), "{ping}");
+    let id = action_id_line(&ping);
+    let event = "Event: Hangup\r\n\r\n";
+    let answer = format!("{event}Response: Success\r\n{id}\r\nPing: Pong\r\n\r\n");
+    send(&mut line, answer.as_bytes()).await;
+    let items = stopping.await.expect("no panic");
+    let texts: Vec<_> = items
+        .iter()
+        .map(|item| match item {
+            Item::Frame(frame) => String::from_utf8_lossy(&frame.bytes).into_owned(),
+            Item::Pong { .. } => "pong".to_owned(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(texts[..2], ["Event: Hangup", "pong"]);
+}
+
+#[tokio::test]
+async fn clean_stop_does_not_wait_for_a_stalled_line() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    let _line = listener.accept_ami().await;
+    stage.expect_up().await;
+    let items = stage.stop_with_pongs().await;
+    assert!(!items.iter().any(is_pong), "{items:?}");
 }

@@ -39,7 +39,7 @@ async fn expect_up_without_channels(stage: &mut Stage) {
     assert_eq!(next_mark(stage).await, Mark::LoggedIn);
     let uptime = Some(Duration::from_secs(86_400));
     assert_eq!(next_mark(stage).await, Mark::FullyBooted { uptime });
-    assert_eq!(next_mark(stage).await, Mark::ListEnd);
+    assert_eq!(next_mark(stage).await, Mark::ListEnd { channels: None });
 }
 
 #[tokio::test]
@@ -94,7 +94,10 @@ async fn live_channels_at_login_are_reported_one_by_one() {
         Mark::FullyBooted { .. }
     ));
     assert_eq!(stage.text().await, dump);
-    assert_eq!(next_mark(&mut stage).await, Mark::ListEnd);
+    assert_eq!(
+        next_mark(&mut stage).await,
+        Mark::ListEnd { channels: None }
+    );
 }
 
 #[tokio::test]
@@ -237,7 +240,10 @@ async fn two_session_count_mismatches_list_channels_with_a_gap() {
         (stage.text().await, stage.text().await),
         (dump.into(), dump.into())
     );
-    assert_eq!(next_mark(&mut stage).await, Mark::ListEnd);
+    assert_eq!(
+        next_mark(&mut stage).await,
+        Mark::ListEnd { channels: None }
+    );
 }
 
 /// Returns the faults of a URL, one per line.

@@ -55,6 +55,10 @@ pub fn impatient_settings() -> Settings {
     }
 }
 
+pub fn is_pong(item: &Item) -> bool {
+    matches!(item, Item::Pong { .. })
+}
+
 /// A running source.
 pub struct Stage {
     pub intake: Intake,
@@ -102,7 +106,17 @@ impl Stage {
         }
     }
 
+    /// Takes the next item, but skips responses to pings, which come at any time.
     pub async fn next(&mut self) -> Item {
+        loop {
+            let item = self.next_or_pong().await;
+            if !is_pong(&item) {
+                return item;
+            }
+        }
+    }
+
+    pub async fn next_or_pong(&mut self) -> Item {
         let (source, item) = within_deadline("an item", self.intake.next())
             .await
             .expect("a ring");
@@ -142,8 +156,15 @@ impl Stage {
         }
     }
 
-    /// Stops the source. Returns the items that the source has reported and no one has taken.
-    pub async fn stop(mut self) -> Vec<Item> {
+    /// Stops the source. Returns the items that the source has reported and no one has taken,
+    /// without responses to pings.
+    pub async fn stop(self) -> Vec<Item> {
+        let mut items = self.stop_with_pongs().await;
+        items.retain(|item| !is_pong(item));
+        items
+    }
+
+    pub async fn stop_with_pongs(mut self) -> Vec<Item> {
         let _ = self.stop.send(());
         within_deadline("the end of the source", self.task)
             .await

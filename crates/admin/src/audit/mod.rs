@@ -81,6 +81,17 @@ impl FileCall {
     }
 }
 
+impl FileCall {
+    /// Returns `true` if `--take-in` can correct the call's `incomplete` dead letter because the
+    /// file has the whole call. CDRs aren't detailed enough for that.
+    pub fn corrects(&self, stored: &AuditedFate) -> bool {
+        let is_whole = !self.is_open && !self.values.incomplete && !self.values.estimate;
+        let is_letter = stored.fate == CallFate::Stands(State::Dead);
+        let is_incomplete = stored.values.as_ref().is_some_and(|known| known.incomplete);
+        is_whole && is_letter && is_incomplete
+    }
+}
+
 /// Makes the report. Counts each call of the file that the state explains, and lists each other
 /// call with the likeliest cause.
 ///

@@ -63,6 +63,43 @@ fn journaled_fate(values: AuditedValues) -> AuditedFate {
 }
 
 #[test]
+fn whole_file_call_corrects_only_an_incomplete_dead_letter() {
+    let incomplete = AuditedValues {
+        incomplete: true,
+        ..values()
+    };
+    let estimate = AuditedValues {
+        estimate: true,
+        ..values()
+    };
+    let dead = CallFate::Stands(State::Dead);
+    let journaled = CallFate::Stands(State::Journaled);
+    for (of_file, fate, stored, corrects) in [
+        (values(), dead, incomplete.clone(), true),
+        (values(), dead, values(), false),
+        (values(), journaled, incomplete.clone(), false),
+        (incomplete.clone(), dead, incomplete.clone(), false),
+        (estimate, dead, incomplete, false),
+    ] {
+        let mut of_file = FileCall {
+            values: of_file,
+            ..call(0, Outcome::Journal)
+        };
+        let stored = AuditedFate {
+            fate,
+            values: Some(stored),
+        };
+        assert_eq!(
+            of_file.corrects(&stored),
+            corrects,
+            "{of_file:?} {stored:?}"
+        );
+        of_file.is_open = true;
+        assert!(!of_file.corrects(&stored));
+    }
+}
+
+#[test]
 fn differing_call_is_counted_and_listed_with_both_values() {
     let stored = AuditedValues {
         started: EventTime::from_seconds(T0 + 8).floor_seconds(),

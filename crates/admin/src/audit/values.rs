@@ -34,7 +34,9 @@ pub struct Both<T> {
     pub file: T,
 }
 
-/// Returns the values that differ. Returns none if one side is incomplete.
+/// Returns the values that differ. Returns none if one side is incomplete, or if one of the calls
+/// isn't a customer's: an eavesdropper's leg, for example, has a record of its own in the file, but
+/// belongs to the customer's call here.
 ///
 /// `has_late_end` is true for a file of Asterisk: only AMI sees the `HangupRequest` that ends a
 /// call before a slow `h` extension, so the file can show a longer call.
@@ -48,7 +50,8 @@ pub fn differences(
     has_late_end: bool,
 ) -> Vec<ValueDifference> {
     let mut found = Vec::new();
-    if stored.incomplete || file.incomplete {
+    let is_internal = [stored, file].map(|call| call.direction == Direction::Internal);
+    if stored.incomplete || file.incomplete || is_internal.contains(&true) {
         return found;
     }
     let is_estimate = stored.estimate != file.estimate;

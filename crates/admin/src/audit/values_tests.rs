@@ -48,6 +48,18 @@ fn equal_and_rounded_values_are_not_differences() {
 }
 
 #[test]
+fn call_of_nobody_outside_is_not_compared_with_a_customers() {
+    let customers = values(100, 60, 48);
+    let eavesdroppers = AuditedValues {
+        direction: Direction::Internal,
+        phone: None,
+        ..values(130, 20, 0)
+    };
+    assert_eq!(fields(&customers, &eavesdroppers), [""; 0]);
+    assert_eq!(fields(&eavesdroppers, &customers), [""; 0]);
+}
+
+#[test]
 fn differing_values_are_reported_by_field() {
     let stored = values(100, 17, 16);
     assert_eq!(fields(&stored, &values(108, 17, 16)), ["startedAt"]);

@@ -3,7 +3,7 @@
 
 use super::{Answered, CommandHandler, ReplySender};
 use crate::audit::{JournalAnswer, Listening};
-use callbridge_call::{EventTime, FinishedCall};
+use callbridge_call::{EventTime, FinishedCall, better_account};
 use callbridge_crm::{ApiReply, FilterPage, Request};
 use callbridge_intake::Intake;
 use callbridge_intake::gap_log::{self, GapLog};
@@ -136,27 +136,53 @@ impl CommandHandler {
         }
     }
 
-    /// Judges the call and stores it as a new call. Returns `taken_in`, `known`, or `left_out`, and
-    /// the reason for `left_out`.
+    /// Judges the call and stores it, either as a new call or as a correction of its `incomplete`
+    /// dead letter. Returns `taken_in`, `corrected`, `known`, or `left_out`, along with the reason
+    /// in the last case.
     async fn store_again(
         &self,
         pbx: &str,
-        mut call: FinishedCall,
+        call: FinishedCall,
     ) -> Result<(&'static str, Option<String>), Error> {
+        let letters = self.incomplete_letters(pbx, &call).await?;
+        let halves: Vec<&FinishedCall> = letters.iter().collect();
+        let Some(mut call) = better_account(&call, &halves) else {
+            return Ok(("known", None));
+        };
         call.live = false;
         let judged = journal::judge(&call, pbx, &self.rules, &self.people(), clock::now().wall);
         if let Outcome::Internal | Outcome::Skipped = judged.outcome {
             return Ok(("left_out", Some(judged.message)));
         }
-        let own = std::iter::once(&call.linkedid).chain(&call.also_known_as);
-        let ids = own.map(|id| id.as_str().to_owned()).collect();
-        let pbx = pbx.to_owned();
+        let forget = Op::Forget {
+            pbx: pbx.to_owned(),
+            ids: ids_of(&call),
+        };
         let finished = Op::Finish(Box::new(Finished::new(judged, call)));
-        let forget = Op::Forget { pbx, ids };
         let done = self.spool.write(vec![forget, finished]).await?;
-        let is_new = matches!(done.last(), Some(Done::New(_)));
-        Ok((if is_new { "taken_in" } else { "known" }, None))
+        let result = match done.last() {
+            Some(Done::New(_)) => "taken_in",
+            Some(Done::Corrected(_)) => "corrected",
+            _ => "known",
+        };
+        Ok((result, None))
     }
+
+    /// Reads the `incomplete` dead letters of a call.
+    async fn incomplete_letters(
+        &self,
+        pbx: &str,
+        call: &FinishedCall,
+    ) -> Result<Vec<FinishedCall>, Error> {
+        let (pbx, ids) = (pbx.to_owned(), ids_of(call));
+        self.spool
+            .read(move |store| tables::audited::incomplete_letters(store, &pbx, &ids))
+            .await
+    }
+}
+
+fn ids_of(call: &FinishedCall) -> Vec<String> {
+    call.ids().map(|id| id.as_str().to_owned()).collect()
 }
 
 /// Reads when each PBX of these calls was first connected, and the gaps in which events were lost.

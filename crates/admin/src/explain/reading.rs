@@ -7,7 +7,7 @@ use callbridge_call::{
     Settings, Timing, WrongCall,
 };
 use callbridge_formats::{
-    Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Framing, MESSAGE_BYTES_MAX,
+    Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Framing, MESSAGE_BYTES_MAX, WrongZone,
 };
 use callbridge_intake::{begins_another, known_call};
 use callbridge_mapping::Trunks;
@@ -58,16 +58,20 @@ impl MessageCounts {
     }
 }
 
+/// Messages that can't be read for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnreadableMessage {
-    /// The number of the message in the recording, from 1. A header counts, and an empty line does
-    /// not.
-    pub number: u64,
+pub struct UnreadableMessages {
     pub reason: String,
+    pub count: u64,
+    /// The positions of the first of these messages in the recording, starting at 1. Headers are
+    /// counted, but empty lines aren't.
+    pub first: Vec<u64>,
 }
 
-/// Maximum number of unreadable messages that are kept. Further messages are only counted.
-const UNREADABLE_MAX: usize = 20;
+/// Maximum number of reasons to keep. Messages with any other reason are only counted.
+const REASONS_MAX: usize = 20;
+/// Maximum number of messages that are listed for each reason.
+const LISTED_MAX: usize = 5;
 
 /// One result of a recording, in its order: a call with its PBX id, or a message that cannot be a
 /// call. The PBX id is `--pbx-id`. For further servers in the recording, their `server_name` is
@@ -91,7 +95,7 @@ struct Decoding {
     counts: MessageCounts,
     /// Number of messages so far.
     messages: u64,
-    unreadable: Vec<UnreadableMessage>,
+    unreadable: Vec<UnreadableMessages>,
     now: EventTime,
     /// Calls from formats in which each message is a call.
     calls: Vec<ReadCall>,
@@ -179,10 +183,21 @@ impl Reading {
         self.decoding.counts
     }
 
-    /// Returns the first messages that could not be read. Messages that are whole calls are
-    /// reported as [`WrongCall`] instead.
-    pub fn unreadable(&self) -> &[UnreadableMessage] {
+    /// Returns the unreadable messages, grouped by reason. Messages that describe an entire call
+    /// are reported as [`WrongCall`] instead.
+    pub fn unreadable(&self) -> &[UnreadableMessages] {
         &self.decoding.unreadable
+    }
+
+    /// Returns `true` if every message in this format is a call detail record.
+    pub fn has_only_cdrs(&self) -> bool {
+        self.rules.format.only_cdrs()
+    }
+
+    /// Returns the offset found in the recording's unique IDs if it contradicts the configured time
+    /// zone.
+    pub fn wrong_zone(&self) -> Option<WrongZone> {
+        self.decoding.decoder.wrong_zone()
     }
 
     /// Returns the word for a message of the format: `row` or `message`.
@@ -254,6 +269,8 @@ struct PbxReading {
     /// The connection that all events come from. `None` if the order of events proves nothing, as
     /// with a broker.
     line: Option<Line>,
+    /// Set after a login in the middle of the recording, until the next event with a time.
+    is_in_gap: bool,
 }
 
 impl PbxReading {
@@ -272,6 +289,7 @@ impl PbxReading {
             calls: Vec::new(),
             finished: FinishedCalls::default(),
             line,
+            is_in_gap: false,
         }
     }
 
@@ -289,6 +307,10 @@ impl PbxReading {
             order,
             ..Timing::default()
         });
+        if self.is_in_gap && time_of(event).is_some() {
+            self.is_in_gap = false;
+            self.assembler.end_gap(arrived);
+        }
         match event {
             PbxEvent::Channel(channel) => self.on_channel_event(event, channel, arrived),
             PbxEvent::Cdr(cdr) => {
@@ -298,8 +320,14 @@ impl PbxReading {
                     self.folder.on_cdr(cdr, arrived);
                 }
             }
-            PbxEvent::Mark(_) => {
+            PbxEvent::Mark(mark) => {
                 self.assembler.on_event(event, arrived);
+                // A mark has no time, so the gap before a login lasts until the next event.
+                let is_login = matches!(mark, Mark::LoggedIn | Mark::FullyBooted { .. });
+                if is_login && self.assembler.latest_event().is_some() {
+                    self.assembler.begin_gap(arrived);
+                    self.is_in_gap = true;
+                }
             }
         }
     }
@@ -380,7 +408,14 @@ impl Decoding {
             Decoded::Event { received, repaired } => {
                 self.counts.read += 1;
                 self.counts.repaired += u64::from(repaired);
-                let id = pbx_of(&rules.pbx, received.server.as_deref(), &mut self.server);
+                let mut id = pbx_of(&rules.pbx, received.server.as_deref(), &mut self.server);
+                // A recovered channel stays with the PBX that knows it.
+                if let Some(channel) = received.event.recovered_id()
+                    && let Some((known, _)) =
+                        self.pbxes.iter().find(|(_, pbx)| pbx.has_seen(channel))
+                {
+                    id = known.clone();
+                }
                 let pbx = match self.pbxes.entry(id) {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(new) => {
@@ -395,7 +430,11 @@ impl Decoding {
                     }
                 };
                 let order = received.event.order_after(self.now);
-                self.counts.timeless += u64::from(order.is_some());
+                let is_listed = match &received.event {
+                    PbxEvent::Channel(event) => event.is_listed(),
+                    PbxEvent::Cdr(_) | PbxEvent::Mark(_) => false,
+                };
+                self.counts.timeless += u64::from(order.is_some() && !is_listed);
                 let time = order.or_else(|| time_of(&received.event));
                 let arrived = time.unwrap_or(self.now);
                 self.now = self.now.max(arrived);
@@ -411,9 +450,19 @@ impl Decoding {
         for pbx in self.pbxes.values_mut() {
             pbx.assembler.on_unreadable(bytes);
         }
-        if self.unreadable.len() < UNREADABLE_MAX {
-            let number = self.messages;
-            self.unreadable.push(UnreadableMessage { number, reason });
+        let has_room = self.unreadable.len() < REASONS_MAX;
+        let mut known = self.unreadable.iter_mut();
+        if let Some(messages) = known.find(|messages| messages.reason == reason) {
+            messages.count += 1;
+            if messages.first.len() < LISTED_MAX {
+                messages.first.push(self.messages);
+            }
+        } else if has_room {
+            self.unreadable.push(UnreadableMessages {
+                reason,
+                count: 1,
+                first: vec![self.messages],
+            });
         }
     }
 

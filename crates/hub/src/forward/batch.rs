@@ -4,6 +4,7 @@ use super::core::BatchCall;
 use crate::protocol::BODY_BYTES_MAX;
 use callbridge_call::{EventTime, Extension, FinishedCall};
 use callbridge_formats::message::{ResolvedIds, write};
+use callbridge_mapping::journal::figures::half_up;
 use callbridge_model::{CallRecord, EmployeeId, LeadId, Phone};
 use callbridge_spool::Row;
 use std::time::Duration;
@@ -86,9 +87,4 @@ fn as_recorded(call: &FinishedCall, record: &CallRecord) -> FinishedCall {
 
 fn seconds(whole: u32) -> Duration {
     Duration::from_secs(whole.into())
-}
-
-/// Rounds to whole seconds, half up, as in the record.
-fn half_up(exact: Duration) -> u32 {
-    u32::try_from((exact.as_micros() + 500_000) / 1_000_000).unwrap_or(u32::MAX)
 }

@@ -11,7 +11,7 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae
 /// 2000-01-01. No call can have begun earlier.
 const EARLIEST: EventTime = EventTime::from_seconds(946_684_800);
 
-/// Maximum time by which a call's start can be ahead of this machine's clock.
+/// How far a call's start or end may be ahead of this machine's clock.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Maximum seconds by which two separately rounded figures can differ.
@@ -45,6 +45,19 @@ pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
     ))
 }
 
+/// Returns a message if `end` is too far in the future for the call to have ended then. Either the
+/// PBX's clock was set forward during the call, or a message has the wrong duration.
+pub fn wrong_end(end: EventTime, now: EventTime) -> Option<String> {
+    let ahead = end.since(now);
+    if ahead <= AHEAD_MAX {
+        return None;
+    }
+    let ahead = ahead.as_secs();
+    Some(format!(
+        "the call would end {ahead} s ahead of this machine's clock"
+    ))
+}
+
 /// The figures for the journal, and their errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figures {
@@ -57,6 +70,8 @@ pub struct Figures {
     pub talk_time_sec: u32,
     /// Message of [`wrong_start`]. `None` if the PBX's start is possible.
     pub wrong_start: Option<String>,
+    /// Message of [`wrong_end`]. `None` if the end is possible.
+    pub wrong_end: Option<String>,
     /// Message with both figures if the talk is longer than the call.
     pub talk_excess: Option<String>,
     /// Sentences about talk that was reduced to the duration.
@@ -87,6 +102,7 @@ impl Figures {
             duration_sec,
             talk_time_sec: talked.min(duration_sec),
             wrong_start,
+            wrong_end: wrong_end(call.ended, now),
             talk_excess,
             remarks,
         }
@@ -94,7 +110,7 @@ impl Figures {
 }
 
 /// Rounds to whole seconds, half up. The journal's figures end at `u32::MAX - 1`.
-fn half_up(exact: Duration) -> u32 {
+pub fn half_up(exact: Duration) -> u32 {
     let seconds = (exact.as_micros() + 500_000) / 1_000_000;
     u32::try_from(seconds).unwrap_or(u32::MAX).min(u32::MAX - 1)
 }
@@ -203,6 +219,18 @@ mod tests {
         let figures = Figures::from_call(&call, EventTime::from_seconds(1_795_151_317));
         assert_eq!(figures.started_at, EpochSeconds::new(1_795_151_307));
         assert!(figures.wrong_start.is_some());
+    }
+
+    #[test]
+    fn end_over_five_minutes_ahead_is_wrong_and_keeps_the_start() {
+        let mut call = call();
+        let now = call.started.plus(Duration::from_secs(9));
+        for (seconds, is_wrong) in [(9, false), (309, false), (310, true), (3609, true)] {
+            call.ended = call.started.plus(Duration::from_secs(seconds));
+            let figures = Figures::from_call(&call, now);
+            assert_eq!(figures.wrong_end.is_some(), is_wrong, "{seconds}");
+            assert_eq!(figures.started_at, call.started.floor_seconds());
+        }
     }
 
     proptest! {

@@ -110,8 +110,7 @@ pub fn judge(
             if trunk.is_some_and(|trunk| trunk.employees.is_some()) {
                 remarks.extend(owners.no_employee.clone());
             }
-            let error =
-                facts(call, &figures, now).or_else(|| owners.missing(rules.require_employee));
+            let error = facts(call, &figures).or_else(|| owners.missing(rules.require_employee));
             match error {
                 Some((reason, why)) => (Outcome::DeadLetter, Some(reason), why),
                 None => (Outcome::Journal, None, String::new()),
@@ -209,7 +208,7 @@ fn exclusion(
 
 /// Returns an error of the call itself, such as an impossible start. It takes precedence over a
 /// missing lead or employee. For a call from a message, the error names the message's field.
-fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reason, String)> {
+fn facts(call: &FinishedCall, figures: &Figures) -> Option<(Reason, String)> {
     let of_message = call.given.is_some();
     if let Some(why) = &figures.wrong_start {
         let allowed =
@@ -217,10 +216,8 @@ fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reas
         let why = field_error(of_message, "startedAt", why, allowed);
         return Some((Reason::InvalidEpoch, why));
     }
-    if of_message && figures::wrong_start(call.ended, now).is_some() {
-        let ahead = call.ended.since(now).as_secs();
-        let why = format!("the call would end {ahead} s ahead of this machine's clock");
-        let why = field_error(of_message, "durationSec", &why, "the time since startedAt");
+    if let Some(why) = &figures.wrong_end {
+        let why = field_error(of_message, "durationSec", why, "the time since startedAt");
         return Some((Reason::InvalidEpoch, why));
     }
     if let Some(why) = &call.incomplete {

@@ -270,9 +270,10 @@ mod tests {
     fn numbers_of_every_form_find_their_lead() {
         let text = "\u{feff}name,leadId,phone\r\n\
              \"Olim, Tashkent\",4001,+998901110001\r\n,4002,901110002\r\n\
-             x,4003,998 90 111-00-03\r\n";
+             x,4003,998 90 111-00-03\r\n\"x\", '4005, \"'998901110005\"\r\n";
         let (list, about) = read(text);
-        assert_eq!((about.rows, about.bad), (3, 0));
+        assert_eq!((about.rows, about.bad), (4, 0));
+        assert_eq!(find_leads(&list, "+998901110005"), [lead(4005)]);
         assert_eq!(find_leads(&list, "+998901110001"), [lead(4001)]);
         assert_eq!(find_leads(&list, "+998901110002"), [lead(4002)]);
         assert_eq!(find_leads(&list, "+998901110003"), [lead(4003)]);

@@ -1,9 +1,10 @@
-//! Reads the rows of a list's file: every valid row is used, and every invalid row is reported.
+//! Reads the rows of a list file, using the valid ones and reporting the rest.
 //!
-//! Columns are found by the header's names, and other columns are ignored. The file is UTF-8, with
-//! or without a byte order mark. The header determines whether commas, semicolons, or tabs separate
-//! cells.
+//! The file must be UTF-8, with or without a byte-order mark. Columns are found by their names in
+//! the header, ignoring any others. The header also determines whether cells are separated by
+//! commas, semicolons, or tabs.
 
+use callbridge_asterisk::cell_value;
 use callbridge_model::safe;
 use std::fmt;
 
@@ -210,8 +211,8 @@ pub(super) fn each_row(
             Ok(false) => return Ok(()),
             Ok(true) => {
                 let line = row.position().map_or(before, |at| line_of(bytes, at));
-                let first = row.get(first_place).unwrap_or_default();
-                let second = row.get(second_place).unwrap_or_default();
+                let first = cell_value(row.get(first_place).unwrap_or_default());
+                let second = cell_value(row.get(second_place).unwrap_or_default());
                 if first.is_empty() {
                     Err(missing_cell(line, columns[0]))
                 } else if second.is_empty() {
@@ -238,7 +239,7 @@ pub(super) fn each_row(
 fn place_of(column: &str, names: &csv::StringRecord) -> Option<usize> {
     names
         .iter()
-        .position(|name| name.eq_ignore_ascii_case(column))
+        .position(|name| cell_value(name).eq_ignore_ascii_case(column))
 }
 
 fn missing_cell(line: u64, column: &str) -> BadRow {

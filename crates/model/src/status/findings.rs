@@ -27,6 +27,7 @@ const FINDERS: &[Finder] = &[
     pause,
     sources,
     super::silent_sources::silent_sources,
+    super::free_space::full_directories,
     super::hub::hub,
     super::leadership::leadership,
     formats,
@@ -285,8 +286,14 @@ fn gaps(status: &Status, found: &mut Vec<Problem>) {
         status.name_of(&gap.source),
         super::seconds_in_words(seconds),
     );
-    // The calls around the gap show whether a call was lost.
-    let command = status.command("calls --today");
+    // Only the PBX's own records show a call that callbridge never heard of.
+    let is_freeswitch = gap.source.starts_with("esl") || gap.source.contains("format=freeswitch");
+    let records = if is_freeswitch {
+        "audit --cdr FOLDER"
+    } else {
+        "audit --cel FILE"
+    };
+    let command = status.command(records);
     let values = [count.to_string(), status.name_of(&gap.source).to_owned()];
     found.push(Problem::new(FindingKind::Gap, message, command).with_values(values));
 }

@@ -3,9 +3,10 @@
 use super::FindingKind as K;
 use super::*;
 use crate::status::{
-    DegradedPart, Directory, Echo, Employees, ForeignCalls, JournalField, LeadField, LeadFields,
-    ListFile, MissingRight, OverallState, PAUSES, Pause, RightKind, SecretFile, SourceGap,
-    SourceState, SourceStatus, Token, TrunkStatus, Unmatched, Webhooks, other_reader::OtherReader,
+    DegradedPart, Directory, Echo, Employees, ForeignCalls, FreeSpace, JournalField, LeadField,
+    LeadFields, ListFile, MissingRight, OverallState, PAUSES, Pause, RightKind, SecretFile,
+    SourceGap, SourceState, SourceStatus, Token, TrunkStatus, Unmatched, Webhooks,
+    other_reader::OtherReader,
 };
 
 const NOW: i64 = 1_795_151_317;
@@ -87,6 +88,36 @@ fn gap(seconds: i64, ago: i64, filled: bool) -> Status {
     })
 }
 
+/// Creates the status of a source whose directory has this much of 100 MiB free.
+fn full_directory(free_mib: u64) -> Status {
+    status_with(|status| {
+        status.sources[0].space = Some(FreeSpace {
+            path: "/var/log/freeswitch/json_cdr".to_owned(),
+            free_bytes: free_mib << 20,
+            total_bytes: 100 << 20,
+            ..FreeSpace::default()
+        });
+    })
+}
+
+#[test]
+fn gap_suggests_audit_of_the_records_that_the_pbx_writes() {
+    for (source, command) in [
+        ("ami://a@pbx:5038", "callbridge audit --cel FILE"),
+        ("esl://127.0.0.1:8021", "callbridge audit --cdr FOLDER"),
+    ] {
+        let mut status = gap(600, 60, false);
+        status.gaps[0].source = source.to_owned();
+        status.state = String::new();
+        let commands: Vec<String> = findings(&status)
+            .into_iter()
+            .filter(|problem| problem.kind == FindingKind::Gap)
+            .map(|problem| problem.command)
+            .collect();
+        assert_eq!(commands, [command]);
+    }
+}
+
 fn sources_down(which: &[usize]) -> Status {
     status_with(|status| {
         for at in which {
@@ -124,8 +155,9 @@ fn silent_source_cases() -> Vec<(Status, &'static [FindingKind])> {
         (silent_source(Some(RightKind::System), 60), &[]),
         (silent_source(Some(RightKind::Echo), 60), &[]),
         (silent_source(Some(RightKind::List), 60), &[K::Rights]),
+        (silent_source(Some(RightKind::Zone), 60), &[K::Rights]),
         (silent_source(Some(RightKind::Variables), 60), &[K::Rights]),
-        (silent_source(Some(RightKind::Times), 60), &[]),
+        (silent_source(Some(RightKind::Times), 60), &[K::Rights]),
         (silent_source(Some(RightKind::Filter), 60), &[]),
     ]
 }
@@ -217,6 +249,10 @@ fn secret_file() -> Status {
             reason: "it is empty, so no one is let in".to_owned(),
         }];
     })
+}
+
+fn late_events(late_seconds: Option<u64>) -> Status {
+    status_with(|status| status.sources[0].late_seconds = late_seconds)
 }
 
 fn other_format(read: u64) -> Status {
@@ -326,6 +362,8 @@ fn worst_problem_decides_the_verdict() {
         (both_down, &[K::NoSource, K::NoSource, K::DeadLetters]),
         (catch_up(SourceState::Down), &[K::SourceDown]),
         (catch_up(SourceState::Reading), &[]),
+        (late_events(Some(61)), &[K::LateEvents]),
+        (late_events(None), &[]),
         (other_format(0), &[K::OtherFormat]),
         (other_format(1), &[]),
         (other_daemon(Effect::Torn), &[K::OtherDaemon]),
@@ -346,6 +384,8 @@ fn worst_problem_decides_the_verdict() {
             list(|list| list.reason = Some("gone".to_owned())),
             &[K::Lists],
         ),
+        (full_directory(0), &[K::SourceDisk]),
+        (full_directory(50), &[]),
         (gap(600, 60, false), &[K::Gap]),
         (gap(600, 60, true), &[]),
         (gap(5, 60, false), &[]),

@@ -4,14 +4,13 @@ use super::Status;
 use std::collections::BTreeMap;
 
 /// Durable counters that can mean a lost call, each with its meaning.
-pub const LOSS_COUNTERS: [(&str, &str); 10] = [
+pub const LOSS_COUNTERS: [(&str, &str); 9] = [
     ("unidentified", "events without a unique id"),
     ("facts_dropped", "events beyond the limit of one call"),
     ("ghosts", "parts of channels that made no call"),
     ("forced", "calls ended before their hangup"),
     ("oversized", "calls ended because they were too large"),
     ("late", "events of calls that were over"),
-    ("cdr_unmatched", "CDRs of no known call"),
     ("reused_ids", "calls with the ids of a finished call"),
     (
         "messages_ignored",

@@ -19,6 +19,7 @@
 //! | [`text`] | the status as text for people |
 
 pub mod findings;
+pub mod free_space;
 pub mod hub;
 pub mod journal;
 pub mod lead_fields;
@@ -35,6 +36,7 @@ pub mod trunks;
 pub mod verdict;
 
 use crate::status::other_reader::OtherReader;
+pub use free_space::FreeSpace;
 pub use hub::{BranchReport, BranchState, BranchStatus, ForwardStatus, HubStatus, ReportedSource};
 pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};
@@ -299,6 +301,8 @@ pub struct SourceStatus {
     pub state: SourceState,
     /// Epoch seconds at which its last event arrived. `null` before the first.
     pub last_event_at: Option<i64>,
+    /// Calls with missing events that wait for this catch-up file.
+    pub awaited: u64,
     /// Messages that a call can depend on.
     pub read: u64,
     /// Messages that no rule needs.
@@ -331,11 +335,18 @@ pub struct SourceStatus {
     /// Milliseconds by which the PBX's clock is ahead of this machine's. Absent if not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_ahead_ms: Option<i64>,
+    /// How many seconds late the last overdue event of the past ten minutes was. Omitted if none
+    /// was more than a minute late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_seconds: Option<u64>,
     /// The switches that sent named events over this source, first seen first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<SwitchName>,
     /// Other daemons on this machine that also read the source.
     pub others: Vec<OtherReader>,
+    /// Free space for the source's file or directory. Omitted for other sources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub space: Option<FreeSpace>,
 }
 
 impl SourceStatus {

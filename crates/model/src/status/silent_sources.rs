@@ -1,5 +1,5 @@
-//! Problems of connected sources: those that receive nothing, and the rights that their accounts
-//! lack.
+//! Finds problems with connected sources that receive nothing, receive events too late, or use
+//! accounts with missing permissions.
 
 use super::{FindingKind, Problem, SourceState, Status, seconds_in_words};
 use serde::{Deserialize, Serialize};
@@ -13,13 +13,16 @@ const SILENT_SECONDS: i64 = 24 * 3600;
 pub enum RightKind {
     /// The account receives no events of calls.
     Calls,
+    /// The times of a file contradict `--pbx-timezone`.
+    Zone,
     /// Channels do not show a variable that contains leads.
     Variables,
     /// The account has no right to list the live channels.
     List,
     /// The account does not receive the PBX's start and stop.
     System,
-    /// Events have no timestamp.
+    /// Events have no timestamps, so there's no telling when they happened if the connection
+    /// stalls.
     Times,
     /// The PBX reads event filters in another way, so callbridge sets no filter.
     Filter,
@@ -45,10 +48,12 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
         for right in &source.missing_rights {
             match right.kind {
                 RightKind::Calls => deaf.push(&*right.message),
-                RightKind::Variables | RightKind::List => missing_rights.push(&*right.message),
+                RightKind::Zone | RightKind::Variables | RightKind::List | RightKind::Times => {
+                    missing_rights.push(&*right.message);
+                }
                 // `status` shows these with the source, and they are no problem, because calls can
                 // still arrive.
-                RightKind::System | RightKind::Times | RightKind::Filter | RightKind::Echo => {}
+                RightKind::System | RightKind::Filter | RightKind::Echo => {}
             }
         }
         let silent_seconds = match source.connected_since {
@@ -69,6 +74,17 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
             let values = [source.name().to_owned()];
             found.push(
                 Problem::new(FindingKind::NotHeard, message, status.check()).with_values(values),
+            );
+        }
+        if let Some(late) = source.late_seconds {
+            let late = seconds_in_words(late);
+            let message = format!(
+                "{name}: events arrive up to {late} late, so calls are journaled late; check the \
+                 network and the load between the PBX and callbridge, and the PBX's clock"
+            );
+            let values = [source.name().to_owned(), late];
+            found.push(
+                Problem::new(FindingKind::LateEvents, message, status.check()).with_values(values),
             );
         }
         if !missing_rights.is_empty() {

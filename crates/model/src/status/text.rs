@@ -402,6 +402,13 @@ impl SourceStatus {
         if let Some(reason) = &self.reason {
             let _ = writeln!(text, "         {}", safe(reason));
         }
+        if self.awaited > 0 {
+            let calls = super::verdict::count_with_noun(self.awaited, "call waits", "calls wait");
+            let _ = writeln!(
+                text,
+                "         {calls} for this file to fill in missing events"
+            );
+        }
         for right in &self.missing_rights {
             let _ = writeln!(text, "         {}", safe(&right.message));
         }

@@ -48,6 +48,10 @@ pub enum FindingKind {
     NotHeard,
     /// The account of a source lacks a right that some calls need.
     Rights,
+    /// The events of a source arrive much too late.
+    LateEvents,
+    /// The directory of a source is almost full.
+    SourceDisk,
     /// The messages of a source cannot be read because they are in another format than its flag
     /// says.
     OtherFormat,

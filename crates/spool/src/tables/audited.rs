@@ -1,10 +1,11 @@
 //! Finds out for `audit` what happened to a call that is in a file of the PBX, by the ids of its
 //! channels. When a call and its seen ids are purged, one short row per call is kept, a summary.
 
+use super::call_row::WAITS;
 use super::{directory, resume, seen_calls};
 use crate::value::Values;
 use crate::{Db, Error, Json, State};
-use callbridge_call::{Direction, EpochSeconds, EventTime};
+use callbridge_call::{Direction, EpochSeconds, EventTime, FinishedCall};
 use callbridge_model::{CallRecord, CallUuid, LeadId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -142,6 +143,26 @@ fn stored_values(db: &Db, uuid: CallUuid) -> Result<Option<AuditedValues>, Error
     let text = "SELECT record FROM calls WHERE uuid = ?1";
     let stored: Option<Json<CallRecord>> = db.query_first(text, [uuid.0.into_bytes()])?;
     Ok(stored.map(|Json(record)| AuditedValues::from_record(&record)))
+}
+
+/// Returns the calls with any of these IDs from `incomplete` dead letters that nobody has retried,
+/// without duplicates.
+pub fn incomplete_letters(db: &Db, pbx: &str, ids: &[String]) -> Result<Vec<FinishedCall>, Error> {
+    let text = format!(
+        "SELECT calls.call FROM seen_calls CROSS JOIN calls
+         WHERE seen_calls.pbx = ?1 AND seen_calls.id = ?2 AND calls.uuid = seen_calls.uuid
+             AND {WAITS}"
+    );
+    let mut calls: Vec<FinishedCall> = Vec::new();
+    for id in ids {
+        let found: Option<Json<FinishedCall>> = db.query_first(&text, (pbx, id))?;
+        if let Some(Json(call)) = found
+            && calls.iter().all(|known| known.linkedid != call.linkedid)
+        {
+            calls.push(call);
+        }
+    }
+    Ok(calls)
 }
 
 /// Returns `true` if the snapshot of an open call, which is JSON, contains one of the ids of

@@ -3,26 +3,54 @@
 use super::reason_counts;
 use crate::finished::last_four;
 use crate::value::{Columns, ToValue, values};
-use crate::{Book, Db, Error, Finished, RowId, State, Store};
-use callbridge_call::UniqueId;
+use crate::{Book, Db, Error, Finished, Json, RowId, State, Store};
+use callbridge_call::{FinishedCall, UniqueId};
+use callbridge_mapping::journal::figures::Figures;
 use callbridge_model::{EmployeeId, LeadId, Outcome, Reason};
 use serde::Deserialize;
 
 /// Condition for a dead letter `incomplete` that a person must handle.
 pub(super) const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
 
-/// A stored call that is compared with a new call of the same uuid. They are the same call if start
-/// and number do not differ. An unknown number does not differ.
+/// A stored call to compare with a new one that has the same UUID.
 #[derive(Deserialize)]
 pub(super) struct DuplicateCandidate {
     pub(super) id: RowId,
     started: i64,
     phone: Option<String>,
     raw: Option<String>,
+    /// The call as reported by its source, without any corrections made since.
+    call: Json<FinishedCall>,
 }
 
+/// Columns of a [`DuplicateCandidate`].
+pub(super) const CANDIDATE: &str = "id, started, phone, raw_phone AS raw, call";
+
 impl DuplicateCandidate {
-    pub(super) fn is_same_call(&self, new: &Finished) -> bool {
+    /// Returns the dead letter's message if `new` conflicts with the stored call, or `None` if it's
+    /// merely a repeat.
+    pub(super) fn conflict_with(&self, new: &Finished) -> Option<String> {
+        if !self.is_same_call(new) {
+            return Some(reused_id(new));
+        }
+        let Json(known) = &self.call;
+        let how = if new.is_revision && known.estimate {
+            "a CDR that arrived late changes this call"
+        } else if new.is_message() && known.given.is_some() {
+            "the PBX reported this call twice with different values"
+        } else {
+            return None;
+        };
+        if !contradicts(&new.call, known) {
+            return None;
+        }
+        let (now, earlier) = (figures(&new.call), figures(known));
+        Some(format!("{how}: now {now}, but earlier {earlier}"))
+    }
+
+    /// Returns `true` if both calls have the same start and number, where an unknown number matches
+    /// any.
+    fn is_same_call(&self, new: &Finished) -> bool {
         let phone = compare_numbers(self.phone.as_deref(), new.phone());
         let raw = compare_numbers(self.raw.as_deref(), new.raw_number());
         let number = phone == raw && raw.is_none() || [phone, raw].contains(&Some(true));
@@ -33,6 +61,43 @@ impl DuplicateCandidate {
 /// Compares two numbers. `None` if one of them is unknown.
 fn compare_numbers(known: Option<&str>, new: Option<&str>) -> Option<bool> {
     Some(known? == new?)
+}
+
+/// Returns `true` if `new` would be journaled differently than `known`. Since an incomplete call is
+/// expected to lack something, it contradicts another one only if it has more.
+fn contradicts(new: &FinishedCall, known: &FinishedCall) -> bool {
+    let [new_values, known_values] = [new, known].map(|call| {
+        let figures = Figures::from_call(call, call.ended);
+        (call.answered, figures.duration_sec, figures.talk_time_sec)
+    });
+    if new.incomplete.is_none() {
+        return new_values != known_values;
+    }
+    let (answered, duration, talk) = new_values;
+    answered && !known_values.0 || duration > known_values.1 || talk > known_values.2
+}
+
+/// Describes the values that [`contradicts`] compares: `answered, 48 s of talk in 60 s`.
+fn figures(call: &FinishedCall) -> String {
+    let Figures {
+        duration_sec,
+        talk_time_sec,
+        ..
+    } = Figures::from_call(call, call.ended);
+    if call.answered {
+        format!("answered, {talk_time_sec} s of talk in {duration_sec} s")
+    } else {
+        format!("not answered in {duration_sec} s")
+    }
+}
+
+/// Returns the message for a call whose ID already belongs to another one.
+pub(super) fn reused_id(new: &Finished) -> String {
+    format!(
+        "the PBX {} reuses IDs: it has already reported another call with the ID {}, which has a \
+         different start or number",
+        new.judged.record.pbx, new.judged.record.linkedid
+    )
 }
 
 /// Returns the ids of the call's channels, and last its linkedid, from which the uuid is made.

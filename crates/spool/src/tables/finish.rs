@@ -1,7 +1,9 @@
 //! Stores a finished call by its outcome. A better account of an incomplete call corrects its dead
 //! letter, unless the dead letter was already sent. No call has two rows.
 
-use super::call_row::{DuplicateCandidate, WAITS, count_in_books, count_without_row, ids_of, put};
+use super::call_row::{
+    CANDIDATE, DuplicateCandidate, WAITS, count_in_books, count_without_row, ids_of, put, reused_id,
+};
 use super::intake::{Intake, Traces};
 use super::{listed, missed, outbox, reason_counts, seen_calls, step, trunk_calls};
 use crate::db::Asked;
@@ -45,7 +47,7 @@ pub(crate) fn finish(
 fn count_only(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Error> {
     match seen {
         Some(started) if new.same_start(started) => return count_repeat(store, None),
-        Some(_) if new.uuid().is_some() => return conflict(store, new),
+        Some(_) if new.uuid().is_some() => return conflict(store, new, &reused_id(new)),
         Some(_) | None => {}
     }
     if new.judged.outcome == Outcome::Internal {
@@ -68,9 +70,12 @@ fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Er
         return Ok(done);
     }
     match same_uuid(store, new)? {
-        Some(known) if known.is_same_call(new) => count_repeat(store, Some(known.id)),
+        Some(known) => match known.conflict_with(new) {
+            Some(message) => conflict(store, new, &message),
+            None => count_repeat(store, Some(known.id)),
+        },
         None if seen.is_some_and(|started| new.same_start(started)) => count_repeat(store, None),
-        Some(_) | None => conflict(store, new),
+        None => conflict(store, new, &reused_id(new)),
     }
 }
 
@@ -79,19 +84,15 @@ fn count_repeat(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
     Ok(Done::Repeat(row))
 }
 
-/// Stores another call with a known uuid as a dead letter `uuid_conflict`. If this dead letter is
-/// already stored, only counts a repeat.
-fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
+/// Stores a call whose UUID is already in use as a `uuid_conflict` dead letter, unless it repeats
+/// an existing one.
+fn conflict(store: &mut Store, new: &Finished, message: &str) -> Result<Done, Error> {
     for known in same_conflicting_uuid(store, new)? {
-        if known.is_same_call(new) {
+        if known.conflict_with(new).is_none() {
             return count_repeat(store, Some(known.id));
         }
     }
-    let message = format!(
-        "another call from {} has the same id {} and another start or number",
-        new.judged.record.pbx, new.judged.record.linkedid
-    );
-    let row = insert(store, new, Some(&message))?.map(Done::Conflict);
+    let row = insert(store, new, Some(message))?.map(Done::Conflict);
     row.ok_or_else(|| store.damaged("a dead letter without a uuid has the uuid of another".into()))
 }
 
@@ -128,20 +129,20 @@ fn count_row(
 
 /// Finds the stored call with the uuid of `new`.
 fn same_uuid(db: &Db, new: &Finished) -> Result<Option<DuplicateCandidate>, Error> {
-    db.query_first(SAME_UUID, [new.uuid()])
+    let text = format!("SELECT {CANDIDATE} FROM calls WHERE uuid = ?1");
+    db.query_first(&text, [new.uuid()])
 }
-
-const SAME_UUID: &str = "SELECT id, started, phone, raw_phone AS raw FROM calls WHERE uuid = ?1";
 
 /// Finds the dead letters `uuid_conflict` with the uuid and the start of `new`. The start limits
 /// the rows, because a PBX that reuses one id for every call makes many dead letters with one uuid.
 fn same_conflicting_uuid(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandidate>, Error> {
-    let text = "SELECT id, started, phone, raw_phone AS raw FROM calls
-         WHERE conflicting_uuid = ?1 AND started BETWEEN ?2 AND ?3";
+    let text = format!(
+        "SELECT {CANDIDATE} FROM calls WHERE conflicting_uuid = ?1 AND started BETWEEN ?2 AND ?3"
+    );
     let started = new.started();
     let from = started.saturating_sub_unsigned(SAME_START_SEC);
     let until = started.saturating_add_unsigned(SAME_START_SEC);
-    db.query_all(text, (new.uuid(), from, until))
+    db.query_all(&text, (new.uuid(), from, until))
 }
 
 /// Corrects the dead letter `incomplete` with the same uuid. Returns `None` if there is no such

@@ -5,7 +5,7 @@
 //! call, the calls collected so far are stored. Then that call is stored separately, as SQLite
 //! stores every call.
 
-use super::call_row::{self, DuplicateCandidate, WAITS, ids_of};
+use super::call_row::{self, CANDIDATE, DuplicateCandidate, WAITS, ids_of};
 use super::intake_customers::Customers;
 use super::missed::{self, KEPT_OUT_MAX, contact};
 use super::seen_calls::SeenRows;
@@ -56,7 +56,7 @@ struct Questions {
 #[derive(Deserialize)]
 struct SameUuid {
     number: usize,
-    call: DuplicateCandidate,
+    known: DuplicateCandidate,
     /// `true` if the stored call is a dead letter that a more complete report of the call can
     /// replace.
     waits: bool,
@@ -90,8 +90,10 @@ impl FoundTraces {
                 }
             }
             (Some(_), None) if is_same_start => Traces::Repeat(None),
-            (Some(_), Some(SameUuid { call, waits, .. })) if !waits && call.is_same_call(new) => {
-                Traces::Repeat(Some(call.id))
+            (Some(_), Some(SameUuid { known, waits, .. }))
+                if !waits && known.conflict_with(new).is_none() =>
+            {
+                Traces::Repeat(Some(known.id))
             }
             (Some(_), _) => Traces::Unknown,
         }
@@ -320,10 +322,10 @@ const OWN_IDS: &str = "SELECT new.number, seen.started
 /// Returns the query for earlier calls with the uuid of a new call.
 fn same_uuids() -> String {
     format!(
-        "SELECT new.number, true AS call, old.id, old.started, old.phone, old.raw, old.waits
+        "SELECT new.number, true AS known, old.id, old.started, old.phone, old.raw, old.call,
+             old.waits
          FROM unnest(?1::bigint[], ?2::bytea[]) AS new(number, uuid)
-         CROSS JOIN LATERAL (SELECT id, started, phone, raw_phone AS raw,
-                 coalesce({WAITS}, false) AS waits
+         CROSS JOIN LATERAL (SELECT {CANDIDATE}, coalesce({WAITS}, false) AS waits
              FROM calls WHERE uuid = new.uuid LIMIT 1) AS old"
     )
 }

@@ -70,6 +70,7 @@ pub fn finished_call(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finish
         userfields: Vec::new(),
         incomplete: None,
         estimate: false,
+        by_arrival: false,
         live: true,
         remarks: Vec::new(),
         decided_by: Vec::new(),

@@ -1,8 +1,10 @@
 //! Tests of how a new call is stored.
 
 use super::call::{ask, finished_call, journal, time_at};
-use crate::{Done, Finished, LetterFilter, Op, RowId, Settings, State, Store, tables};
-use callbridge_model::{Outcome, Reason};
+use crate::{Done, Finished, LetterFilter, Op, RowId, Settings, State, Step, Store, tables};
+use callbridge_call::{EpochSeconds, GivenIds};
+use callbridge_model::{Outcome, Reason, SuppliedFacts};
+use std::time::Duration;
 
 fn store() -> Store {
     let settings = Settings {
@@ -86,10 +88,159 @@ fn same_uuid_with_other_number_or_start_is_dead_letter() {
         ]
     );
     assert_eq!(letters[0].uuid, journal(1).judged.record.uuid);
+    assert!(letters[0].message.starts_with("the PBX pbx1 reuses IDs:"));
     assert_eq!(
         tables::outbox::notices(&store, 10).expect("notices").len(),
         2
     );
+}
+
+/// Makes the `n`-th call as a phone system's message.
+fn message(n: u32) -> Finished {
+    let mut message = journal(n);
+    message.call.given = Some(GivenIds::default());
+    message
+}
+
+/// Changes what the call's source reported.
+fn report(mut call: Finished, answered: bool, talk_ms: u64, length_ms: u64) -> Finished {
+    call.call.answered = answered;
+    call.call.talk = Duration::from_millis(talk_ms);
+    call.call.ended = call.call.started.plus(Duration::from_millis(length_ms));
+    call
+}
+
+fn incomplete(mut call: Finished) -> Finished {
+    call.judged.outcome = Outcome::DeadLetter;
+    call.judged.reason = Some(Reason::Incomplete);
+    call.call.incomplete = Some("the sender doesn't know everything".into());
+    call
+}
+
+#[test]
+fn message_with_other_values_than_before_is_dead_letter() {
+    let mut store = store();
+    let first = report(message(1), true, 4_000, 5_000);
+    finish(&mut store, &first);
+    let others = [
+        report(first.clone(), false, 0, 5_000),
+        report(first.clone(), true, 3_000, 5_000),
+        report(first.clone(), true, 4_000, 60_000),
+    ];
+    for other in &others {
+        let done = finish(&mut store, other);
+        let Done::Conflict(letter) = done else {
+            panic!("{done:?}");
+        };
+        assert_eq!(finish(&mut store, other), Done::Repeat(Some(letter)));
+        assert_eq!(finish(&mut store, &first), Done::Repeat(Some(RowId(1))));
+    }
+    let letters = tables::letters::letters(&store, &LetterFilter::default()).expect("letters");
+    assert_eq!(letters.len(), 3);
+    assert_eq!(
+        letters[0].message,
+        "the PBX reported this call twice with different values: now not answered in 5 s, but \
+         earlier answered, 4 s of talk in 5 s"
+    );
+}
+
+#[test]
+fn message_that_rounds_to_the_same_seconds_is_a_repeat() {
+    let mut store = store();
+    finish(&mut store, &report(message(1), true, 4_150, 5_200));
+    let rounded = report(message(1), true, 4_000, 5_000);
+    assert_eq!(finish(&mut store, &rounded), Done::Repeat(Some(RowId(1))));
+}
+
+#[test]
+fn message_is_compared_with_values_as_they_were_received() {
+    let mut store = store();
+    let first = incomplete(report(message(1), false, 0, 5_000));
+    finish(&mut store, &first);
+    let record = first
+        .judged
+        .record
+        .correct_by_hand(
+            SuppliedFacts {
+                talk_sec: Some(3),
+                ..SuppliedFacts::default()
+            },
+            EpochSeconds::new(9),
+        )
+        .expect("possible");
+    let retry = Step::Retry {
+        by_itself: false,
+        record,
+    };
+    let retry = Op::step(RowId(1), retry, time_at(9));
+    store.write(vec![retry]).expect("corrected");
+    assert_eq!(finish(&mut store, &first), Done::Repeat(Some(RowId(1))));
+    let whole = report(message(1), true, 3_000, 5_000);
+    assert!(matches!(finish(&mut store, &whole), Done::Conflict(_)));
+}
+
+#[test]
+fn better_message_corrects_incomplete_one_that_was_not_sent() {
+    let mut store = store();
+    finish(&mut store, &incomplete(report(message(1), false, 0, 5_000)));
+    let whole = report(message(1), true, 48_000, 60_000);
+    assert_eq!(finish(&mut store, &whole), Done::Corrected(RowId(1)));
+    assert_eq!(finish(&mut store, &whole), Done::Repeat(Some(RowId(1))));
+}
+
+#[test]
+fn incomplete_message_conflicts_only_if_it_has_more() {
+    let mut store = store();
+    finish(&mut store, &report(message(1), true, 4_000, 5_000));
+    let less = incomplete(report(message(1), false, 0, 5_000));
+    assert_eq!(finish(&mut store, &less), Done::Repeat(Some(RowId(1))));
+    let more = incomplete(report(message(1), true, 5_000, 5_000));
+    assert!(matches!(finish(&mut store, &more), Done::Conflict(_)));
+}
+
+#[test]
+fn computed_call_with_other_values_is_a_repeat() {
+    for (known, mut again) in [
+        (journal(1), journal(1)),
+        (message(1), journal(1)),
+        (journal(1), message(1)),
+        (message(1), message(1)),
+    ] {
+        let mut store = store();
+        again.from_collector = known.is_message() && again.is_message();
+        finish(&mut store, &report(known, true, 4_000, 5_000));
+        let again = report(again, false, 0, 60_000);
+        assert_eq!(finish(&mut store, &again), Done::Repeat(Some(RowId(1))));
+    }
+}
+
+#[test]
+fn late_cdr_with_more_talk_is_dead_letter_with_right_values() {
+    let mut store = store();
+    let mut first = report(journal(1), true, 3_000, 5_000);
+    first.call.estimate = true;
+    finish(&mut store, &first);
+    let mut late = report(first.clone(), true, 48_000, 60_000);
+    late.is_revision = true;
+    let Done::Conflict(letter) = finish(&mut store, &late) else {
+        panic!("the longer call was lost");
+    };
+    assert_eq!(finish(&mut store, &late), Done::Repeat(Some(letter)));
+    let letters = tables::letters::letters(&store, &LetterFilter::default()).expect("letters");
+    assert_eq!(
+        letters[0].message,
+        "a CDR that arrived late changes this call: now answered, 48 s of talk in 60 s, but \
+         earlier answered, 3 s of talk in 5 s"
+    );
+}
+
+#[test]
+fn late_cdr_of_call_known_from_events_changes_nothing() {
+    let mut store = store();
+    finish(&mut store, &report(journal(1), true, 3_000, 5_000));
+    let mut late = report(journal(1), true, 48_000, 60_000);
+    late.is_revision = true;
+    assert_eq!(finish(&mut store, &late), Done::Repeat(Some(RowId(1))));
 }
 
 #[test]

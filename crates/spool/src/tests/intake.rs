@@ -7,7 +7,7 @@ use crate::transfer::dump;
 use crate::{
     BranchRequest, Done, Error, Finished, HubSilence, NewBranch, Op, Settings, Store, tables,
 };
-use callbridge_call::{Direction, EpochSeconds, EventTime, UniqueId};
+use callbridge_call::{Direction, EpochSeconds, EventTime, GivenIds, UniqueId};
 use callbridge_model::{CallUuid, Outcome, Phone, Reason};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -55,6 +55,7 @@ prop_compose! {
         customer in prop::option::weighted(0.9, 0..CUSTOMERS),
         aliases in prop::collection::vec(0..IDS, 0..2),
         of_branch in any::<bool>(),
+        is_message in any::<bool>(),
     ) -> Finished {
         let (outcome, reason, kept_out) = VERDICTS[verdict];
         let mut new = finished_call(n, outcome, reason);
@@ -76,6 +77,8 @@ prop_compose! {
         record.started_at = start.floor_seconds();
         new.call.started = start;
         new.call.ended = start.plus(Duration::from_secs(u64::from(duration)));
+        new.call.answered = answered;
+        new.call.given = is_message.then(GivenIds::default);
         match (&mut new.call.number, number) {
             (Some(raw), Some(number)) => raw.text = number,
             (raw, _) => *raw = None,

@@ -137,7 +137,7 @@ impl Recording {
         assembler.begin_gap(cut);
         assembler.end_gap(back);
         if self.format == Format::Ami {
-            assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), back);
+            assembler.on_event(&PbxEvent::Mark(Mark::ListEnd { channels: None }), back);
         }
         assembler.tick(back.plus(Duration::from_secs(1)));
         assembler.tick(back.plus(Duration::from_secs(1000)));

@@ -58,7 +58,7 @@ impl Teller<'_> {
                 self.field("Cause", "16")
                     .field("Cause-txt", "Normal Clearing");
             }
-            Act::Sign | Act::Runs(_) => return,
+            Act::Sign | Act::Runs(_) | Act::Refused { .. } => return,
         }
         self.text += "\r\n";
     }

@@ -57,7 +57,8 @@ impl Teller<'_> {
                     self.row("LINKEDID_END", deed, &Value::Null);
                 }
             }
-            Act::DialBegin { .. } | Act::DialEnd { .. } | Act::Ringing | Act::Sign => {}
+            Act::DialBegin { .. } | Act::DialEnd { .. } | Act::Refused { .. } => {}
+            Act::Ringing | Act::Sign => {}
         }
     }
 

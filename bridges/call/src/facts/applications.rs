@@ -1,0 +1,121 @@
+//! Keeps track of the applications a channel has run, as far as they matter for calls.
+
+use super::fact::{TEXT_BYTES_MAX, TEXTS_MAX};
+use crate::EventTime;
+use crate::trunk::is_one_of;
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+/// Applications that play a prompt to the dialed phone before connecting it, such as an
+/// announcement or a request to confirm.
+const PROMPTS: [&str; 10] = [
+    "Read",
+    "Playback",
+    "ControlPlayback",
+    "Background",
+    "WaitExten",
+    "Macro",
+    "Gosub",
+    "AGI",
+    "SayDigits",
+    "Festival",
+];
+
+/// `Dial` options that run a macro or subroutine on the dialed channel.
+const ASKING: [&str; 2] = ["M(", "U("];
+
+/// Conference applications, in which all channels can hear each other.
+const ROOMS: [&str; 3] = ["ConfBridge", "MeetMe", "Konference"];
+
+/// A `Dial` that the channel ran, along with when it was first and last seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SeenDial {
+    pub(crate) data: SmolStr,
+    pub(crate) first: EventTime,
+    pub(crate) last: EventTime,
+}
+
+/// The applications that one channel ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Applications {
+    pub(crate) dials: Vec<SeenDial>,
+    /// When the channel was first seen running an application reserved for dialed channels.
+    pub(crate) outgoing: Option<EventTime>,
+    /// When the channel was first seen running a conference application.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) conference: Option<EventTime>,
+    /// When the channel was first seen running one of the [`PROMPTS`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) prompt: Option<EventTime>,
+    /// When the channel was first seen as a logged-in agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<EventTime>,
+}
+
+impl Applications {
+    /// Stores an application that the channel runs if it matters for calls, returning `true` if
+    /// anything changed.
+    ///
+    /// The `data` of a `Dial` includes the dialed number. `AppDial`, `AppDial2`, and `AppQueue`
+    /// only run on dialed channels.
+    pub(super) fn run(&mut self, at: EventTime, name: &str, data: &str) -> bool {
+        if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
+            return earliest(&mut self.outgoing, at);
+        }
+        if ROOMS.contains(&name) {
+            return earliest(&mut self.conference, at);
+        }
+        if name == "AgentLogin" {
+            return earliest(&mut self.agent, at);
+        }
+        if is_one_of(&PROMPTS, name) {
+            return earliest(&mut self.prompt, at);
+        }
+        if name != "Dial" || data.is_empty() || data.len() > TEXT_BYTES_MAX {
+            return false;
+        }
+        if let Some(known) = self.dials.iter_mut().find(|known| known.data == data) {
+            let changed = at < known.first || at > known.last;
+            known.first = known.first.min(at);
+            known.last = known.last.max(at);
+            return changed;
+        }
+        let room = self.dials.len() < TEXTS_MAX;
+        if room {
+            self.dials.push(SeenDial {
+                data: data.into(),
+                first: at,
+                last: at,
+            });
+        }
+        room
+    }
+
+    /// Returns `true` if a `Dial` of the channel ran a macro or subroutine on the dialed channels.
+    pub(crate) fn asks_the_dialed(&self) -> bool {
+        self.dials.iter().any(|dial| {
+            let options = dial.data.splitn(3, [',', '|']).nth(2).unwrap_or_default();
+            ASKING.iter().any(|option| options.contains(option))
+        })
+    }
+
+    pub(super) fn absorb(&mut self, other: Self) {
+        for dial in other.dials {
+            self.run(dial.first, "Dial", &dial.data);
+            self.run(dial.last, "Dial", &dial.data);
+        }
+        self.outgoing = self.outgoing.into_iter().chain(other.outgoing).min();
+        self.conference = self.conference.into_iter().chain(other.conference).min();
+        self.agent = self.agent.into_iter().chain(other.agent).min();
+        self.prompt = self.prompt.into_iter().chain(other.prompt).min();
+    }
+}
+
+/// Sets `known` to the earlier of the two times, returning `true` if it changed.
+fn earliest(known: &mut Option<EventTime>, at: EventTime) -> bool {
+    let earlier = known.is_none_or(|known| at < known);
+    if earlier {
+        *known = Some(at);
+    }
+    earlier
+}

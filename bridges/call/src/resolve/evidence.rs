@@ -1,0 +1,267 @@
+//! Finds what speaks of an answer although no bridge shows it. A call is missed only if nothing
+//! does, because events of bridges can be filtered, lost, or turned off.
+//!
+//! Evidence is about a pair: the customer, and a phone or line that was dialed for the customer or
+//! dialed them. No bridge of the two was reported, but both were up for at least half a second, and
+//! neither was in a bridge meanwhile. Some events say why two that were up never met:
+//!
+//! | event | why they never met |
+//! |---|---|
+//! | the phone's dialing ended without `ANSWER` | it declined, or did not confirm |
+//! | the phone's channel ran an application | it heard a prompt and had to confirm |
+//! | the customer gave up in the queue | the phone still heard the announcement |
+//! | a pickup or a transfer | somebody else took the phone's place |
+//! | another bridge | it talked with somebody else |
+//!
+//! An exit from a bridge without an entry, or an entry without an exit, also shows that something
+//! is missing, whoever was in the bridge.
+
+use super::masquerade::JoinedPairs;
+use super::plan::Plan;
+use super::split::Sets;
+use super::view::{Answer, BridgeStay, View};
+use crate::facts::{FactKind, any};
+use crate::{Direction, EventTime, Origin, UniqueId, Way, local_pair};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What to do if CEL doesn't report bridges. A single event name unknown to Asterisk 12 or later
+/// disables CEL entirely.
+const CEL_FIX: &str = "set events = ALL in cel.conf, or add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 \
+                       and later) or BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then \
+                       `module reload cel`";
+const AMI_FIX: &str = "let the AMI account read the class call, without an eventfilter that drops \
+                       Bridge events";
+
+/// Returns why the customer may have talked to someone even though no bridge was reported, or
+/// `None` if there's no sign of that.
+///
+/// `views` contains all channels of the open call, `legs` those of the plan, and `joined` the pairs
+/// connected by a pickup or a transfer.
+pub(super) fn evidence(
+    views: &[View<'_>],
+    joined: &JoinedPairs,
+    legs: &[&View<'_>],
+    plan: &Plan,
+) -> Option<String> {
+    if plan.direction == Direction::Internal {
+        return None;
+    }
+    if let Some(reason) = missing_passage(views, legs, plan) {
+        return Some(reason);
+    }
+    let mut ties = ties(legs, joined);
+    for &customer in &plan.customers {
+        for &other in &plan.own {
+            let is_tied = ties.find(customer) == ties.find(other)
+                || legs[customer].shares_linkedid(legs[other]);
+            let pair = Pair {
+                legs,
+                joined,
+                customer,
+                other,
+            };
+            if is_tied && is_party(legs, plan, other) && pair.speaks_of_talk(plan) {
+                let name = legs[other].name;
+                let fix = fix(legs);
+                return Some(format!(
+                    "{name} and the customer were both up, but no bridge of the two was reported, \
+                     so it is not known whether they talked{fix}"
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// Groups channels that are connected by dialing, Local channels, pickups, or transfers, or that
+/// started in the same call. CEL doesn't report who dialed a channel, but in whose call it started.
+fn ties(legs: &[&View<'_>], joined: &JoinedPairs) -> Sets {
+    let mut ties = Sets::new(legs.len());
+    let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+    for (i, leg) in legs.iter().enumerate() {
+        let dialer = leg.dialer().map(UniqueId::as_str);
+        let half = local_pair(leg.name);
+        let own = [leg.leg.id.as_str(), leg.first_linkedid()];
+        for name in own.into_iter().chain(dialer).chain(half) {
+            let first = *known.entry(name).or_insert(i);
+            ties.join(first, i);
+        }
+    }
+    for (a, b) in joined {
+        if let (Some(&a), Some(&b)) = (known.get(a.as_str()), known.get(b.as_str())) {
+            ties.join(a, b);
+        }
+    }
+    ties
+}
+
+/// Returns `true` if the channel is a party other than the customer.
+fn is_party(legs: &[&View<'_>], plan: &Plan, i: usize) -> bool {
+    legs[i].party.is_real() && !plan.customers.contains(&i)
+}
+
+/// Returns what to do, depending on the source.
+fn fix(legs: &[&View<'_>]) -> String {
+    if legs.iter().any(|leg| leg.leg.traits.is_some()) {
+        return String::new();
+    }
+    let mut facts = legs.iter().flat_map(|leg| &leg.leg.facts);
+    let is_cel = facts.all(|fact| fact.origin == Origin::Cel || fact.what == FactKind::Gone);
+    format!(": {}", if is_cel { CEL_FIX } else { AMI_FIX })
+}
+
+/// Returns a reason if an event of a channel entering or leaving a bridge is missing. Channels of
+/// other calls matter only if the customer was in that bridge.
+fn missing_passage(views: &[View<'_>], legs: &[&View<'_>], plan: &Plan) -> Option<String> {
+    let own: BTreeSet<&UniqueId> = plan
+        .own
+        .iter()
+        .chain(&plan.customers)
+        .map(|&i| &legs[i].leg.id)
+        .collect();
+    for leg in views.iter().filter(|leg| !leg.broken.is_empty()) {
+        let is_own = own.contains(&leg.leg.id);
+        let mut broken = leg.broken.iter();
+        let is_missing = broken.any(|bridge| {
+            let mut customers = plan.customers.iter().flat_map(|&i| &legs[i].stays);
+            is_own || customers.any(|stay| stay.bridge == *bridge)
+        });
+        if is_missing {
+            let name = leg.name;
+            return Some(format!(
+                "an event of a bridge that {name} was in is missing"
+            ));
+        }
+    }
+    None
+}
+
+/// The customer's channel and another party's.
+#[derive(Clone, Copy)]
+struct Pair<'l, 'v, 'a> {
+    legs: &'l [&'v View<'a>],
+    joined: &'l JoinedPairs,
+    customer: usize,
+    other: usize,
+}
+
+impl<'v, 'a> Pair<'_, 'v, 'a> {
+    /// Returns `true` if the two may have talked without a bridge being reported, because both were
+    /// up long enough for that and no event explains why they never met.
+    fn speaks_of_talk(self, plan: &Plan) -> bool {
+        let was_reported = plan.talk.spans.iter().any(|span| span.2 == self.other);
+        if was_reported {
+            return false;
+        }
+        let (dialing, dialed) = self.dialing_and_dialed();
+        let Some(answered) = self.answered_at(dialing, dialed, plan) else {
+            return false;
+        };
+        let from = answered.max(dialing.leg.first).max(dialed.leg.first);
+        let to = dialing.left.min(dialed.left);
+        let together = unbridged(dialing, dialed, (from, to));
+        plan.talk.would_answer(together)
+            && !self.is_picked_up(plan)
+            && !is_explained(self.legs, dialing, dialed)
+    }
+
+    /// Returns `true` if someone else replaced the other party through a pickup or transfer and
+    /// talked to the customer.
+    fn is_picked_up(self, plan: &Plan) -> bool {
+        let own = &self.legs[self.other].leg.id;
+        plan.talk.spans.iter().any(|span| {
+            let who = &self.legs[span.2].leg.id;
+            let pairs = [(own.clone(), who.clone()), (who.clone(), own.clone())];
+            pairs.iter().any(|pair| self.joined.contains(pair))
+        })
+    }
+
+    /// Returns the earliest time at which the two may have talked, or `None` if they can't have, as
+    /// far as is known.
+    fn answered_at(self, dialing: &View<'_>, dialed: &View<'_>, plan: &Plan) -> Option<EventTime> {
+        match (dialing.answer, dialed.answer) {
+            (Answer::Refused, _) | (_, Answer::Refused) => None,
+            (Answer::At(a) | Answer::Reported(a), Answer::At(b) | Answer::Reported(b)) => {
+                Some(a.max(b))
+            }
+            // `Dial` does not answer the channel that runs it.
+            (Answer::Unknown, Answer::Reported(at)) if dialed.dialer().is_some() => Some(at),
+            // An answer was lost, but the result of the `Dial` still speaks of one. If the customer
+            // talked to someone, it was that one who answered.
+            (answer, other) => {
+                let (_, answered) = ran_dial(dialing, dialed)?;
+                let at = answer.time().or(other.time()).unwrap_or(dialed.leg.first);
+                (answered && plan.talk.spans.is_empty()).then_some(at)
+            }
+        }
+    }
+
+    /// Returns the side that dialed and the side that was dialed.
+    fn dialing_and_dialed(self) -> (&'v View<'a>, &'v View<'a>) {
+        let (customer, other) = (self.legs[self.customer], self.legs[self.other]);
+        let is_by_other = customer.dialer() == Some(&other.leg.id);
+        if is_by_other || customer.way == Way::Dialed && other.way == Way::CameIn {
+            (other, customer)
+        } else {
+            (customer, other)
+        }
+    }
+}
+
+/// Returns the result of the `Dial` that reached the dialed channel, along with the event system
+/// that reported it, if any.
+fn ran_dial(dialing: &View<'_>, dialed: &View<'_>) -> Option<(Origin, bool)> {
+    let mut results: Vec<_> = dialing
+        .leg
+        .facts
+        .iter()
+        .filter(|fact| fact.at >= dialed.leg.first)
+        .filter_map(|fact| Some((fact.at, fact.origin, fact.what.ran_dial_result()?)))
+        .collect();
+    results.sort_unstable();
+    results.first().map(|&(_, origin, result)| (origin, result))
+}
+
+/// Returns how much of this span neither channel spent in a bridge.
+fn unbridged(a: &View<'_>, b: &View<'_>, (from, to): (EventTime, EventTime)) -> Duration {
+    let mut stays: Vec<&BridgeStay<'_>> = [a, b]
+        .into_iter()
+        .flat_map(|leg| leg.stays.iter().chain(&leg.waits))
+        .collect();
+    stays.sort_by_key(|stay| stay.from);
+    let mut total = Duration::ZERO;
+    let mut at = from;
+    for stay in stays {
+        total += stay.from.min(to).since(at);
+        at = at.max(stay.to);
+    }
+    total + to.since(at)
+}
+
+/// Returns `true` if an event explains why the two never met even though both were up.
+fn is_explained(legs: &[&View<'_>], dialing: &View<'_>, dialed: &View<'_>) -> bool {
+    let gave_up = any(&dialing.leg.facts, |what| *what == FactKind::GaveUp);
+    let refused = ran_dial(dialing, dialed) == Some((Origin::Channel, false));
+    let unlinked = dialed
+        .leg
+        .traits
+        .as_ref()
+        .is_some_and(|traits| traits.unlinked);
+    gave_up || refused || unlinked || was_asked(legs, dialing, dialed)
+}
+
+/// Returns `true` if the dialed phone was asked to confirm or heard an announcement, and the
+/// channel that dialed it didn't answer after that.
+fn was_asked(legs: &[&View<'_>], dialing: &View<'_>, dialed: &View<'_>) -> bool {
+    let is_accepted = match (dialing.answer.time(), dialed.answer.time()) {
+        (Some(dialing), Some(dialed)) => dialing >= dialed,
+        _ => false,
+    };
+    let prompted = dialed.leg.applications.prompt.is_some();
+    !is_accepted
+        && (prompted
+            || legs
+                .iter()
+                .any(|leg| leg.leg.applications.asks_the_dialed()))
+}

@@ -1,0 +1,141 @@
+//! The state of each source: what its connection reports besides frames, and what `status` shows.
+
+use crate::{
+    IntakeSource,
+    core::{Clock, Intake},
+    proof::describe,
+};
+use callbridge_asterisk::subscription_probe::MissingRight;
+use callbridge_call::{EventTime, Reconciler};
+use callbridge_model::status::{self, RightKind, SourceState};
+use callbridge_source::{CountsNow, FilePosition, SourceId};
+
+impl Intake {
+    /// Returns the status of each source, in the order of the flags.
+    pub fn statuses(&self) -> Vec<status::SourceStatus> {
+        let mut statuses = Vec::new();
+        for (at, source) in self.sources.iter().enumerate() {
+            let mut status = source.status_with_problems();
+            status.clock_ahead_ms = self.clock_ahead_ms(at);
+            if let Clock::Right(now) = self.clock {
+                status.late_seconds = source.late_seconds(now);
+            }
+            // A file with held calls counts as being read: more records can decide them.
+            if let Some(reconciler) = self.reconciler_of(source) {
+                status.awaited = reconciler.waiting().count() as u64;
+                if status.state == SourceState::Done && !reconciler.is_empty() {
+                    status.state = SourceState::Reading;
+                }
+            }
+            statuses.push(status);
+        }
+        statuses
+    }
+
+    /// Returns the status of each source while nothing can be stored. Queues are then not read, so
+    /// they are shown as down with this reason.
+    pub fn statuses_while_held(&self) -> Vec<status::SourceStatus> {
+        let mut all = self.statuses();
+        for (status, source) in all.iter_mut().zip(&self.sources) {
+            let is_queue = !source.settings.file && !source.settings.forgets;
+            if is_queue && status.state.is_up() {
+                status.state = SourceState::Down;
+                status.reason = Some(callbridge_source::Error::Paused.to_string());
+            }
+        }
+        all
+    }
+
+    /// Returns the reconciler holding calls for this catch-up file, or `None` for any other source.
+    fn reconciler_of(&self, source: &IntakeSource) -> Option<&Reconciler> {
+        let pbx = self.pbxes.get(&source.settings.pbx)?;
+        let second = pbx.second.as_ref().filter(|_| source.settings.catch_up)?;
+        Some(&second.reconciler)
+    }
+
+    /// Copies the counters of each source, in the order of the flags.
+    pub fn note_counts(&mut self, counts: impl Iterator<Item = CountsNow>) {
+        for (source, counts) in self.sources.iter_mut().zip(counts) {
+            source.note_counts(counts);
+        }
+    }
+
+    /// Notes that the source's connection is up.
+    pub fn up(&mut self, id: SourceId, now: EventTime) {
+        let at = usize::from(id.0);
+        let source = &mut self.sources[at];
+        if source.settings.file {
+            source.status.state = SourceState::Reading;
+        } else {
+            source.status.state = SourceState::Connected;
+            let since = now.by_clock(self.wall_ahead);
+            source.status.connected_since = Some(since.floor_seconds().get());
+            // The new connection has proved nothing yet.
+            source.proof.received = false;
+            source.proof.timed = false;
+            source.proof.missing_rights.clear();
+            source.proof.checked = 0;
+        }
+        source.connection += 1;
+        source.is_stalled = false;
+        source.status.reason = None;
+        source.status.down_since = None;
+        source.up_since_frame = true;
+        source.report.up();
+        self.receives(at, Some(now));
+        self.listens(at, now);
+    }
+
+    /// Notes that a file was read to this place, with or without a frame.
+    pub fn read_to(&mut self, id: SourceId, position: &FilePosition) {
+        let source = &mut self.sources[usize::from(id.0)];
+        source.position = Some(position.clone());
+    }
+
+    /// Returns `true` if no event, no call, and no other format was found in the source so far.
+    pub fn has_read_nothing(&self, id: SourceId) -> bool {
+        let source = &self.sources[usize::from(id.0)];
+        source.status.read == 0 && source.other_format.is_none()
+    }
+
+    /// Notes that a source has another format than the configured one, with a message for the log
+    /// and `status`.
+    pub fn report_format_mismatch(&mut self, id: SourceId, message: String) {
+        let source = &mut self.sources[usize::from(id.0)];
+        source.other_format = Some(message.clone());
+        self.format_mismatches
+            .push((source.settings.label.clone(), message));
+    }
+
+    /// Notes a right that the account of a source lacks, as its connection found out.
+    pub fn report_missing_right(&mut self, id: SourceId, right: MissingRight) {
+        let source = &mut self.sources[usize::from(id.0)];
+        let (kind, message) = describe(right);
+        source.proof.report_missing(kind, message);
+        // Our test event came back, but no events of calls come.
+        let state = &mut source.status.state;
+        if kind == RightKind::Calls && *state == SourceState::Up {
+            *state = SourceState::Connected;
+        }
+    }
+
+    /// Notes that our test event came back over a source's connection, and that new channels are
+    /// watched on the connection. The source then counts as up, although there is no call.
+    pub fn events_flow(&mut self, id: SourceId) {
+        let source = &mut self.sources[usize::from(id.0)];
+        let state = &mut source.status.state;
+        if *state == SourceState::Connected && !source.proof.is_deaf() {
+            *state = SourceState::Up;
+        }
+    }
+
+    /// Takes the messages about missing rights since the last call, each with the source's label.
+    pub fn take_lacks(&mut self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for source in &mut self.sources {
+            let unreported = source.take_unreported().into_iter();
+            found.extend(unreported.map(|what| (source.settings.label.clone(), what)));
+        }
+        found
+    }
+}

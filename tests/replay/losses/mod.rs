@@ -1,0 +1,142 @@
+//! Tests that losing events never produces a wrong value.
+//!
+//! Every recording is played without one of its events, and without all events of a kind. Each call
+//! must have the values that it has with all events, or be `incomplete`. Its number and its
+//! employee can become unknown. CI tries a fixed sample of the losses, and `tests/run losses` tries
+//! them all and prints a table. `known.txt` lists the losses that still yield a wrong value, such
+//! as that of a colleague's entry into a conference whose exit is only reported after the
+//! customer's call.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `source` | the recordings by source, and their calls if messages are lost |
+//! | `verdict` | compares the calls before and after a loss |
+
+mod source;
+mod verdict;
+
+use source::{Message, Recording, Source};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use verdict::Verdict;
+
+/// CI tries one loss in this many.
+const SAMPLE: usize = 23;
+
+/// Losses that still yield a wrong value or lose a call, one per line: the recording and the event.
+const KNOWN: &str = include_str!("known.txt");
+
+/// The event names that begin with a prefix, which one filter of an account drops together.
+const FAMILIES: [&str; 3] = ["Bridge", "BRIDGE", "Dial"];
+
+/// Counts of one source.
+#[derive(Debug, Default)]
+struct Count {
+    losses: usize,
+    incomplete: usize,
+    wrong: usize,
+    lost: usize,
+}
+
+#[derive(Debug, Default)]
+struct Campaign {
+    counts: BTreeMap<Source, Count>,
+    /// Faults that [`KNOWN`] doesn't list.
+    faults: String,
+    /// Entries of [`KNOWN`] that were seen.
+    known: BTreeSet<&'static str>,
+    /// Number of losses so far, including those that are not in the sample.
+    seen: usize,
+    is_full: bool,
+}
+
+impl Campaign {
+    /// Tries each loss of this recording.
+    fn try_recording(&mut self, recording: &Recording) {
+        let before = recording.calls(|_, _| false);
+        let judge = |is_lost: &dyn Fn(usize, &Message) -> bool| {
+            verdict::judge(&before, &recording.calls(is_lost))
+        };
+        for (i, message) in recording.messages.iter().enumerate() {
+            self.try_loss(recording, &message.event, || judge(&|place, _| place == i));
+        }
+        for event in recording.events() {
+            self.try_loss(recording, event, || judge(&|_, lost| lost.event == event));
+        }
+        for family in FAMILIES {
+            let is_of_family = |message: &Message| message.event.starts_with(family);
+            if recording.messages.iter().any(is_of_family) {
+                let what = format!("{family}*");
+                self.try_loss(recording, &what, || judge(&|_, lost| is_of_family(lost)));
+            }
+        }
+    }
+
+    /// Tries one loss, unless it isn't in the sample.
+    fn try_loss(&mut self, recording: &Recording, what: &str, judge: impl FnOnce() -> Verdict) {
+        self.seen += 1;
+        if !self.is_full && !self.seen.is_multiple_of(SAMPLE) {
+            return;
+        }
+        let verdict = judge();
+        let count = self.counts.entry(recording.source).or_default();
+        count.losses += 1;
+        count.incomplete += usize::from(verdict.incomplete > 0);
+        count.wrong += usize::from(!verdict.wrong.is_empty());
+        count.lost += usize::from(!verdict.lost.is_empty());
+        if verdict.wrong.is_empty() && verdict.lost.is_empty() {
+            return;
+        }
+        let loss = format!("{} without {what}", recording.name);
+        if let Some(known) = KNOWN.lines().find(|known| *known == loss) {
+            self.known.insert(known);
+            return;
+        }
+        for fault in &verdict.wrong {
+            let _ = writeln!(self.faults, "{loss}: {fault}");
+        }
+        for call in &verdict.lost {
+            let _ = writeln!(self.faults, "{loss}: lost {call}");
+        }
+    }
+
+    fn table(&self) -> String {
+        let mut table =
+            "| source | losses | incomplete | wrong | lost |\n|---|---|---|---|---|\n".to_owned();
+        for source in Source::ALL {
+            if let Some(count) = self.counts.get(&source) {
+                let Count {
+                    losses,
+                    incomplete,
+                    wrong,
+                    lost,
+                } = count;
+                let name = source.name();
+                let _ = writeln!(
+                    table,
+                    "| {name} | {losses} | {incomplete} | {wrong} | {lost} |"
+                );
+            }
+        }
+        table
+    }
+}
+
+/// Promise: Losing an event never produces a wrong value.
+#[test]
+fn losing_an_event_never_produces_a_wrong_value() {
+    let mut campaign = Campaign {
+        is_full: std::env::var_os("CALLBRIDGE_LOSSES_FULL").is_some(),
+        ..Campaign::default()
+    };
+    for recording in source::recordings() {
+        campaign.try_recording(&recording);
+    }
+    let table = campaign.table();
+    println!("{table}");
+    if campaign.is_full {
+        let listed: BTreeSet<&str> = KNOWN.lines().collect();
+        assert_eq!(listed, campaign.known, "losses that yield right values now");
+    }
+    assert!(campaign.faults.is_empty(), "\n{}{table}", campaign.faults);
+}
