@@ -12,13 +12,11 @@ mod line;
 
 use crate::timeline::{Role, TEXT_BYTES_MAX};
 use crate::units::{Extension, clip};
-pub use line::{LineTraits, host_and_port};
-pub(crate) use line::{
-    OUTSIDE_DIGITS_MIN, digits, is_numeric, is_outside, is_plumbing, party_of_line,
-};
+pub use line::{LineTraits, host_and_port, is_outside};
+pub(crate) use line::{OUTSIDE_DIGITS_MIN, digits, is_numeric, is_plumbing, party_of_line};
 
-/// Technologies whose channels are telephones or trunks. All others are plumbing: Local, Snoop,
-/// CBAnn, Recorder, Announcer, Surrogate, `AsyncGoto`, Message, `UnicastRTP`, `AudioSocket`…
+/// Technologies whose channels are telephones or trunks. A channel of any other technology that
+/// isn't plumbing is a telephone if it was dialed or dials.
 ///
 /// `Agent` is a logged-in agent at any telephone (Asterisk before 12).
 const TELEPHONES: [&str; 34] = [
@@ -28,10 +26,27 @@ const TELEPHONES: [&str; 34] = [
     "Woomera", "Agent",
 ];
 
-/// Technologies that are never a trunk, even if an endpoint with `*` matches them.
-const PLUMBING: &str = "Local Snoop CBAnn CBRec Recorder Announcer Surrogate AsyncGoto Message \
-                        UnicastRTP MulticastRTP AudioSocket WebSocket Bridge Parked Transfered \
-                        OutgoingSpoolFailed";
+/// Technologies whose channels have no party, and are never a trunk even if an endpoint with `*`
+/// matches them.
+const PLUMBING: [&str; 17] = [
+    "Local",
+    "Snoop",
+    "CBAnn",
+    "CBRec",
+    "Recorder",
+    "Announcer",
+    "Surrogate",
+    "AsyncGoto",
+    "Message",
+    "UnicastRTP",
+    "MulticastRTP",
+    "AudioSocket",
+    "WebSocket",
+    "Bridge",
+    "Parked",
+    "Transfered",
+    "OutgoingSpoolFailed",
+];
 
 /// One endpoint of a `--trunk`: the trunk's name, and a pattern that its channels match.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,11 +89,7 @@ impl TrunkEndpoint {
         } else {
             return None;
         };
-        let tech = technology(name);
-        let is_plumbing = PLUMBING
-            .split(' ')
-            .any(|known| known.eq_ignore_ascii_case(tech));
-        if is_plumbing || is_pseudo(name) {
+        if is_one_of(&PLUMBING, technology(name)) || is_pseudo(name) {
             None
         } else {
             Some(end)
@@ -144,20 +155,26 @@ pub enum Party<'a> {
     Extension(Extension),
     /// A party outside, on a line that matches no trunk.
     Outsider,
+    /// A channel of a technology that callbridge doesn't know. It's a telephone with this extension
+    /// if it was dialed or dials, and may also be one if it only shares a bridge.
+    Unknown(Extension),
     /// A channel without a party: half of a Local channel, a recorder, an announcer…
     Plumbing,
 }
 
 impl<'a> Party<'a> {
     pub(crate) fn is_real(&self) -> bool {
-        !matches!(self, Self::Plumbing)
+        match self {
+            Self::Trunk(_) | Self::Extension(_) | Self::Outsider => true,
+            Self::Unknown(_) | Self::Plumbing => false,
+        }
     }
 
     /// Returns the name of the trunk, or `None` if the party is not on a trunk.
     pub(crate) fn trunk(&self) -> Option<&'a str> {
         match self {
             Self::Trunk(endpoint) => Some(&endpoint.trunk),
-            Self::Extension(_) | Self::Outsider | Self::Plumbing => None,
+            Self::Extension(_) | Self::Outsider | Self::Unknown(_) | Self::Plumbing => None,
         }
     }
 
@@ -165,7 +182,7 @@ impl<'a> Party<'a> {
     pub(crate) fn extension(&self) -> Option<&Extension> {
         match self {
             Self::Extension(extension) => Some(extension),
-            Self::Trunk(_) | Self::Outsider | Self::Plumbing => None,
+            Self::Trunk(_) | Self::Outsider | Self::Unknown(_) | Self::Plumbing => None,
         }
     }
 
@@ -176,7 +193,7 @@ impl<'a> Party<'a> {
             Self::Trunk(endpoint) => Role::Trunk(endpoint.trunk.clone()),
             Self::Extension(extension) => Role::Extension(clip(extension.as_str(), TEXT_BYTES_MAX)),
             Self::Outsider => Role::Trunk("?".to_owned()),
-            Self::Plumbing => Role::Plumbing,
+            Self::Unknown(_) | Self::Plumbing => Role::Plumbing,
         }
     }
 }
@@ -207,7 +224,7 @@ pub fn prefix(name: &str) -> Option<String> {
 fn device(name: &str) -> Option<(&str, &str)> {
     let name = unmarked(name);
     let (tech, rest) = name.split_once('/')?;
-    if !is_one_of(&TELEPHONES, tech) || is_pseudo(name) {
+    if tech.is_empty() || is_one_of(&PLUMBING, tech) || is_pseudo(name) {
         return None;
     }
     let device = rest.split('/').next().unwrap_or(rest);
@@ -233,6 +250,11 @@ fn line<'n>(tech: &str, device: &'n str) -> &'n str {
 fn is_pseudo(name: &str) -> bool {
     let device = name.split_once('/');
     device.is_some_and(|(_, device)| device.starts_with("pseudo")) && is_line(name)
+}
+
+/// Returns `true` if callbridge knows this technology as that of telephones or trunks.
+pub(crate) fn is_known_technology(tech: &str) -> bool {
+    is_one_of(&TELEPHONES, tech)
 }
 
 /// Returns `true` if `name` is one of `names`, ignoring ASCII case.

@@ -14,6 +14,7 @@ use crate::fields::{EventFields, Header};
 use crate::monitor;
 use crate::rule::{APPLICATIONS, ATTENDED, EventRule};
 use callbridge_call::event::EventStamp;
+use callbridge_call::trunk::is_outside;
 use callbridge_call::{
     ChannelEvent, ChannelRef, ChannelState, ChannelTraits, EventTime, Kind, Mark, Origin, PbxEvent,
     Text, Unreadable,
@@ -29,6 +30,8 @@ const STEP_MICROS: i64 = 16_384;
 /// Maximum time between an answer and the bridge that follows it.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
+/// Name prefix of a channel on SIP.
+const SOFIA: &str = "sofia/";
 /// Name prefix of a loopback channel, which leads back into the switch and has two halves.
 const LOOPBACK: &str = "loopback/";
 
@@ -253,7 +256,6 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
     let inbound = is_inbound(&fields);
     let linkedid = linkedid(rule, &fields);
     let name = name(&mut fields);
-    let traits = traits(rule, inbound, &mut fields);
     let callers = [
         Header::FirstCaller,
         Header::Ani,
@@ -270,6 +272,9 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
     } else {
         None
     };
+    let number = caller.map(|key| fields.get(key)).unwrap_or_default();
+    let extension = extension(rule, inbound, &name, number, &fields);
+    let traits = traits(rule, inbound, extension, &mut fields);
     ChannelRef {
         caller_number: caller.map(|key| fields.take(key)).unwrap_or_default(),
         name,
@@ -344,8 +349,12 @@ fn name_of_half(name: &str, id: &str, other: &str) -> Option<String> {
     Some(format!("{LOOPBACK}{target};{other};2"))
 }
 
-fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> ChannelTraits<'a> {
-    let extension = extension(rule, inbound, fields);
+fn traits<'a>(
+    rule: EventRule,
+    inbound: bool,
+    extension: Text<'a>,
+    fields: &mut EventFields<'a>,
+) -> ChannelTraits<'a> {
     let sole = is_sole(rule, fields);
     ChannelTraits {
         inbound,
@@ -467,26 +476,50 @@ fn host_and_port(host: &str, port: &str) -> String {
 }
 
 /// Returns the extension of the telephone at the channel, or an empty text. For a dialed channel,
-/// it is the dialed user. For a channel that came in, it is the user who logged in. `dialed_user`
-/// counts only at the creation, because a channel that dials gets it too.
-fn extension<'a>(rule: EventRule, inbound: bool, fields: &EventFields<'a>) -> Text<'a> {
-    if !inbound && !fields.get(Header::GatewayDialed).is_empty() {
-        return Cow::Borrowed("");
-    }
-    let of_dialed = [
-        (Header::PresenceId, true),
-        (Header::DialedUser, rule == EventRule::Create),
-        (Header::Agent, true),
-    ];
-    let of_caller = [(Header::UserName, true), (Header::AuthName, true)];
-    let wanted: &[(Header, bool)] = if inbound { &of_caller } else { &of_dialed };
-    for &(key, counts) in wanted {
-        let user = fields.get(key).split('@').next().unwrap_or_default();
-        if counts && !user.is_empty() {
-            return Cow::Owned(user.to_owned());
-        }
-    }
-    Cow::Borrowed("")
+/// it is the dialed user. `dialed_user` counts only at the creation, because a channel that dials
+/// gets it too.
+///
+/// For a channel that came in, it is the user who logged in. A browser phone may only have a
+/// presence ID, and a phone that isn't on SIP may have no user at all, so its extension is the
+/// caller's number.
+fn extension<'a>(
+    rule: EventRule,
+    inbound: bool,
+    name: &str,
+    caller: &str,
+    fields: &EventFields<'a>,
+) -> Text<'a> {
+    let user_of = |text: &str| text.split('@').next().unwrap_or_default().to_owned();
+    let user = if inbound {
+        let login = [Header::UserName, Header::AuthName].map(|key| user_of(fields.get(key)));
+        let unproven = [
+            user_of(fields.get(Header::PresenceId)),
+            if name.starts_with(SOFIA) {
+                String::new()
+            } else {
+                caller.to_owned()
+            },
+        ];
+        let unproven = unproven.into_iter().filter(|user| !is_outside(user));
+        login
+            .into_iter()
+            .chain(unproven)
+            .find(|user| !user.is_empty())
+    } else if fields.get(Header::GatewayDialed).is_empty() {
+        let dialed = match rule {
+            EventRule::Create => fields.get(Header::DialedUser),
+            _ => "",
+        };
+        let users = [
+            fields.get(Header::PresenceId),
+            dialed,
+            fields.get(Header::Agent),
+        ];
+        users.map(user_of).into_iter().find(|user| !user.is_empty())
+    } else {
+        None
+    };
+    Cow::Owned(user.unwrap_or_default())
 }
 
 /// Returns the number that the channel was created to dial. After the creation, the number is read

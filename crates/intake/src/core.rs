@@ -407,7 +407,7 @@ impl Intake {
         }
         for (name, pbx) in &mut self.pbxes {
             for call in pbx.take_finished(now) {
-                for prefix in &call.unmatched {
+                for prefix in call.unmatched.iter().chain(&call.unknown_technologies) {
                     self.unmatched.note(name, prefix, call.started);
                 }
                 let judged = journal::judge(&call, name, rules, people, wall);

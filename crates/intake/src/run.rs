@@ -218,12 +218,22 @@ impl Shell {
             );
         }
         for (pbx, prefix) in std::mem::take(&mut self.intake.unmatched.unreported) {
-            tracing::warn!(
-                id = prefix,
-                pbx,
-                "a channel that belongs to no trunk carried an outside number: the call counts as \
-                 internal; add the channel to a --trunk, or to --employees if it is a telephone"
-            );
+            if prefix.contains('/') {
+                tracing::warn!(
+                    id = prefix,
+                    pbx,
+                    "a channel that belongs to no trunk carried an outside number: the call counts \
+                     as internal; add the channel to a --trunk, or to --employees if it is a \
+                     telephone"
+                );
+            } else {
+                tracing::warn!(
+                    id = prefix,
+                    pbx,
+                    "a channel of a technology that callbridge doesn't know took part in a call: \
+                     if customers call over it, add it to a --trunk"
+                );
+            }
         }
         for (source, news) in self.intake.take_news(clock::steady()) {
             news.log(&source);

@@ -8,8 +8,6 @@ use callbridge_spool::Op;
 
 /// Maximum number of prefixes. The channels of all other prefixes are counted together.
 const KEPT: usize = 32;
-/// Name under which the channels of all other prefixes are counted together.
-pub const OTHERS: &str = "other";
 /// Name of the spool's setting for the prefixes.
 pub const KEY: &str = "unmatched";
 /// Seconds after which an unseen prefix is forgotten.
@@ -42,7 +40,11 @@ impl UnmatchedLog {
     /// Counts a call of this PBX on a channel with this prefix.
     pub(super) fn note(&mut self, pbx: &str, prefix: &str, at: EventTime) {
         let is_kept = self.seen.len() < KEPT || self.find_mut(pbx, prefix).is_some();
-        let prefix = if is_kept { prefix } else { OTHERS };
+        let prefix = if is_kept {
+            prefix
+        } else {
+            status::Unmatched::OTHERS
+        };
         let at = at.floor_seconds().get();
         match self.find_mut(pbx, prefix) {
             Some(unmatched) => {
@@ -82,7 +84,8 @@ impl UnmatchedLog {
         if self.seen.len() < kept {
             // There is room for some of the prefixes that were counted together. They are listed
             // separately when they come again.
-            self.seen.retain(|unmatched| unmatched.prefix != OTHERS);
+            self.seen
+                .retain(|unmatched| unmatched.prefix != status::Unmatched::OTHERS);
             self.changed = true;
         }
     }
@@ -179,7 +182,10 @@ mod tests {
         let listed = log.into_channels();
         assert_eq!(listed.len(), KEPT + 1);
         let others = listed.last().expect("the others");
-        assert_eq!((others.prefix.as_str(), others.calls), (OTHERS, 68));
+        assert_eq!(
+            (others.prefix.as_str(), others.calls),
+            (status::Unmatched::OTHERS, 68)
+        );
     }
 }
 

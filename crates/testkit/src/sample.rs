@@ -41,6 +41,7 @@ pub fn call() -> FinishedCall {
         decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
+        unknown_technologies: Vec::new(),
         given: None,
     }
 }

@@ -21,7 +21,7 @@ use super::plan::Plan;
 use super::split::Sets;
 use super::view::{Answer, BridgeStay, View};
 use crate::facts::{FactKind, any};
-use crate::{Direction, EventTime, Origin, UniqueId, Way, local_pair};
+use crate::{Direction, EventTime, Origin, Party, UniqueId, Way, local_pair, trunk};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -48,6 +48,9 @@ pub(super) fn evidence(
         return None;
     }
     if let Some(reason) = missing_passage(views, legs, plan) {
+        return Some(reason);
+    }
+    if let Some(reason) = unknown_party(legs, plan) {
         return Some(reason);
     }
     let mut ties = ties(legs, joined);
@@ -132,6 +135,32 @@ fn missing_passage(views: &[View<'_>], legs: &[&View<'_>], plan: &Plan) -> Optio
             return Some(format!(
                 "an event of a bridge that {name} was in is missing"
             ));
+        }
+    }
+    None
+}
+
+/// Returns a reason if a channel of an unknown technology was in a bridge with the customer while
+/// no known party was, since it may have been the phone that the customer talked to.
+fn unknown_party(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
+    for unknown in legs
+        .iter()
+        .filter(|leg| matches!(leg.party, Party::Unknown(_)))
+    {
+        for &customer in &plan.customers {
+            let bridges = unknown.common_bridges(legs[customer]);
+            let is_known = |i: usize| {
+                let own = legs[i].common_bridges(legs[customer]);
+                is_party(legs, plan, i) && bridges.iter().all(|bridge| own.contains(bridge))
+            };
+            if !bridges.is_empty() && !(0..legs.len()).any(is_known) {
+                let technology = trunk::technology(unknown.name);
+                return Some(format!(
+                    "the customer was connected with {}, and callbridge doesn't know whether \
+                     {technology} channels are phones",
+                    unknown.name
+                ));
+            }
         }
     }
     None

@@ -11,7 +11,7 @@ use crate::talk::longest;
 use crate::unmatched::{Carried, Unmatched};
 use crate::{
     CLOCK_TOLERANCE, DecidingEvents, Direction, EventTime, Extension, FinishedCall, Party,
-    UniqueId, Variable, Way,
+    UniqueId, Variable, Way, trunk,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -141,6 +141,7 @@ pub(super) fn finish(
         decided_by: why.0,
         timeline: Some(timeline::timeline(legs, plan)),
         unmatched: unmatched(part.own(), plan),
+        unknown_technologies: unknown_technologies(part.own(), plan),
         given: None,
     }
 }
@@ -167,6 +168,13 @@ fn userfields(call: &OpenCall, legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     of_legs.sort_by_key(|stamped| stamped.at);
     let texts = of_legs.iter().map(|stamped| stamped.text.as_str());
     distinct(texts.chain(call.userfields.iter().map(String::as_str)))
+}
+
+/// Returns the technologies of the channels that callbridge can't tell from plumbing.
+fn unknown_technologies(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
+    let own = plan.own.iter().map(|&i| legs[i]);
+    let unknown = own.filter(|leg| matches!(leg.party, Party::Unknown(_)));
+    distinct(unknown.map(|leg| trunk::technology(leg.name)))
 }
 
 /// Collects the prefixes of channels that carried an outside number and belong to no trunk. A

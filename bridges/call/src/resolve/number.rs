@@ -247,7 +247,7 @@ fn peer(name: &str) -> &str {
 /// Returns the number in a dial string.
 fn in_dial_string(string: &str, peer: &str) -> Option<String> {
     let mut segments: Vec<&str> = string.split('/').collect();
-    if segments.len() > 1 && trunk::extension(&format!("{}/x", segments[0])).is_some() {
+    if segments.len() > 1 && trunk::is_known_technology(segments[0]) {
         segments.remove(0);
     }
     // `peer/number` and `peer/number/host`: the number is the second.

@@ -106,7 +106,7 @@ impl<'a> View<'a> {
         Self {
             leg,
             name,
-            party: leg.party(endpoints),
+            party: party(leg, &facts, endpoints),
             way,
             way_by: (at, message),
             answer: Answer::of(leg, &facts),
@@ -172,6 +172,30 @@ impl<'a> View<'a> {
             .iter()
             .filter_map(|linkedid| UniqueId::new(linkedid.text.as_str()));
         std::iter::once(self.leg.id.clone()).chain(linkedids)
+    }
+}
+
+/// Returns the party at the channel. A channel of an unknown technology is a telephone if it was
+/// dialed or dials.
+fn party<'a>(leg: &Leg, facts: &[&Fact], endpoints: &'a Endpoints) -> Party<'a> {
+    use ChannelState::{PreRing, Ring, Ringing};
+    let speaks_of_phone = |what: &FactKind| {
+        let state = matches!(
+            what,
+            FactKind::Born(Ring | PreRing) | FactKind::State(Ring | PreRing | Ringing)
+        );
+        state || what.is_dialed() || what.is_dial_end()
+    };
+    let ran = &leg.applications;
+    match leg.party(endpoints) {
+        Party::Unknown(extension)
+            if ran.outgoing.is_some()
+                || !ran.dials.is_empty()
+                || first_of(facts, speaks_of_phone).is_some() =>
+        {
+            Party::Extension(extension)
+        }
+        party => party,
     }
 }
 

@@ -9,7 +9,9 @@
 //! ```
 //! If several match, the first in this list wins, because the gateway is the most specific.
 
-use super::{Endpoints, Party, TrunkEndpoint, extension, glob, is_one_of, technology};
+use super::{
+    Endpoints, Party, TrunkEndpoint, extension, glob, is_known_technology, is_one_of, technology,
+};
 use crate::units::Extension;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -126,9 +128,9 @@ pub(crate) fn is_numeric(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Returns `true` if the text is an outside number: at least [`OUTSIDE_DIGITS_MIN`] digits, and no
+/// Returns `true` if the text is an outside number: at least seven digits, and no
 /// characters except those that carriers write.
-pub(crate) fn is_outside(number: &str) -> bool {
+pub fn is_outside(number: &str) -> bool {
     number
         .chars()
         .all(|c| c.is_ascii_digit() || "+-(). ".contains(c))
@@ -145,7 +147,11 @@ pub(crate) fn party_of_line<'a>(
         return Party::Trunk(endpoint);
     }
     let Some(known) = line else {
-        return extension(name).map_or(Party::Plumbing, Party::Extension);
+        return match extension(name) {
+            None => Party::Plumbing,
+            Some(extension) if is_known_technology(technology(name)) => Party::Extension(extension),
+            Some(extension) => Party::Unknown(extension),
+        };
     };
     let device = name.rsplit_once('/').map_or(name, |(_, device)| device);
     let user = device.split('@').next().unwrap_or_default();

@@ -103,6 +103,16 @@ fn records_of_optimized_local_channel_fold_into_one_call() {
 }
 
 #[test]
+fn phone_of_unknown_technology_talks_in_records() {
+    let answered = single_call(&[Row(CITY, "TAPI/1", "Dial", 0, 40, Some(35), (0, 1))]);
+    assert!(answered.answered && answered.incomplete.is_none());
+    assert_eq!(answered.employee.expect("somebody").as_str(), "1");
+    let placed = single_call(&[Row("TAPI/2", CITY, "Dial", 0, 40, Some(31), (0, 1))]);
+    assert_eq!(placed.direction, Direction::Outbound);
+    assert_eq!(placed.employee.expect("somebody").as_str(), "2");
+}
+
+#[test]
 fn did_is_read_only_from_the_did_column() {
     assert_eq!(did_of(CITY, ANNA, "7001").as_deref(), Some("7001"));
     // The CDR's destination, 100, is a step of the dialplan and not a called number.

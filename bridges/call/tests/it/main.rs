@@ -27,6 +27,7 @@ mod rooms;
 mod settling;
 mod story;
 mod talk;
+mod technology;
 mod timeline;
 mod unnamed;
 mod unreadable;

@@ -45,6 +45,7 @@ fn call_from_records(employee: Option<&str>, talk: u64) -> FinishedCall {
         decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
+        unknown_technologies: Vec::new(),
         given: None,
     }
 }

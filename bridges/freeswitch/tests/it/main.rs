@@ -11,6 +11,7 @@ mod journeys;
 mod late;
 mod metamorphic;
 mod moments;
+mod phones;
 mod recordings;
 mod scenes;
 mod set_back;

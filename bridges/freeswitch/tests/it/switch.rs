@@ -84,6 +84,11 @@ impl Switch {
         self.channel(id, &name, true, &headers)
     }
 
+    /// Lets a phone dial that has no login, from a channel with this name.
+    pub fn dial_without_login(&mut self, id: &str, name: &str, headers: Headers<'_>) -> &mut Self {
+        self.channel(id, name, true, headers)
+    }
+
     /// Returns the headers that a channel in the call `call` has because the channel `by` made it.
     /// If `by` is no channel, returns no headers.
     fn originator_headers(&self, by: &str, call: &str) -> Vec<(&'static str, String)> {

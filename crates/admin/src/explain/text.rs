@@ -98,6 +98,11 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
         let message = "carried an outside number, and belongs to no --trunk";
         let _ = writeln!(text, "  {name}  {} {message}", safe(prefix));
     }
+    for technology in &of.call.unknown_technologies {
+        let name = paint.dim(&format!("{:<16}", "technology"));
+        let message = "may be that of phones, but callbridge doesn't know it";
+        let _ = writeln!(text, "  {name}  {} {message}", safe(technology));
+    }
     for remark in &of.judged.remarks {
         let name = paint.dim(&format!("{:<16}", "remark"));
         let _ = writeln!(text, "  {name}  {}", safe(remark));

@@ -186,21 +186,37 @@ fn daemons(status: &Status, found: &mut Vec<Problem>) {
 }
 
 fn trunks(status: &Status, found: &mut Vec<Problem>) {
-    if status.unmatched.is_empty() {
-        return;
-    }
     let mut channels = Vec::new();
+    let mut technologies = Vec::new();
     for unmatched in &status.unmatched {
         let calls = count_with_noun(unmatched.calls, "call", "calls");
-        channels.push(format!("{} ({calls})", unmatched.prefix));
+        let list = if unmatched.is_technology() {
+            &mut technologies
+        } else {
+            &mut channels
+        };
+        list.push(format!("{} ({calls})", unmatched.prefix));
     }
-    let named = first_five(&channels);
-    let message = format!(
-        "outside numbers go over {named}, which no --trunk names: these calls count as internal \
-         and are not journaled; add the channels to a --trunk, or to --employees if they are \
-         telephones"
-    );
-    found.push(Problem::new(FindingKind::NoTrunk, message, status.check()).with_values([named]));
+    if !channels.is_empty() {
+        let named = first_five(&channels);
+        let message = format!(
+            "outside numbers go over {named}, which no --trunk names: these calls count as \
+             internal and are not journaled; add the channels to a --trunk, or to --employees if \
+             they are telephones"
+        );
+        let problem = Problem::new(FindingKind::NoTrunk, message, status.check());
+        found.push(problem.with_values([named]));
+    }
+    if !technologies.is_empty() {
+        let named = first_five(&technologies);
+        let message = format!(
+            "channels of the technology {named} took part in calls, and callbridge doesn't know \
+             whether they're phones, because nothing dialed them: calls that were connected only \
+             with such a channel are incomplete; if customers call over it, add it to a --trunk"
+        );
+        let problem = Problem::new(FindingKind::UnknownTechnology, message, status.check());
+        found.push(problem.with_values([named]));
+    }
 }
 
 fn token(status: &Status, found: &mut Vec<Problem>) {

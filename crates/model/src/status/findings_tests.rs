@@ -162,10 +162,10 @@ fn silent_source_cases() -> Vec<(Status, &'static [FindingKind])> {
     ]
 }
 
-fn unmatched_channel() -> Status {
+fn unmatched_channel(prefix: &str) -> Status {
     status_with(|status| {
         status.unmatched.push(Unmatched {
-            prefix: "PJSIP/citty".to_owned(),
+            prefix: prefix.to_owned(),
             calls: 1,
             ..Unmatched::default()
         });
@@ -390,7 +390,9 @@ fn worst_problem_decides_the_verdict() {
         (gap(600, 60, true), &[]),
         (gap(5, 60, false), &[]),
         (gap(600, 2 * DAY, false), &[]),
-        (unmatched_channel(), &[K::NoTrunk]),
+        (unmatched_channel("PJSIP/citty"), &[K::NoTrunk]),
+        (unmatched_channel("other"), &[K::NoTrunk]),
+        (unmatched_channel("TAPI"), &[K::UnknownTechnology]),
         (token("reconnect"), &[K::Token]),
         (token("client_refused"), &[K::Token]),
         (token("refused"), &[K::Token]),

@@ -381,16 +381,29 @@ pub struct SourceGap {
     pub filled: bool,
 }
 
-/// Channels that no trunk matches, and that carried outside numbers.
+/// Channels that no trunk matches, and that carried outside numbers or are of an unknown
+/// technology.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unmatched {
-    /// The prefix that their names share: `PJSIP/citty`. `other` for all beyond the first 32.
+    /// The prefix that their names share, such as `PJSIP/citty`, or only their technology, such as
+    /// `TAPI`, if callbridge doesn't know whether it's that of phones. `other` for all beyond the
+    /// first 32.
     pub prefix: String,
     pub calls: u64,
     /// Epoch seconds at which the last of these calls began.
     pub last_at: i64,
     pub pbx: String,
+}
+
+impl Unmatched {
+    /// Prefix under which the channels beyond the first 32 prefixes are counted together.
+    pub const OTHERS: &str = "other";
+
+    /// Returns `true` if the channels are of a technology that callbridge doesn't know.
+    pub fn is_technology(&self) -> bool {
+        !self.prefix.contains('/') && self.prefix != Self::OTHERS
+    }
 }
 
 /// The CRM token in use, as the CRM reported it.

@@ -59,6 +59,8 @@ pub enum FindingKind {
     OtherDaemon,
     /// Channels that no trunk matches carry outside numbers. Their calls are not journaled.
     NoTrunk,
+    /// Channels took part in calls, and it isn't known whether their technology is that of phones.
+    UnknownTechnology,
     /// A trunk has had no call for a day while other trunks had calls.
     SilentTrunk,
     /// A list of employees has matched none of a day's calls.

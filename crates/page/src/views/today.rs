@@ -166,9 +166,12 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
             let unknown = lists.flat_map(|employees| &employees.unknown);
             (Some("/pbx"), unknown.map(|employee| employee.since).min())
         }
-        F::LateEvents | F::NoTrunk | F::SilentTrunk | F::SilentEmployees | F::NoEmployees => {
-            (Some("/pbx"), None)
-        }
+        F::LateEvents
+        | F::NoTrunk
+        | F::UnknownTechnology
+        | F::SilentTrunk
+        | F::SilentEmployees
+        | F::NoEmployees => (Some("/pbx"), None),
         F::DeadLetterQueue
         | F::Notify
         | F::Rights
