@@ -75,9 +75,9 @@ struct Read<'a> {
     word: Text<'a>,
     /// `true` if the event reports an end: `SubEvent: End`, `Bridgestate: Unlink`.
     ends: bool,
-    /// `true` for an event in the form of Asterisk 12 and later. Those releases report bridges by
-    /// other events, so this event only shows that the channel exists.
-    new: bool,
+    /// The conference's bridge, which Asterisk 12 and later report. Those releases report entries
+    /// and exits by other events, so this event only shows where the channel is.
+    bridge: Text<'a>,
     /// Variables, and the name of the channel that has them.
     variables: Vec<(String, Text<'a>)>,
 }
@@ -114,7 +114,7 @@ enum Target {
     Room,
     /// Sets `ends` if the value is equal to this, without case.
     EndsBy(&'static [u8]),
-    New,
+    Bridge,
 }
 
 /// Returns the keys of an event that are read. `Channel` of `AgentConnect` is left out, because it
@@ -122,7 +122,8 @@ enum Target {
 /// caller's.
 const fn keys(old: Old) -> &'static [(&'static [u8], Target)] {
     use Target::{
-        Channel, EndsBy, Id, Linkedid, New, Number, OtherChannel, OtherId, OtherNumber, Room, Word,
+        Bridge, Channel, EndsBy, Id, Linkedid, Number, OtherChannel, OtherId, OtherNumber, Room,
+        Word,
     };
     match old {
         Old::Dial => &[
@@ -162,7 +163,7 @@ const fn keys(old: Old) -> &'static [(&'static [u8], Target)] {
             (b"Linkedid", Linkedid),
             (b"Meetme", Room),
             (b"Conference", Room),
-            (b"BridgeUniqueid", New),
+            (b"BridgeUniqueid", Bridge),
         ],
         Old::AgentCalled => &[
             (b"ChannelCalling", Channel),
@@ -226,16 +227,13 @@ impl<'a> Read<'a> {
             Target::OtherId => &mut self.two.uniqueid,
             Target::OtherNumber => &mut self.two.caller_number,
             Target::Word => &mut self.word,
+            Target::Bridge => &mut self.bridge,
             Target::Room => {
                 self.word = Cow::Owned(format!("room {}", text_or_empty(value, repaired)));
                 return;
             }
             Target::EndsBy(word) => {
                 self.ends = value.as_ref().eq_ignore_ascii_case(word);
-                return;
-            }
-            Target::New => {
-                self.new = true;
                 return;
             }
         };
@@ -252,7 +250,7 @@ impl<'a> Read<'a> {
             two,
             word,
             ends,
-            new,
+            bridge,
             ..
         } = self;
         Some(match old {
@@ -303,7 +301,8 @@ impl<'a> Read<'a> {
                 };
                 (one, kind)
             }
-            Old::Room { .. } if new || word.is_empty() => (one, Kind::Seen),
+            Old::Room { enters: true } if !bridge.is_empty() => (one, Kind::Sits { bridge }),
+            Old::Room { .. } if !bridge.is_empty() || word.is_empty() => (one, Kind::Seen),
             Old::Room { enters } => (
                 one,
                 Kind::enter_or_leave(enters, word, Text::Borrowed("softmix")),

@@ -397,6 +397,12 @@ pub enum Kind<'a> {
         /// Technology of the bridge, as in [`Kind::BridgeEnter`].
         technology: Text<'a>,
     },
+    /// The channel is in this conference bridge, which it entered before (`ConfbridgeJoin` of
+    /// Asterisk 12 and later). The entry itself is reported by [`Kind::BridgeEnter`].
+    Sits {
+        /// The bridge's id.
+        bridge: Text<'a>,
+    },
     /// Two calls become one in another way than through a bridge: pickup, transfer (`Pickup`,
     /// `AttendedTransfer`, `PICKUP`, `ATTENDEDTRANSFER`, `BLINDTRANSFER`, `LocalBridge`).
     Joined {

@@ -17,6 +17,7 @@
 //! | `doubt` | can events of the call be missing? |
 //! | `number` | which number is the customer's? |
 //! | `finish` | what are the values of the finished call? |
+//! | `lost` | do the events show that others were lost? |
 //! | `evidence` | does anything speak of an answer that no bridge shows? |
 //! | `unobservable` | can the PBX have left out how the call went? |
 //! | `timeline` | what happened, to be stored and drawn? |
@@ -28,6 +29,7 @@ mod doubt;
 mod evidence;
 mod finish;
 mod linked;
+mod lost;
 mod masquerade;
 mod number;
 mod plan;
@@ -144,7 +146,8 @@ pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: EndReason) ->
             let mut made = finish::finish(call, &part, plan, &known, incomplete);
             made.incomplete = made
                 .incomplete
-                .or_else(|| evidence::evidence(&views, channels.joined(call), &part.legs, plan));
+                .or_else(|| lost::lost(&views, &part.legs, plan, old))
+                .or_else(|| evidence::evidence(channels.joined(call), &part.legs, plan));
             finished.push(made);
         }
     }

@@ -22,7 +22,10 @@ pub fn judge(before: &[FinishedCall], after: &[FinishedCall]) -> Verdict {
     let mut verdict = Verdict::default();
     let mut found = vec![false; after.len()];
     for call in before {
-        let Some(place) = after.iter().position(|other| is_same_call(call, other)) else {
+        let mut places = after.iter();
+        let same = places.position(|other| other.linkedid == call.linkedid);
+        let known = || after.iter().position(|other| is_same_call(call, other));
+        let Some(place) = same.or_else(known) else {
             verdict.lost.push(text(call));
             continue;
         };

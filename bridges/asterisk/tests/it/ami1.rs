@@ -157,7 +157,10 @@ fn room_agent_and_transfer_events_get_right_channels() {
     });
     let new = "Event: ConfbridgeJoin\nConference: 600\nBridgeUniqueid: b-1\nChannel: PJSIP/101-1\n\
         Uniqueid: 17.1\nLinkedid: 17.1\n";
-    check_channel_event(new, |event| assert_eq!(event.kind, Kind::Seen));
+    check_channel_event(new, |event| {
+        let bridge = "b-1".into();
+        assert_eq!(event.kind, Kind::Sits { bridge });
+    });
     let called = "Event: AgentCalled\nQueue: q\nAgentCalled: SIP/101\nAgentName: Anna\n\
         ChannelCalling: SIP/city-1\nDestinationChannel: SIP/101-2\nUniqueid: 17.1\n";
     check_channel_event(called, |event| {

@@ -47,6 +47,7 @@ pub(super) fn ties<'a>(
         {
             met = Some(bridge);
         }
+        Kind::Sits { bridge } => met = Some(bridge),
         // AMI 1.x reports no linkedid, so only the bridge shows who belongs together.
         Kind::Listed { bridge, .. } if event.channel.linkedid.is_empty() && !bridge.is_empty() => {
             met = Some(bridge);
@@ -164,7 +165,9 @@ impl OpenCalls {
             return false;
         };
         let ties_more = match &event.kind {
-            Kind::BridgeLeave { bridge, .. } => !call.ties.bridges.contains(bridge),
+            Kind::BridgeLeave { bridge, .. } | Kind::Sits { bridge } => {
+                !call.ties.bridges.contains(bridge)
+            }
             Kind::DialBegin { .. } | Kind::DialEnd { .. } => true,
             Kind::Renamed { .. } | Kind::Joined { .. } => true,
             Kind::Monitors { mode, .. } => mode.is_heard(),

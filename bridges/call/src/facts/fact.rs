@@ -64,6 +64,10 @@ pub(crate) enum FactKind {
         bridge: String,
         holding: bool,
     },
+    /// The channel is in this conference bridge, so its entry must have been reported, too.
+    Sits {
+        bridge: String,
+    },
     /// The channel and another hear each other from here on.
     Linked {
         with: UniqueId,
@@ -249,6 +253,9 @@ pub(super) fn fact_of(event: &ChannelEvent<'_>) -> Option<FactKind> {
             let enters = matches!(event.kind, Kind::BridgeEnter { .. });
             FactKind::enter_or_leave(clip(bridge, TEXT_BYTES_MAX), enters, is_holding(technology))
         }
+        Kind::Sits { bridge } => FactKind::Sits {
+            bridge: clip(bridge, TEXT_BYTES_MAX),
+        },
         Kind::Linked { with } => FactKind::Linked {
             with: UniqueId::new(with.uniqueid.as_ref())?,
         },

@@ -487,7 +487,7 @@ mod stored {
         callbridge_testkit::golden::keeps::<OpenCall>("open-call");
     }
 
-    const KINDS: usize = 19;
+    const KINDS: usize = 20;
 
     /// Each new kind of fact gets a number here, and a fact in the newest golden file.
     fn number_of_kind(kind: &FactKind) -> usize {
@@ -511,6 +511,7 @@ mod stored {
             FactKind::DialRan { .. } => 16,
             FactKind::GaveUp => 17,
             FactKind::Listed { .. } => 18,
+            FactKind::Sits { .. } => 19,
         }
     }
 

@@ -12,17 +12,17 @@
 //! | the customer gave up in the queue | the phone still heard the announcement |
 //! | a pickup or a transfer | somebody else took the phone's place |
 //! | another bridge | it talked with somebody else |
-//!
 //! An exit from a bridge without an entry, or an entry without an exit, also shows that something
 //! is missing, whoever was in the bridge.
 
+use super::linked::AT_ONCE;
 use super::masquerade::JoinedPairs;
 use super::plan::Plan;
 use super::split::Sets;
 use super::view::{Answer, BridgeStay, View};
-use crate::facts::{FactKind, any};
-use crate::{Direction, EventTime, Origin, Party, UniqueId, Way, local_pair, trunk};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::facts::{Fact, FactKind, any};
+use crate::{ChannelState, Direction, EventTime, Origin, Party, UniqueId, Way, local_pair, trunk};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What to do if CEL doesn't report bridges. A single event name unknown to Asterisk 12 or later
@@ -36,26 +36,24 @@ const AMI_FIX: &str = "let the AMI account read the class call, without an event
 /// Returns why the customer may have talked to someone even though no bridge was reported, or
 /// `None` if there's no sign of that.
 ///
-/// `views` contains all channels of the open call, `legs` those of the plan, and `joined` the pairs
-/// connected by a pickup or a transfer.
-pub(super) fn evidence(
-    views: &[View<'_>],
-    joined: &JoinedPairs,
-    legs: &[&View<'_>],
-    plan: &Plan,
-) -> Option<String> {
+/// `legs` contains the channels of the plan, and `joined` the pairs connected by a pickup or a
+/// transfer.
+pub(super) fn evidence(joined: &JoinedPairs, legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     if plan.direction == Direction::Internal {
         return None;
-    }
-    if let Some(reason) = missing_passage(views, legs, plan) {
-        return Some(reason);
     }
     if let Some(reason) = unknown_party(legs, plan) {
         return Some(reason);
     }
     let mut ties = ties(legs, joined);
     for &customer in &plan.customers {
-        for &other in &plan.own {
+        // Whoever dialed the customer may belong to the call of another customer.
+        let dialed_directly = |by: &&usize| match legs[customer].dialer() {
+            Some(id) => *id == legs[**by].leg.id,
+            None => true,
+        };
+        let placed_by = plan.placed_by.iter().filter(dialed_directly);
+        for &other in plan.own.iter().chain(placed_by) {
             let is_tied = ties.find(customer) == ties.find(other)
                 || legs[customer].shares_linkedid(legs[other]);
             let pair = Pair {
@@ -64,7 +62,8 @@ pub(super) fn evidence(
                 customer,
                 other,
             };
-            if is_tied && is_party(legs, plan, other) && pair.speaks_of_talk(plan) {
+            let is_other = is_party(legs, plan, other) || pair.is_answered_local();
+            if is_tied && is_other && pair.speaks_of_talk(plan) {
                 let name = legs[other].name;
                 let fix = fix(legs);
                 return Some(format!(
@@ -112,32 +111,6 @@ fn fix(legs: &[&View<'_>]) -> String {
     let mut facts = legs.iter().flat_map(|leg| &leg.leg.facts);
     let is_cel = facts.all(|fact| fact.origin == Origin::Cel || fact.what == FactKind::Gone);
     format!(": {}", if is_cel { CEL_FIX } else { AMI_FIX })
-}
-
-/// Returns a reason if an event of a channel entering or leaving a bridge is missing. Channels of
-/// other calls matter only if the customer was in that bridge.
-fn missing_passage(views: &[View<'_>], legs: &[&View<'_>], plan: &Plan) -> Option<String> {
-    let own: BTreeSet<&UniqueId> = plan
-        .own
-        .iter()
-        .chain(&plan.customers)
-        .map(|&i| &legs[i].leg.id)
-        .collect();
-    for leg in views.iter().filter(|leg| !leg.broken.is_empty()) {
-        let is_own = own.contains(&leg.leg.id);
-        let mut broken = leg.broken.iter();
-        let is_missing = broken.any(|bridge| {
-            let mut customers = plan.customers.iter().flat_map(|&i| &legs[i].stays);
-            is_own || customers.any(|stay| stay.bridge == *bridge)
-        });
-        if is_missing {
-            let name = leg.name;
-            return Some(format!(
-                "an event of a bridge that {name} was in is missing"
-            ));
-        }
-    }
-    None
 }
 
 /// Returns a reason if a channel of an unknown technology was in a bridge with the customer while
@@ -195,6 +168,26 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
             && !is_explained(self.legs, dialing, dialed)
     }
 
+    /// Returns `true` if the customer's channel dialed a Local channel that was answered, such as
+    /// that of a queue's agent who was logged in before, but no bridge of either half was reported.
+    fn is_answered_local(self) -> bool {
+        let local = self.legs[self.other];
+        let Some(pair) = local_pair(local.name) else {
+            return false;
+        };
+        let is_dialed = match local.dialer() {
+            Some(by) => *by == self.legs[self.customer].leg.id,
+            None => local.leg.applications.outgoing.is_some(),
+        };
+        let mut halves = self
+            .legs
+            .iter()
+            .filter(|leg| local_pair(leg.name) == Some(pair));
+        is_dialed
+            && local.answer.time().is_some()
+            && halves.all(|half| half.stays.is_empty() && half.waits.is_empty())
+    }
+
     /// Returns `true` if someone else replaced the other party through a pickup or transfer and
     /// talked to the customer.
     fn is_picked_up(self, plan: &Plan) -> bool {
@@ -216,6 +209,12 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
             }
             // `Dial` does not answer the channel that runs it.
             (Answer::Unknown, Answer::Reported(at)) if dialed.dialer().is_some() => Some(at),
+            // `Dial` answers its own channel when a phone does, or when someone picks the call up.
+            (Answer::At(at), Answer::Unknown)
+                if plan.talk.spans.is_empty() && self.is_answer_of_dial(dialing, dialed, at) =>
+            {
+                Some(at)
+            }
             // An answer was lost, but the result of the `Dial` still speaks of one. If the customer
             // talked to someone, it was that one who answered.
             (answer, other) => {
@@ -224,6 +223,28 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
                 (answered && plan.talk.spans.is_empty()).then_some(at)
             }
         }
+    }
+
+    /// Returns `true` if the dialing channel was answered by the `Dial` that it ran: CEL names the
+    /// application, or the other channel took the place of a phone that was ringing until then.
+    fn is_answer_of_dial(self, dialing: &View<'_>, dialed: &View<'_>, at: EventTime) -> bool {
+        let answer = FactKind::State(ChannelState::Up);
+        let answer = Fact::new(at, Origin::Cel, answer);
+        let mut dials = dialing.leg.applications.dials.iter();
+        let was_dialing = dials.any(|dial| dial.first < at && at <= dial.last);
+        if was_dialing && dialing.leg.facts.contains(&answer) {
+            return true;
+        }
+        let id = &dialed.leg.id;
+        self.legs.iter().any(|rung| {
+            let pairs = [(&rung.leg.id, id), (id, &rung.leg.id)];
+            let was_ringing = rung.leg.first < at && at.since(rung.end) < AT_ONCE;
+            rung.dialer() == Some(&dialing.leg.id)
+                && was_ringing
+                && pairs
+                    .iter()
+                    .any(|&(a, b)| self.joined.contains(&(a.clone(), b.clone())))
+        })
     }
 
     /// Returns the side that dialed and the side that was dialed.

@@ -57,9 +57,21 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, JoinedPairs)> {
         })
         .collect();
     let mut joined = call.joined.clone();
+    let mut uncertain: BTreeSet<usize> = BTreeSet::new();
     for (at, occupancy, name) in renamings(&occupancies) {
-        if let Some((a, b)) = change(&mut occupancies, at, occupancy, name) {
-            joined.insert((occupancies[a].leg.id.clone(), occupancies[b].leg.id.clone()));
+        match change(&mut occupancies, at, occupancy, name) {
+            NameChange::Swap(a, b) => {
+                joined.insert((occupancies[a].leg.id.clone(), occupancies[b].leg.id.clone()));
+            }
+            NameChange::Unknown(who) => {
+                uncertain.insert(who);
+            }
+            NameChange::Nothing => {}
+        }
+    }
+    for occupancy in &occupancies {
+        if occupancy.lacks_renaming() {
+            uncertain.insert(occupancy.sits[0].1);
         }
     }
     let mut legs: Vec<Leg> = occupancies
@@ -72,7 +84,14 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, JoinedPairs)> {
     let left = departures(&occupancies);
     let links = links(&occupancies);
     for (a, b) in interrupted(&links) {
-        mark_interrupted(&occupancies, (a, b), &mut legs);
+        for (place, other) in [(a, b), (b, a)] {
+            let who = occupancies[place].sits[0].1;
+            mark_incomplete(&mut legs[who], occupancies[other].leg.id.as_str());
+        }
+    }
+    for who in uncertain {
+        let name = legs[who].name().to_owned();
+        mark_incomplete(&mut legs[who], &name);
     }
     for ((a, b), mut reports) in links {
         for origin in [Origin::Channel, Origin::Cel] {
@@ -113,6 +132,23 @@ impl ChannelOccupancy<'_> {
         self.sits.iter().enumerate().map(|(i, &(from, who))| {
             let next = self.sits.get(i + 1).map(|&(next, _)| next);
             (who, from, next)
+        })
+    }
+
+    /// Returns `true` if AMI reported the place under another name without having reported that it
+    /// took on that name. CEL reports no such events.
+    fn lacks_renaming(&self) -> bool {
+        let mut facts = self.leg.facts.iter();
+        if facts.any(|fact| fact.origin == Origin::Cel) {
+            return false;
+        }
+        let first = self.leg.name();
+        let mut names = self.leg.names.iter().map(|name| name.text.as_str());
+        names.any(|name| {
+            let mut renamings = self.leg.renamings();
+            name != first
+                && !trunk::is_same_line(first, name)
+                && !renamings.any(|(_, to)| trunk::unmarked(to) == trunk::unmarked(name))
         })
     }
 
@@ -190,6 +226,15 @@ fn renamings<'a>(occupancies: &[ChannelOccupancy<'a>]) -> Vec<(EventTime, usize,
     all
 }
 
+/// What a new name of a place shows.
+enum NameChange {
+    Nothing,
+    /// These two telephones changed places.
+    Swap(usize, usize),
+    /// This telephone went to a place of which no event was received.
+    Unknown(usize),
+}
+
 /// Processes a new name of a place: its telephone and the one that has the name change places. The
 /// two subchannels of one DAHDI line are one telephone.
 fn change(
@@ -197,20 +242,20 @@ fn change(
     at: EventTime,
     occupancy: usize,
     name: &str,
-) -> Option<(usize, usize)> {
+) -> NameChange {
     if name.ends_with("<ZOMBIE>") {
         occupancies[occupancy].zombie = Some(at);
     } else if name.ends_with("<MASQ>") {
         // This is an intermediate name, not a place.
-        return None;
+        return NameChange::Nothing;
     }
     let name = trunk::unmarked(name);
     let here = last_occupant(occupancies, occupancy);
     let now = occupancies[here].leg.name();
     if now == name || trunk::is_same_line(now, name) {
-        return None;
+        return NameChange::Nothing;
     }
-    let other = (0..occupancies.len())
+    let found = (0..occupancies.len())
         .filter(|&other| {
             let place = &occupancies[other];
             other != occupancy
@@ -218,11 +263,14 @@ fn change(
                 && place.leg.first <= at
                 && place.ended.is_none_or(|ended| ended >= at)
         })
-        .max_by_key(|&other| occupancies[other].leg.first)?;
+        .max_by_key(|&other| occupancies[other].leg.first);
+    let Some(other) = found else {
+        return NameChange::Unknown(here);
+    };
     let there = last_occupant(occupancies, other);
     occupancies[occupancy].sits.push((at, there));
     occupancies[other].sits.push((at, here));
-    Some((here, there))
+    NameChange::Swap(here, there)
 }
 
 /// Returns the telephone that has this place now.
@@ -257,20 +305,20 @@ fn links(occupancies: &[ChannelOccupancy<'_>]) -> Links {
 /// Links by pair of places.
 type Links = BTreeMap<(usize, usize), Vec<LinkReport>>;
 
-/// Returns the pairs of places with a link whose first reported event is its end, which means that
-/// its start is missing.
+/// Returns the pairs of places with a link of which a start or an end is missing.
+///
+/// AMI reports each start and each end, so they alternate. CEL counts only if AMI reports nothing
+/// of the link, because it reports neither who left to consult someone else nor always the end.
 fn interrupted(links: &Links) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (&pair, reports) in links {
-        let whole = [Origin::Channel, Origin::Cel].into_iter().any(|origin| {
-            let mut edges: Vec<(EventTime, bool)> = reports
-                .iter()
-                .filter(|report| report.1 == origin)
-                .map(|&(at, _, begins)| (at, begins))
-                .collect();
-            edges.sort_unstable();
-            edges.first().is_some_and(|&(_, begins)| begins)
-        });
+        let of_ami = edges(reports, Origin::Channel);
+        let whole = if of_ami.is_empty() {
+            let of_cel = edges(reports, Origin::Cel);
+            of_cel.first().is_some_and(|&(_, begins)| begins)
+        } else {
+            alternates(&of_ami)
+        };
         if !whole {
             found.push(pair);
         }
@@ -278,20 +326,31 @@ fn interrupted(links: &Links) -> Vec<(usize, usize)> {
     found
 }
 
-/// Marks the telephones in two places as missing an event of their link by adding an exit without
-/// an entry.
-fn mark_interrupted(
-    occupancies: &[ChannelOccupancy<'_>],
-    (a, b): (usize, usize),
-    legs: &mut [Leg],
-) {
-    for (place, other) in [(a, b), (b, a)] {
-        let id = &occupancies[other].leg.id;
-        let what = FactKind::enter_or_leave(format!("without {id}"), false, false);
-        let who = occupancies[place].sits[0].1;
-        let at = legs[who].last;
-        legs[who].facts.push(Fact::new(at, Origin::Channel, what));
-    }
+/// Returns the starts (`true`) and ends of a link that one event system reports, by time.
+fn edges(reports: &[LinkReport], origin: Origin) -> Vec<(EventTime, bool)> {
+    let own = reports.iter().filter(|report| report.1 == origin);
+    let mut edges: Vec<_> = own.map(|&(at, _, begins)| (at, begins)).collect();
+    edges.sort_unstable();
+    edges
+}
+
+/// Returns `true` if each start is followed by an end before the next start. The order of
+/// simultaneous events is ignored.
+fn alternates(edges: &[(EventTime, bool)]) -> bool {
+    let mut open = 0;
+    let is_possible = edges.chunk_by(|a, b| a.0 == b.0).all(|moment| {
+        for &(_, begins) in moment {
+            open += if begins { 1 } else { -1 };
+        }
+        (0..=1).contains(&open)
+    });
+    is_possible && open == 0
+}
+
+/// Marks a telephone as missing an event about `other` by adding an exit without an entry.
+fn mark_incomplete(leg: &mut Leg, other: &str) {
+    let what = FactKind::enter_or_leave(format!("without {other}"), false, false);
+    leg.facts.push(Fact::new(leg.last, Origin::Channel, what));
 }
 
 /// Returns the moments at which a telephone transferred a call on another of its channels, with its
@@ -330,16 +389,10 @@ fn bridge(
     origin: Origin,
     legs: &mut [Leg],
 ) {
-    let mut edges: Vec<(EventTime, bool)> = reports
-        .iter()
-        .filter(|report| report.1 == origin)
-        .map(|&(at, _, begins)| (at, begins))
-        .collect();
-    edges.sort_unstable();
     let ends = [occupancies[a].ended, occupancies[b].ended];
     let hung_up = ends.into_iter().flatten().min();
     let name = format!("{}{LINKED}{}", occupancies[a].leg.id, occupancies[b].leg.id);
-    for (from, unlinked) in spans(edges) {
+    for (from, unlinked) in spans(edges(reports, origin)) {
         let to = unlinked.or(hung_up);
         for occupancy in [&occupancies[a], &occupancies[b]] {
             for (who, sat, until) in occupancy.spans() {

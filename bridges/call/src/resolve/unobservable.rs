@@ -8,7 +8,7 @@
 
 use super::plan::Plan;
 use super::view::{BridgeStay, View};
-use crate::facts::{FactKind, Leg, OpenCall};
+use crate::facts::{FactKind, OpenCall};
 use crate::talk::ANSWERED_FROM;
 use crate::{ChannelState, Direction, EventTime, Origin, UNNAMED, WHO_ANSWERED, local_pair};
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(super) fn unobservable(
     }
     let why = if room(legs, plan) {
         ROOM
-    } else if old && conference(legs, plan) {
+    } else if old && conference(call, legs, plan) {
         CONFERENCE
     } else if old && transfer(legs, plan) {
         TRANSFER
@@ -74,13 +74,12 @@ fn is_of_cel(legs: &[&View<'_>]) -> bool {
     facts.all(|fact| fact.origin == Origin::Cel || fact.what == FactKind::Gone)
 }
 
-/// Returns the time at which the channel answered first.
-fn first_answer(leg: &Leg) -> Option<EventTime> {
-    leg.facts
-        .iter()
-        .filter(|fact| fact.what == FactKind::State(ChannelState::Up))
-        .map(|fact| fact.at)
-        .min()
+/// Returns the time from which on the channel is known to be up: its answer, or its first bridge.
+fn first_up(leg: &View<'_>) -> Option<EventTime> {
+    let facts = leg.leg.facts.iter();
+    let answers = facts.filter(|fact| fact.what == FactKind::State(ChannelState::Up));
+    let stays = leg.stays.iter().map(|stay| stay.from);
+    answers.map(|fact| fact.at).chain(stays).min()
 }
 
 /// Returns `true` if the customer ran a conference, and no bridge is reported after it began.
@@ -98,9 +97,11 @@ fn ended_in_conference(leg: &View<'_>) -> bool {
 
 /// Returns `true` if, after channels were redirected, the customer and another party were up at the
 /// same time for at least `ANSWERED_FROM`, in no known bridge.
-fn conference(legs: &[&View<'_>], plan: &Plan) -> bool {
-    let led = legs.iter().filter(|leg| leg.name.starts_with(LED_AWAY));
-    let Some(since) = led.map(|leg| leg.leg.first).min() else {
+fn conference(call: &OpenCall, legs: &[&View<'_>], plan: &Plan) -> bool {
+    // The other channel of the masquerade also shows the name, once it's left behind.
+    let names = call.legs.values().flat_map(|leg| leg.names.iter());
+    let led = names.filter(|name| name.text.starts_with(LED_AWAY));
+    let Some(since) = led.map(|name| name.at).min() else {
         return false;
     };
     let others: Vec<usize> = (0..legs.len())
@@ -115,7 +116,7 @@ fn conference(legs: &[&View<'_>], plan: &Plan) -> bool {
 /// Returns how long both channels were up at the same time, after `since` and after the last bridge
 /// of either.
 fn side_by_side(a: &View<'_>, b: &View<'_>, since: EventTime) -> Duration {
-    let (Some(a_up), Some(b_up)) = (first_answer(a.leg), first_answer(b.leg)) else {
+    let (Some(a_up), Some(b_up)) = (first_up(a), first_up(b)) else {
         return Duration::ZERO;
     };
     let stays = a.stays.iter().chain(&b.stays);

@@ -103,6 +103,7 @@ impl<'a> View<'a> {
         let (waits, stays) = stays(&facts, end, &mut broken)
             .into_iter()
             .partition(|stay| stay.holding);
+        broken.extend(unentered_rooms(&facts));
         Self {
             leg,
             name,
@@ -276,7 +277,12 @@ fn way_without_state(
         let message = "created on extension s, without a number";
         return (Way::Dialed, at, message, begun);
     }
-    (Way::CameIn, at, "began a call", begun)
+    // AMI reports the first state of every channel that comes in, and of most that are dialed.
+    let is_of_ami = |fact: &&Fact| fact.origin == Origin::Channel;
+    let is_down = |fact: &Fact| fact.what == FactKind::Born(ChannelState::Down);
+    let mut births = leg.facts.iter().filter(is_of_ami);
+    let is_sure = leg.linkedids.first().is_some() || !births.any(is_down);
+    (Way::CameIn, at, "began a call", begun && is_sure)
 }
 
 /// Returns the time of the hangup: AMI's, else CEL's, else the channel's end, else its last sign of
@@ -337,6 +343,21 @@ fn stays<'a>(facts: &[&'a Fact], end: EventTime, broken: &mut Vec<&'a str>) -> V
 
 /// A stay in a bridge: its beginning, and its end if that was received.
 type ReportedSpan = (EventTime, Option<EventTime>);
+
+/// Returns the conference bridges that the channel is reported to be in, but not to have entered.
+fn unentered_rooms<'a>(facts: &[&'a Fact]) -> Vec<&'a str> {
+    let mut rooms = Vec::new();
+    for fact in facts {
+        let FactKind::Sits { bridge } = &fact.what else {
+            continue;
+        };
+        let mut passages = facts.iter().filter_map(|fact| fact.what.passage());
+        if !passages.any(|passage| passage.enters && passage.bridge == bridge) {
+            rooms.push(bridge.as_str());
+        }
+    }
+    rooms
+}
 
 /// Returns the stays in this bridge that one event system reports.
 fn reported_spans(facts: &[&Fact], bridge: &str, origin: Origin) -> Vec<ReportedSpan> {

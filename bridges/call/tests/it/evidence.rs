@@ -228,3 +228,75 @@ fn return_to_a_bridge_without_an_exit_makes_the_call_incomplete() {
     let call = story.hangups(&[&phone, &city]).call();
     assert!(call.incomplete.is_some());
 }
+
+/// A queue answers the customer, and dials an agent who was logged in before through a Local
+/// channel, which is answered. `bridged`: the agent hears a prompt behind the Local channel.
+fn reason_of_queue(mut story: Story, is_ami: bool, bridged: bool) -> Option<String> {
+    let [ring, down] = if is_ami { [Ring, Down] } else { [Unknown; 2] };
+    let city = customer(1);
+    let first = channel("Local/201@agents-00000001;1", 2).join_call(&city);
+    let first = first.running("AppQueue", "(Outgoing Line)");
+    let second = channel("Local/201@agents-00000001;2", 3).join_call(&city);
+    story.at(0.0).create(&city, ring).state(&city, Up);
+    story.at(3.0).create(&first, down).create(&second, ring);
+    if is_ami {
+        story.dial(&city, &first, "Local/201@agents/n");
+    }
+    story.at(4.0).state(&second, Up).state(&first, Up);
+    if bridged {
+        story.enter(&second, "b1");
+        story.at(7.0).leave(&second, "b1");
+    }
+    story.at(8.0).hangups(&[&city, &first, &second]);
+    story.call().incomplete
+}
+
+#[test]
+fn answered_local_channel_without_any_bridge_is_incomplete() {
+    for (story, is_ami) in [(Story::new(), true), (Story::from_cel(), false)] {
+        assert!(reason_of_queue(story.clone(), is_ami, false).is_some());
+        assert_eq!(reason_of_queue(story, is_ami, true), None);
+    }
+}
+
+/// 101 talks to one customer, and then dials another one.
+#[test]
+fn second_customer_up_with_the_dialer_is_incomplete() {
+    let phone = channel("PJSIP/101-00000001", 1).exten("998901110003");
+    let first = channel("PJSIP/city-00000002", 2).join_call(&phone);
+    let second = channel("PJSIP/city-00000003", 3).join_call(&phone);
+    let mut story = Story::new();
+    story.at(0.0).create(&phone, Ring);
+    story
+        .create(&first, Down)
+        .dial(&phone, &first, "998901110003@city");
+    answer(story.at(1.0), &first, &phone);
+    story.state(&phone, Up);
+    story.enter(&first, "b1").enter(&phone, "b1");
+    story.at(4.0).leave(&first, "b1").leave(&phone, "b1");
+    story.hangup(&first).at(4.5).create(&second, Down);
+    story.dial(&phone, &second, "998901110002@city");
+    answer(story.at(5.0), &second, &phone);
+    story.at(9.0).hangups(&[&second, &phone]);
+    let calls = story.calls();
+    let incomplete: Vec<bool> = calls.iter().map(|call| call.incomplete.is_some()).collect();
+    assert_eq!(incomplete, [false, true], "{calls:#?}");
+}
+
+/// `Dial` answers the caller when a phone does. CEL reports which application did it.
+#[test]
+fn caller_answered_by_dial_without_a_bridge_is_incomplete() {
+    let mut pair = Answered::ringing(Story::from_cel(), [Unknown, Unknown]);
+    let city = pair.city.clone().running("Dial", "PJSIP/101,30");
+    pair.story.at(0.5).app(&city, "Dial", "PJSIP/101,30");
+    pair.story.at(5.0).state(&city, Up);
+    assert!(pair.hung_up_at(30.0).incomplete.is_some());
+}
+
+#[test]
+fn caller_answered_by_a_menu_stays_missed() {
+    let mut pair = Answered::ringing(Story::from_cel(), [Unknown, Unknown]);
+    let city = pair.city.clone().running("Answer", "");
+    pair.story.at(5.0).state(&city, Up);
+    assert!(is_missed(&pair.hung_up_at(30.0)));
+}

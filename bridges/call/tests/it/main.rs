@@ -17,6 +17,7 @@ mod joining;
 mod late;
 mod limits;
 mod lists;
+mod lost;
 mod number;
 mod occupancies;
 mod processes;

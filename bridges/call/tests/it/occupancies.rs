@@ -112,7 +112,8 @@ fn attended_transfer_moves_customer_to_colleague() {
         .dial(&asks, &colleague, "102");
     story.at(4.0).state(&colleague, Up).link(&asks, &colleague);
     // The customer continues under the unique id of 101's second call.
-    story.at(6.0).masquerade(&city, &asks);
+    story.at(6.0).unlink(&city, &agent);
+    story.masquerade(&city, &asks);
     story.hangup(&agent);
     let city = channel_with_name(&asks, "SIP/carrier-00000001");
     story.at(9.0).unlink(&city, &colleague).hangup(&colleague);
@@ -262,4 +263,74 @@ fn cel_before_asterisk_12_joins_channels_by_peer_names() {
     assert_eq!(call.direction, Direction::Inbound);
     assert_eq!(extensions(&call), ["101", "102"]);
     assert_eq!(call.talk.as_secs_f64(), 7.0);
+}
+
+fn is_incomplete(story: &Story) -> bool {
+    let call = single_customer_call(story);
+    call.incomplete.is_some()
+}
+
+#[test]
+fn link_with_a_lost_end_makes_the_call_incomplete() {
+    let (mut story, city, agent) = answered_call();
+    story.at(9.0).hangups(&[&agent, &city]);
+    assert!(is_incomplete(&story));
+}
+
+#[test]
+fn link_with_a_lost_start_makes_the_call_incomplete() {
+    let (mut story, city, agent) = answered_call();
+    story.at(3.0).unlink(&city, &agent);
+    story.at(9.0).unlink(&city, &agent);
+    story.hangups(&[&agent, &city]);
+    assert!(is_incomplete(&story));
+}
+
+/// The customer is parked: another unique id takes on their name, but no event of it arrives.
+#[test]
+fn telephone_that_goes_to_an_unknown_place_is_incomplete() {
+    let (mut story, city, agent) = answered_call();
+    story.at(3.0).unlink(&city, &agent);
+    let zombie = "Parked/SIP/carrier-00000001<ZOMBIE>";
+    story.rename(&city, zombie);
+    story.hangups(&[&channel_with_name(&city, zombie), &agent]);
+    assert!(is_incomplete(&story));
+}
+
+#[test]
+fn name_that_was_not_taken_on_makes_the_call_incomplete() {
+    let (mut story, city, agent) = answered_call();
+    let asks = channel_without_linkedid("SIP/101-00000003", 3).exten("102");
+    story.at(3.0).create(&asks, Down).state(&asks, Ring);
+    story.at(4.0).unlink(&city, &agent).join(&asks, &city);
+    story.hangup(&channel_with_name(&city, "SIP/101-00000003<ZOMBIE>"));
+    let moved = channel_with_name(&asks, "SIP/carrier-00000001");
+    story.at(9.0).state(&moved, Up).hangups(&[&moved, &agent]);
+    assert!(is_incomplete(&story));
+}
+
+#[test]
+fn picked_up_call_without_its_link_is_incomplete() {
+    let city = channel_without_linkedid("SIP/carrier-00000001", 1)
+        .caller("998901110001")
+        .exten("7001");
+    let rung = channel_without_linkedid("SIP/101-00000002", 2);
+    let picker = channel_without_linkedid("SIP/103-00000003", 3).exten("*8");
+    let mut story = Story::new();
+    story.at(0.0).create(&city, Down).state(&city, Ring);
+    story.create(&rung, Down).dial(&city, &rung, "101");
+    story.state(&rung, Ringing);
+    story.at(3.0).create(&picker, Down).state(&picker, Ring);
+    story.masquerade(&picker, &rung).state(&city, Up);
+    let picker = channel_with_name(&rung, "SIP/103-00000003");
+    story.at(9.0).hangups(&[&picker, &city]);
+    assert!(is_incomplete(&story));
+}
+
+#[test]
+fn trunk_without_a_state_makes_the_call_incomplete() {
+    let city = channel_without_linkedid("SIP/carrier-00000001", 1);
+    let mut story = Story::new();
+    story.at(0.0).create(&city, Down).at(9.0).hangup(&city);
+    assert!(is_incomplete(&story));
 }

@@ -1,0 +1,101 @@
+//! Finds events that must have been lost, according to the events that were received.
+//!
+//! | reported | lost |
+//! |---|---|
+//! | an exit from a bridge, or a second entry | the entry, or the exit in between |
+//! | `ConfbridgeJoin` | the entry into the conference's bridge |
+//! | a channel that's younger than the call | its creation, if others' were reported |
+//! | the first channel of the call | its creation, and with it the start of the call |
+//! | the end of dialing a channel (AMI) | the start, and with it the number |
+
+use super::plan::Plan;
+use super::view::View;
+use crate::facts::{Fact, FactKind, any};
+use crate::{Direction, Origin, UniqueId};
+use std::collections::BTreeSet;
+
+/// Returns which event of the call was lost, or `None` if none is known to be.
+///
+/// `views` contains all channels of the open call, and `legs` those of the plan. `old` stands for
+/// Asterisk 11 or older.
+pub(super) fn lost(
+    views: &[View<'_>],
+    legs: &[&View<'_>],
+    plan: &Plan,
+    old: bool,
+) -> Option<String> {
+    if plan.direction == Direction::Internal {
+        return None;
+    }
+    creation(legs, plan, old)
+        .or_else(|| passage(views, legs, plan))
+        .or_else(|| dialing(legs, plan))
+}
+
+/// Returns a reason if a channel's creation was not reported, although the source reports that of
+/// others or always does. If channels change places (`old`), the channel may have taken a party
+/// along. Otherwise, only the start of the call depends on it.
+///
+/// A channel that's older than the call, such as a logged-in agent's, may have been created before
+/// events were received.
+fn creation(legs: &[&View<'_>], plan: &Plan, old: bool) -> Option<String> {
+    let own = plan.own.iter().map(|&i| legs[i]);
+    let is_of_ami = |fact: &Fact| fact.origin == Origin::Channel;
+    let reports_creation =
+        |leg: &View<'_>| leg.leg.is_born() || leg.leg.facts.iter().any(is_of_ami);
+    if !own.clone().any(reports_creation) {
+        return None;
+    }
+    let firsts = plan.begins_with.iter().chain(&plan.customers);
+    let first = firsts.map(|&i| legs[i]).min_by_key(|leg| leg.leg.first)?;
+    let since = first.leg.first.floor_seconds().get();
+    let mut unborn = own.filter(|leg| !leg.leg.is_born() && leg.leg.traits.is_none());
+    let leg = unborn.find(|leg| {
+        let created = UniqueId::epoch_in(leg.leg.id.as_str());
+        let is_first = leg.leg.id == first.leg.id && created != Some(since);
+        is_first || old && created.is_some_and(|created| created >= since)
+    })?;
+    let name = leg.name;
+    Some(format!(
+        "the creation of {name} was not reported, so events of the call are missing"
+    ))
+}
+
+/// Returns a reason if an event of a channel entering or leaving a bridge is missing. Channels of
+/// other calls matter only if the customer was in that bridge.
+fn passage(views: &[View<'_>], legs: &[&View<'_>], plan: &Plan) -> Option<String> {
+    let own: BTreeSet<&UniqueId> = plan
+        .own
+        .iter()
+        .chain(&plan.customers)
+        .map(|&i| &legs[i].leg.id)
+        .collect();
+    for leg in views.iter().filter(|leg| !leg.broken.is_empty()) {
+        let is_own = own.contains(&leg.leg.id);
+        let mut broken = leg.broken.iter();
+        let is_missing = broken.any(|bridge| {
+            let mut customers = plan.customers.iter().flat_map(|&i| &legs[i].stays);
+            is_own || customers.any(|stay| stay.bridge == *bridge)
+        });
+        if is_missing {
+            let name = leg.name;
+            return Some(format!(
+                "an event of a bridge that {name} was in is missing"
+            ));
+        }
+    }
+    None
+}
+
+/// Returns a reason if AMI reported how dialing the customer ended, but not how it began.
+fn dialing(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
+    let leg = plan.customers.iter().map(|&i| legs[i]).find(|leg| {
+        let mut facts = leg.leg.facts.iter();
+        let has_end = facts.any(|fact| fact.origin == Origin::Channel && fact.what.is_dial_end());
+        has_end && leg.leg.traits.is_none() && !any(&leg.leg.facts, FactKind::is_dialed)
+    })?;
+    let name = leg.name;
+    Some(format!(
+        "it was not reported which number was dialed on {name}"
+    ))
+}
