@@ -130,6 +130,9 @@ impl<'a> CelRow<'a> {
                 let enters = name == b"BRIDGE_ENTER";
                 let peers = if enters { &self.peer } else { "" };
                 let fields = self.extra.fields();
+                if !enters && !fields.bridge.is_empty() {
+                    channel.peers.clone_from(&self.peer);
+                }
                 let bridge = or_unnamed(fields.bridge, &self.application, &self.app_data, peers);
                 Kind::enter_or_leave(enters, bridge, fields.technology)
             }

@@ -242,6 +242,9 @@ pub struct ChannelRef<'a> {
     pub application: Text<'a>,
     /// The application's data (`AppData`): `PJSIP/998901110001@city,20,tT`.
     pub app_data: Text<'a>,
+    /// The names of the other channels in the bridge that the channel leaves, separated by commas
+    /// (`Peer` of CEL since Asterisk 12).
+    pub peers: Text<'a>,
     /// Result of a `Dial` or `Queue` that the channel ran, if the message reports one: `ANSWER`,
     /// `NOANSWER`… (`Dial` with `SubEvent: End` in AMI 1.x, `dialstatus` of CEL's `HANGUP`).
     pub dial_status: Text<'a>,

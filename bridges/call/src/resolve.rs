@@ -146,7 +146,7 @@ pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: EndReason) ->
             let mut made = finish::finish(call, &part, plan, &known, incomplete);
             made.incomplete = made
                 .incomplete
-                .or_else(|| lost::lost(&views, &part.legs, plan, old))
+                .or_else(|| lost::lost(&views, &part.legs, plan, &call.rooms, old))
                 .or_else(|| evidence::evidence(channels.joined(call), &part.legs, plan));
             finished.push(made);
         }

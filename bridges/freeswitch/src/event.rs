@@ -274,11 +274,13 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
     };
     let number = caller.map(|key| fields.get(key)).unwrap_or_default();
     let extension = extension(rule, inbound, &name, number, &fields);
+    let is_member = !fields.get(Header::MemberId).is_empty();
     let traits = traits(rule, inbound, extension, &mut fields);
     ChannelRef {
         caller_number: caller.map(|key| fields.take(key)).unwrap_or_default(),
         name,
         linkedid,
+        application: Cow::Borrowed(if is_member { "conference" } else { "" }),
         process: process(&fields),
         stamp: event_stamp(&fields),
         context: fields.take(Header::Context),

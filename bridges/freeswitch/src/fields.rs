@@ -76,6 +76,7 @@ pub(crate) enum Header {
     Transfers,
     Originated,
     RunsNow,
+    MemberId,
     Recovered,
 }
 
@@ -142,6 +143,7 @@ impl Header {
             "variable_transfer_history" => Self::Transfers,
             "variable_originated_legs" => Self::Originated,
             "variable_current_application" => Self::RunsNow,
+            "variable_conference_member_id" => Self::MemberId,
             "variable_recovered" => Self::Recovered,
             _ => return None,
         })

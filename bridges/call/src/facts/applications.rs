@@ -25,7 +25,7 @@ const PROMPTS: [&str; 10] = [
 const ASKING: [&str; 2] = ["M(", "U("];
 
 /// Conference applications, in which all channels can hear each other.
-const ROOMS: [&str; 3] = ["ConfBridge", "MeetMe", "Konference"];
+const ROOMS: [&str; 4] = ["ConfBridge", "MeetMe", "Konference", "conference"];
 
 /// A `Dial` that the channel ran, along with when it was first and last seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

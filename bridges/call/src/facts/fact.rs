@@ -1,5 +1,6 @@
 //! Facts about the channels of an open call, which are stored in place of events.
 
+use crate::trunk;
 use crate::{ChannelEvent, ChannelState, EventTime, Kind, MonitorMode, Origin, UniqueId, clip};
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +68,11 @@ pub(crate) enum FactKind {
     /// The channel is in this conference bridge, so its entry must have been reported, too.
     Sits {
         bridge: String,
+    },
+    /// When the channel left this bridge, the phone or line with this name remained in it.
+    Remains {
+        bridge: String,
+        name: String,
     },
     /// The channel and another hear each other from here on.
     Linked {
@@ -233,6 +239,26 @@ pub(crate) fn spans(
     }
     spans.extend(since.map(|from| (from, None)));
     spans
+}
+
+/// Returns the facts about the phones and lines among the `peers`, which remain in the bridge that
+/// the channel leaves. Channels of a holding bridge don't hear each other.
+pub(super) fn remaining(exit: &Fact, peers: &str) -> Vec<Fact> {
+    let FactKind::Leave {
+        bridge,
+        holding: false,
+    } = &exit.what
+    else {
+        return Vec::new();
+    };
+    let names = peers.split(',').map(trunk::unmarked).take(TEXTS_MAX);
+    names
+        .filter(|name| trunk::is_known_technology(trunk::technology(name)))
+        .map(|name| {
+            let (bridge, name) = (bridge.clone(), clip(name, TEXT_BYTES_MAX));
+            Fact::new(exit.at, exit.origin, FactKind::Remains { bridge, name })
+        })
+        .collect()
 }
 
 /// Returns the fact to store for this event, if any.

@@ -2,7 +2,7 @@
 //! reports in addition to the name, and the applications that show how the channel began.
 
 use super::applications::Applications;
-use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of};
+use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, remaining};
 use super::history::TextHistory;
 use crate::trunk::{self, LineTraits, unmarked};
 use crate::{
@@ -484,6 +484,9 @@ impl Leg {
             return Effect::Doubled;
         }
         let ends = fact.what.is_end() && !self.is_over();
+        if room {
+            self.facts.extend(remaining(&fact, &event.channel.peers));
+        }
         if room || ends {
             self.facts.push(fact);
         }

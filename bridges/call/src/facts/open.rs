@@ -487,7 +487,7 @@ mod stored {
         callbridge_testkit::golden::keeps::<OpenCall>("open-call");
     }
 
-    const KINDS: usize = 20;
+    const KINDS: usize = 21;
 
     /// Each new kind of fact gets a number here, and a fact in the newest golden file.
     fn number_of_kind(kind: &FactKind) -> usize {
@@ -512,6 +512,7 @@ mod stored {
             FactKind::GaveUp => 17,
             FactKind::Listed { .. } => 18,
             FactKind::Sits { .. } => 19,
+            FactKind::Remains { .. } => 20,
         }
     }
 

@@ -7,21 +7,24 @@
 //! | a channel that's younger than the call | its creation, if others' were reported |
 //! | the first channel of the call | its creation, and with it the start of the call |
 //! | the end of dialing a channel (AMI) | the start, and with it the number |
+//! | a conference member ID (FreeSWITCH) | `conference::maintenance` |
+//! | who remains in a bridge at an exit (CEL) | the entry of one of them |
 
 use super::plan::Plan;
 use super::view::View;
-use crate::facts::{Fact, FactKind, any};
+use crate::facts::{Fact, FactKind, Texts, any};
 use crate::{Direction, Origin, UniqueId};
 use std::collections::BTreeSet;
 
 /// Returns which event of the call was lost, or `None` if none is known to be.
 ///
 /// `views` contains all channels of the open call, and `legs` those of the plan. `old` stands for
-/// Asterisk 11 or older.
+/// Asterisk 11 or older, and `rooms` are the bridges that are conferences.
 pub(super) fn lost(
     views: &[View<'_>],
     legs: &[&View<'_>],
     plan: &Plan,
+    rooms: &Texts,
     old: bool,
 ) -> Option<String> {
     if plan.direction == Direction::Internal {
@@ -30,6 +33,8 @@ pub(super) fn lost(
     creation(legs, plan, old)
         .or_else(|| passage(views, legs, plan))
         .or_else(|| dialing(legs, plan))
+        .or_else(|| conference(legs, plan, rooms))
+        .or_else(|| companion(views, legs, plan))
 }
 
 /// Returns a reason if a channel's creation was not reported, although the source reports that of
@@ -98,4 +103,41 @@ fn dialing(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     Some(format!(
         "it was not reported which number was dialed on {name}"
     ))
+}
+
+/// Returns a reason if FreeSWITCH shows that the customer was a member of a conference, but no
+/// event reported one.
+fn conference(legs: &[&View<'_>], plan: &Plan, rooms: &Texts) -> Option<String> {
+    let mut customers = plan.customers.iter().map(|&i| legs[i]);
+    let leg = customers.find(|leg| {
+        let was_member = leg.leg.traits.is_some() && leg.leg.applications.conference.is_some();
+        was_member && !leg.stays.iter().any(|stay| rooms.contains(stay.bridge))
+    })?;
+    let name = leg.name;
+    Some(format!(
+        "{name} was in a conference that was not reported: subscribe to CUSTOM \
+         conference::maintenance"
+    ))
+}
+
+/// Returns a reason if CEL named a phone or line that remained in a bridge when the customer left
+/// it, but its entry was not reported.
+fn companion(views: &[View<'_>], legs: &[&View<'_>], plan: &Plan) -> Option<String> {
+    let facts = plan.customers.iter().flat_map(|&i| &legs[i].leg.facts);
+    for fact in facts {
+        if let FactKind::Remains { bridge, name } = &fact.what
+            && !views.iter().any(|view| has_entered(view, bridge, name))
+        {
+            return Some(format!(
+                "the entry of {name} into the customer's bridge was not reported"
+            ));
+        }
+    }
+    None
+}
+
+/// Returns `true` if the channel had this name and entered this bridge.
+fn has_entered(view: &View<'_>, bridge: &str, name: &str) -> bool {
+    let mut passages = view.leg.facts.iter().filter_map(|fact| fact.what.passage());
+    view.leg.names.has(name) && passages.any(|passage| passage.enters && passage.bridge == bridge)
 }

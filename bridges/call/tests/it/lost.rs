@@ -44,6 +44,34 @@ fn conference_joined_without_an_entry_is_incomplete() {
     assert_eq!(reason_in_room(false), None);
 }
 
+/// CEL names the channels that remain in the bridge.
+#[test]
+fn exit_that_names_a_guest_without_an_entry_is_incomplete() {
+    for is_lost in [true, false] {
+        let mut story = Story::from_cel();
+        let city = customer(1);
+        let guest = channel("PJSIP/102-00000003", 3);
+        story.at(0.0).create(&city, Unknown).state(&city, Up);
+        story.at(1.0).create(&guest, Unknown).state(&guest, Up);
+        story.at(2.0).enter_kind(&city, ROOM, "softmix");
+        if !is_lost {
+            story.enter_kind(&guest, ROOM, "softmix");
+        }
+        let mut leaving = city.clone();
+        leaving.0.peers = Cow::Borrowed("CBAnn/600-00000018;2,PJSIP/102-00000003");
+        story.at(9.0).leave_kind(&leaving, ROOM, "softmix");
+        story.hangup(&city);
+        story.at(30.0).leave_kind(&guest, ROOM, "softmix");
+        let calls = story.hangup(&guest).calls();
+        let why = calls[0].incomplete.as_deref().unwrap_or_default();
+        assert_eq!(
+            why.contains("the entry of PJSIP/102-00000003"),
+            is_lost,
+            "{why}"
+        );
+    }
+}
+
 /// 101 answers the PBX's call after two seconds, and dials a customer. Returns why the call is
 /// incomplete, if it is.
 fn reason_of_click_to_call(mut story: Story, states: [bool; 2]) -> Option<String> {
