@@ -445,6 +445,22 @@ impl Leg {
         room
     }
 
+    /// Handles a channel ID that FreeSWITCH gives to the next leg of the same dialing, too
+    /// (`origination_uuid` before several gateways). Both legs count as one, so the second one's
+    /// beginning removes the end of the first. Returns `true` if `fact` is such an earlier end.
+    fn is_of_reused_id(&mut self, fact: &Fact) -> bool {
+        let is_born = |what: &FactKind| what.is_dialed() || matches!(what, FactKind::Born(_));
+        let born = self.facts.iter().filter(|other| is_born(&other.what));
+        let born: Vec<EventTime> = born.map(|born| born.at).collect();
+        let is_after_birth = |at| born.iter().any(|born| *born <= at);
+        if is_born(&fact.what) {
+            let is_first_end = |end: &Fact| end.at < fact.at && is_after_birth(end.at);
+            self.retain_facts(|earlier| !earlier.what.is_end() || !is_first_end(earlier));
+        }
+        let is_before_birth = born.iter().any(|born| *born > fact.at);
+        fact.what.is_end() && is_after_birth(fact.at) && is_before_birth
+    }
+
     /// Processes an event of the channel. `room` is `true` if the call may store more facts.
     pub(crate) fn on_event(
         &mut self,
@@ -481,6 +497,9 @@ impl Leg {
         }
         let is_forgotten = fact.what.passage().is_some() && Some(at) <= self.forgotten_until;
         if is_forgotten || self.facts.contains(&fact) {
+            return Effect::Doubled;
+        }
+        if self.traits.is_some() && self.is_of_reused_id(&fact) {
             return Effect::Doubled;
         }
         let ends = fact.what.is_end() && !self.is_over();

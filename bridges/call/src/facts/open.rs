@@ -187,7 +187,8 @@ impl OpenCall {
                 leg.begin_from_list(at, &event.kind);
             }
         }
-        let gained = leg.facts.len() - before;
+        // A reused ID removes the end of the channel that had it before.
+        let gained = leg.facts.len().saturating_sub(before);
         let lost = outcome.effect == Effect::Learned && gained == 0 && !room;
         self.size.dropped += u32::from(lost);
         self.size.facts += gained + usize::from(!known);

@@ -48,6 +48,27 @@ fn phone_diverted_to_mobile_leaves_answered_inbound_call() {
     assert_eq!(lines(&switch), [wanted]);
 }
 
+/// With `origination_uuid`, the leg over the second gateway gets the ID of the first one's.
+#[test]
+fn second_gateway_with_the_same_id_continues_the_call() {
+    let mut switch = Switch::default();
+    let dialed = ("p101", "p101");
+    switch.at(0).dial("p101", "101");
+    switch.dial_out("far", ("city", CUSTOMER), dialed);
+    switch.at(2000).hang_up("far");
+    switch.at(2100).dial_out("far", ("gsm", CUSTOMER), dialed);
+    switch.at(13_000).answer("far").answer("p101");
+    switch.bridge("p101", "far");
+    switch.at(33_000).unbridge("p101", "far");
+    switch.hang_up("far").hang_up("p101");
+    let calls = lines(&switch);
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    assert!(
+        calls[0].ends_with("[101] 101 talk 20.0 of 33.0, whole"),
+        "{calls:?}"
+    );
+}
+
 #[test]
 fn transfer_to_outside_number_is_talk_of_inbound_call() {
     let mut switch = Switch::default();
