@@ -5,7 +5,6 @@ mod calls;
 mod cdrs;
 mod clocks;
 mod ending;
-mod eviction;
 mod gaps;
 pub(crate) mod index;
 mod names;
@@ -296,7 +295,7 @@ impl Assembler {
             }
         }
         if self.calls.get(key).is_some_and(OpenCall::is_over_limit) {
-            self.evict_finished_legs(key, arrived);
+            self.give_out_rootless(key);
         }
         self.keep_deadlines(key);
     }

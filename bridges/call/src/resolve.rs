@@ -43,8 +43,10 @@ use crate::age::by_age;
 use crate::facts::{Leg, OpenCall, Parts, Texts};
 use crate::{Direction, FinishedCall, Settings, UniqueId};
 use masquerade::JoinedPairs;
+use plan::Plan;
 use split::Part;
 use std::collections::BTreeSet;
+use std::time::Duration;
 use view::View;
 
 pub(crate) use number::is_number;
@@ -98,52 +100,30 @@ pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: EndReason) ->
     let channels = Channels::from_call(call, settings);
     let views = channels.views(call, settings);
     let old = channels.by_occupant.is_some();
-    let parts = split::parts(&views, channels.joined(call), channels.rooms(call));
-    let several = parts.len() > 1;
+    let parts = planned_parts(call, &channels, &views);
+    let is_one = parts.len() == 1 && call.parts.reported.is_empty();
     let mut finished = Vec::new();
-    for part in parts {
-        let Some(part) = unreported_part(part, &call.parts) else {
-            continue;
-        };
-        let narrowed = several.then(|| call.copy_with_channels(&ids(part.own())));
-        let call = narrowed.as_ref().unwrap_or(call);
-        let mut incomplete = ended
-            .incomplete(call, settings)
-            .or_else(|| doubt::doubt(call, settings.caught_up));
-        if incomplete.is_none() && !call.unread.is_empty() {
-            incomplete = Some(UNREAD.to_owned());
-        }
-        // A channel that stayed in a room can begin another call under an earlier linkedid.
-        let known_root = !channels.links && call.parts.given.contains(&plan::oldest(&part));
-        let was_reported = known_root || part.own().iter().any(|leg| is_reported(leg, &call.parts));
-        let known_ids: BTreeSet<UniqueId> = call
-            .parts
-            .reported
-            .union(&call.parts.given)
-            .cloned()
+    for PlannedPart { part, plans } in &parts {
+        let given = call.parts.reported.iter().chain(&call.parts.given);
+        let known: Vec<&UniqueId> = plans
+            .iter()
+            .map(|plan| &plan.linkedid)
+            .chain(given)
             .collect();
-        // The channel of the part's linkedid can be an outside channel that is still up or has not
-        // been seen yet. The id will then belong to that channel's call.
-        let borrowed = call.parts.past && !plan::is_rooted(&part);
-        let given = if was_reported {
-            Some(&known_ids)
-        } else if borrowed || (channels.links && call.parts.relieved) {
-            Some(&call.parts.given)
-        } else {
-            None
-        };
-        let plans = plan::plans(&part, given, &call.rooms);
-        let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
-        for plan in &plans {
-            // A colleague who stays after a customer's call belongs to that call, and does not
-            // begin an internal call.
-            if was_reported && plan.direction == Direction::Internal {
+        for plan in plans {
+            let own = plan_ids(part, plan, &call.parts);
+            if !call.parts.only.is_empty() && call.parts.only.is_disjoint(&own) {
                 continue;
             }
-            let incomplete = incomplete
-                .clone()
-                .or_else(|| unobservable::unobservable(call, &part.legs, plan, old));
-            let mut made = finish::finish(call, &part, plan, &known, incomplete);
+            let is_whole = is_one && plans.len() == 1;
+            let narrowed = (!is_whole).then(|| call.copy_with_channels(&own));
+            let within = narrowed.as_ref().unwrap_or(call);
+            let incomplete = ended
+                .incomplete(within, settings)
+                .or_else(|| doubt::doubt(within, settings.caught_up))
+                .or_else(|| (!within.unread.is_empty()).then(|| UNREAD.to_owned()))
+                .or_else(|| unobservable::unobservable(within, &part.legs, plan, old));
+            let mut made = finish::finish(within, part, plan, &known, incomplete);
             made.incomplete = made
                 .incomplete
                 .or_else(|| lost::lost(&views, &part.legs, plan, &call.rooms, old))
@@ -154,38 +134,105 @@ pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: EndReason) ->
     finished
 }
 
-/// Returns the channels of each call within an open call, as [`resolve`] divides them.
-pub(crate) fn groups(call: &OpenCall, settings: &Settings) -> Vec<BTreeSet<UniqueId>> {
+/// The channels that belong together, without those of calls that were given out before, and the
+/// calls that they make.
+struct PlannedPart<'v, 'a> {
+    part: Part<'v, 'a>,
+    plans: Vec<Plan>,
+}
+
+/// Returns the calls within an open call that were not given out before.
+fn planned_parts<'v, 'a>(
+    call: &OpenCall,
+    channels: &Channels,
+    views: &'v [View<'a>],
+) -> Vec<PlannedPart<'v, 'a>> {
+    let mut planned = Vec::new();
+    for part in split::parts(views, channels.joined(call), channels.rooms(call)) {
+        if part.own().iter().all(|leg| is_reported(leg, &call.parts)) {
+            continue;
+        }
+        let oldest = plan::oldest(&part);
+        // A channel that stayed in a room can begin another call under an earlier linkedid.
+        let was_reported = call.parts.given.contains(&oldest);
+        let mut given = call.parts.given.clone();
+        // The channel of the part's linkedid can be an outside channel that is still up or has not
+        // been seen yet. The id will then belong to that channel's call.
+        if call.parts.past && !plan::is_rooted(&part) {
+            given.insert(oldest);
+        }
+        let mut plans = plan::plans(&part, &given, &call.rooms);
+        // A colleague who stays after a customer's call belongs to that call, and does not begin an
+        // internal call.
+        plans.retain(|plan| {
+            let is_of_other = was_reported && plan.direction == Direction::Internal;
+            !is_of_other && !is_reported(part.legs[plan.customers[0]], &call.parts)
+        });
+        planned.push(PlannedPart { part, plans });
+    }
+    planned
+}
+
+/// One call within an open call.
+#[derive(Clone, Debug)]
+pub(crate) struct CallWithin {
+    pub(crate) channels: BTreeSet<UniqueId>,
+    /// Set if lines to the outside took part, and all of them have hung up.
+    pub(crate) is_left: bool,
+    /// How long another line can still be dialed for this call after the last one hung up.
+    pub(crate) patience: Duration,
+}
+
+/// Returns the calls within an open call that were not given out before, as [`resolve`] divides
+/// them.
+pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWithin> {
+    let channels = Channels::from_call(call, settings);
+    let views = channels.views(call, settings);
+    let mut calls = Vec::new();
+    for PlannedPart { part, plans } in planned_parts(call, &channels, &views) {
+        for plan in plans {
+            let own = plan.own.iter().map(|&i| part.legs[i]);
+            let mut lines = own
+                .clone()
+                .filter(|leg| leg.party.trunk().is_some())
+                .peekable();
+            let is_left = lines.peek().is_some() && lines.clone().all(|leg| leg.leg.is_over());
+            let is_unanswered = plan.direction == Direction::Outbound
+                && !plan.talk.is_answer()
+                && !lines.any(dialing::has_answered);
+            let mut dialers = own.chain(plan.placed_by.map(|by| part.legs[by]));
+            let patience = if is_unanswered && dialers.any(|leg| !leg.leg.is_over()) {
+                attempts::ATTEMPT_GAP
+            } else {
+                Duration::ZERO
+            };
+            calls.push(CallWithin {
+                channels: plan_ids(&part, &plan, &call.parts),
+                is_left,
+                patience,
+            });
+        }
+    }
+    calls
+}
+
+/// Returns the channels that belong together with one that is up or whose call was not given out.
+pub(crate) fn channels_of_live_calls(call: &OpenCall, settings: &Settings) -> BTreeSet<UniqueId> {
     let channels = Channels::from_call(call, settings);
     let views = channels.views(call, settings);
     let parts = split::parts(&views, channels.joined(call), channels.rooms(call));
-    parts.iter().map(|part| ids(part.own())).collect()
+    let is_live = |leg: &&View<'_>| leg.leg.is_up() || !is_reported(leg, &call.parts);
+    let live = parts.iter().filter(|part| part.own().iter().any(is_live));
+    let live = live.flat_map(|part| part.own());
+    live.map(|leg| leg.leg.id.clone()).collect()
 }
 
-fn ids(legs: &[&View<'_>]) -> BTreeSet<UniqueId> {
-    legs.iter().map(|leg| leg.leg.id.clone()).collect()
-}
-
-/// Makes the channels of `part` whose calls were given out before, and that have hung up, guests of
-/// the part. Returns `None` if all its channels were given out before, or if only other channels
-/// are to be given out now (`Parts::only`).
-fn unreported_part<'v, 'a>(mut part: Part<'v, 'a>, parts: &Parts) -> Option<Part<'v, 'a>> {
-    let is_wanted = parts.only.is_empty()
-        || part
-            .own()
-            .iter()
-            .any(|leg| parts.only.contains(&leg.leg.id));
-    if !is_wanted || part.own().iter().all(|leg| is_reported(leg, parts)) {
-        return None;
-    }
-    let guests = part.legs.split_off(part.own);
-    let (past, own): (Vec<_>, Vec<_>) = part
-        .legs
-        .into_iter()
-        .partition(|leg| is_reported(leg, parts) && leg.leg.is_over());
-    part.own = own.len();
-    part.legs = own.into_iter().chain(past).chain(guests).collect();
-    Some(part)
+/// Returns the ids of the call's own channels, except those of calls that were given out before.
+fn plan_ids(part: &Part<'_, '_>, plan: &Plan, parts: &Parts) -> BTreeSet<UniqueId> {
+    let own = plan.own.iter().map(|&i| part.legs[i]);
+    own.filter(|leg| !is_reported(leg, parts))
+        .map(|leg| leg.leg.id.clone())
+        .collect()
 }
 
 /// Returns `true` if the channel's call was given out before.

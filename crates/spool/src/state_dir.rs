@@ -82,7 +82,7 @@ impl StateDir {
 pub(super) struct Lock {
     held: File,
     file: PathBuf,
-    /// Stamp of the database file that the last holder wrote at its clean end, or [`NO_LOG`].
+    /// Stamp of the database file that the last holder wrote when it exited cleanly, or [`NO_LOG`].
     /// `None` after a kill, and after [`Lock::begin`].
     pub(super) stamp: Option<String>,
     /// Whether the database file had another stamp when the lock was taken.

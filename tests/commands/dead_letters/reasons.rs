@@ -290,7 +290,7 @@ async fn call_without_hangup_is_incomplete_and_can_be_retried() {
         daemon,
         flags: _,
         _pbx,
-    } = cut_call_before("Hangup").await;
+    } = cut_call_before("HangupRequest").await;
     let letter = only_dead_letter(&place, Reason::Incomplete).await;
     assert_eq!(letter["call"]["incomplete"], json!(true));
     assert_eq!(
@@ -361,7 +361,7 @@ async fn call_of_unknown_direction_is_sent_only_with_given_direction() {
         daemon,
         flags,
         _pbx,
-    } = cut_call_before("Hangup").await;
+    } = cut_call_before("HangupRequest").await;
     daemon.stop().await;
     // This is the record of a FreeSWITCH leg whose first channel was not received.
     let file = place.path("state").join("spool.db");

@@ -319,35 +319,6 @@ impl OpenCalls {
         Some(call)
     }
 
-    /// Removes the keys of `past`, the part of a call that is over, while the rest of the call goes
-    /// on.
-    pub(super) fn forget_past(&mut self, key: u64, past: &OpenCall) {
-        for id in past.ties.ids.iter() {
-            self.finished.insert(id, ());
-            self.ids.remove(id);
-        }
-        let Some(call) = self.calls.get_mut(&key) else {
-            return;
-        };
-        call.ties.ids.retain(|id| !past.ties.ids.contains(id));
-        for leg in past.legs.values() {
-            if !past.ties.ids.contains(leg.id.as_str()) {
-                continue;
-            }
-            if self.names.get(leg.name()) == Some(&leg.id) {
-                self.names.remove(leg.name());
-            }
-            if let Some(local) = trunk::local_pair(leg.name()) {
-                self.locals.remove(local);
-                call.ties.locals.remove(local);
-            }
-        }
-        for bridge in empty_bridges(call) {
-            self.bridges.remove(&bridge);
-            call.ties.bridges.remove(&bridge);
-        }
-    }
-
     /// Removes the ids of these channels, which no longer belong to an open call. The other
     /// channels of the call keep their ids.
     pub(super) fn forget_ids(&mut self, key: u64, past: &BTreeSet<UniqueId>) {

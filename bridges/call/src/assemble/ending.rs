@@ -5,8 +5,7 @@ use super::calls::{CALL_BYTES_MAX, OpenCalls};
 use super::settling::Deadline;
 use crate::facts::OpenCall;
 use crate::resolve::{EndReason, resolve};
-use crate::{Direction, EventTime, FinishedCall, Settings, UniqueId};
-use std::collections::BTreeSet;
+use crate::{EventTime, FinishedCall, Settings};
 use std::time::Duration;
 
 /// Reason why a call is incomplete if only its end was received.
@@ -15,9 +14,7 @@ const HEADLESS: &str = "the beginning of the call was not received";
 impl OpenCall {
     /// Returns `true` if the call is over or contains calls that are over.
     fn has_ended_parts(&self, settings: &Settings) -> bool {
-        self.is_over()
-            || self.is_left(&settings.endpoints)
-            || !self.ended_groups(settings).is_empty()
+        self.is_over() || !self.ended_groups(settings).is_empty()
     }
 }
 
@@ -38,9 +35,7 @@ impl Assembler {
         }
         let most = self.settings.max_call;
         let awaited = self.reception.clock(now, self.settings.lost_after);
-        self.end_too_long(now, |calls| {
-            calls.opened_arrived.due_at(awaited.minus(most)).collect()
-        });
+        self.end_too_long(|calls| calls.opened_arrived.due_at(awaited.minus(most)).collect());
         self.give_out_overdue(self.reception.clock(now, Duration::ZERO));
         self.give_out_silent(now);
         self.forget_early(now);
@@ -59,7 +54,7 @@ impl Assembler {
         }
         if let Some(stream) = self.stream.at {
             let before = stream.minus(self.settings.max_call);
-            self.end_too_long(now, |calls| calls.backlog_until(before));
+            self.end_too_long(|calls| calls.backlog_until(before));
         }
     }
 
@@ -106,10 +101,6 @@ impl Assembler {
         for key in lacking_a_hangup {
             self.finish(key, EndReason::Unheard);
         }
-        let endpoints = &self.settings.endpoints;
-        for key in self.calls.keys_of(|call| call.is_left(endpoints)) {
-            self.end(key);
-        }
     }
 
     /// Finishes a call that has settled. If channels are still up, only the part that is over is
@@ -121,10 +112,8 @@ impl Assembler {
         };
         if call.is_over() {
             self.finish(key, EndReason::HungUp);
-        } else if !call.has_traits() {
-            self.give_out_ended(key);
         } else {
-            self.part(key, call.times.latest.plus(Duration::from_micros(1)));
+            self.give_out_ended(key);
         }
     }
 
@@ -212,11 +201,6 @@ impl Assembler {
                 call.incomplete.get_or_insert_with(|| HEADLESS.to_owned());
             }
         }
-        // A colleague who stays after a customer's call belongs to that call, and does not begin an
-        // internal call.
-        if call.has_traits() && call.parts.relieved {
-            finished.retain(|call| call.direction != Direction::Internal);
-        }
         self.finished.append(&mut finished);
     }
 
@@ -267,71 +251,16 @@ impl Assembler {
         );
     }
 
-    /// Gives out the calls within the open call `key` that are over, and removes the channels that
-    /// are no longer needed. Other channels can still be in the same conference.
-    pub(super) fn evict_finished_legs(&mut self, key: u64, now: EventTime) {
-        if self.calls.get(key).is_some_and(|call| !call.has_traits()) {
-            self.give_out_rootless(key);
-            return;
-        }
-        let settle = self.settings.settle;
-        if let Some(times) = self.calls.get(key).map(|call| &call.times) {
-            let settled = if now >= times.latest_arrived.plus(settle) {
-                times.latest.plus(Duration::from_micros(1))
-            } else {
-                times.latest.minus(settle)
-            };
-            self.part(key, settled);
-        }
-    }
-
-    /// Gives out the part of the call that was over before `settled`.
-    fn part(&mut self, key: u64, settled: EventTime) {
-        let Some(call) = self.calls.get_mut(key) else {
-            return;
-        };
-        let Some(past) = call.take_past(&self.settings.endpoints, settled) else {
-            return;
-        };
-        let up: BTreeSet<UniqueId> = call.legs.keys().cloned().collect();
-        self.calls.forget_past(key, &past);
-        let mut finished = self.resolve_call(&past, EndReason::HungUp);
-        // An internal call with a channel that is still up is not over. It is given out at its end,
-        // without the channels that are past.
-        finished.retain(|call| {
-            call.direction != Direction::Internal || !call.ids().any(|id| up.contains(id))
-        });
-        for call in &mut finished {
-            // A linkedid whose channel is still up or has not been seen yet does not belong to the
-            // past part.
-            let ids = &mut call.also_known_as;
-            ids.retain(|id| past.ties.ids.contains(id.as_str()));
-        }
-        if let Some(call) = self.calls.get_mut(key) {
-            let ids = finished.iter().map(|call| &call.linkedid);
-            call.parts
-                .given
-                .extend(ids.filter(|id| up.contains(id)).cloned());
-        }
-        self.keep_deadlines(key);
-        self.changes.insert(key);
-        self.finished.append(&mut finished);
-    }
-
     /// Ends the calls that `too_old` returns. A conference that goes on gets a new age instead,
     /// which can still be too old, so this repeats.
-    pub(super) fn end_too_long(
-        &mut self,
-        now: EventTime,
-        too_old: impl Fn(&OpenCalls) -> Vec<u64>,
-    ) {
+    pub(super) fn end_too_long(&mut self, too_old: impl Fn(&OpenCalls) -> Vec<u64>) {
         loop {
             let keys = too_old(&self.calls);
             if keys.is_empty() {
                 return;
             }
             for key in keys {
-                if !self.keep_open_room(key, now) {
+                if !self.keep_open_room(key) {
                     self.finish(key, EndReason::TooLong);
                 }
             }
@@ -341,12 +270,12 @@ impl Assembler {
     /// Keeps a conference open that has been open too long, if no outside channel in it has. Gives
     /// out the part that is over, and makes the conference as old as its oldest outside channel.
     /// Returns `false` if the call cannot be kept open.
-    fn keep_open_room(&mut self, key: u64, now: EventTime) -> bool {
+    fn keep_open_room(&mut self, key: u64) -> bool {
         let call = self.calls.get(key);
         if !call.is_some_and(|call| call.is_room() || call.parts.relieved) {
             return false;
         }
-        self.evict_finished_legs(key, now);
+        self.give_out_rootless(key);
         let endpoints = &self.settings.endpoints;
         let Some(call) = self.calls.get(key) else {
             return false;

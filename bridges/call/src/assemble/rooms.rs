@@ -1,5 +1,6 @@
-//! Handles conferences and logins that agents stay in all day. Such an open call contains several
-//! calls. Each contained call is given out when it is over, while the agents stay.
+//! Gives out the calls of customers who have left while an agent's channel goes on: in a conference
+//! or logged in all day, dialing the next customer of a list, or stuck. Such an open call contains
+//! several calls. Each is over when its last line to the outside has hung up.
 //!
 //! ```text
 //! agent         |------------------------------------------- …   up: it stays in the open call
@@ -12,17 +13,29 @@
 
 use super::Assembler;
 use super::index::has_id;
+use crate::age::by_age;
 use crate::facts::{FactKind, Leg, OpenCall, Texts};
-use crate::resolve::{EndReason, groups};
+use crate::resolve::{CallWithin, EndReason, calls_within, channels_of_live_calls};
 use crate::{CLOCK_TOLERANCE, EventTime, Settings, UniqueId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A call within an open call. Its channels have hung up, or stay in a conference without the
-/// customer.
+/// A call with at least this many facts is searched for calls that are over.
+const FACTS_MANY: usize = 512;
+/// Number of further facts after which the call is searched again.
+const FACTS_MORE: usize = 64;
+/// The stays of a channel in a room, or of an agent who waits for calls, are kept up to this many
+/// facts.
+const SEAT_FACTS_MANY: usize = 64;
+/// A call outside of rooms with more channels than this is a flood, which is not searched with each
+/// event. It ends with its last channel.
+const LEGS_MANY: usize = 256;
+
+/// A call within an open call. Its channels have hung up, or go on without the customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndedGroup {
     pub(super) channels: BTreeSet<UniqueId>,
-    /// Time of the last hangup, and its arrival by our clock (`arrived`).
+    /// Time of the last hangup, and its arrival by our clock (`arrived`). If another line could
+    /// still have been dialed for the call, the end of that time.
     pub(super) at: EventTime,
     pub(super) arrived: EventTime,
     /// Set if the birth of the channel that began the call was received.
@@ -38,18 +51,25 @@ impl OpenCall {
         ended
     }
 
-    /// Returns the calls whose known channels have all hung up, in the order in which they ended.
+    /// Returns the calls whose known lines to the outside have all hung up, or whose known channels
+    /// have, in the order in which they ended.
     fn groups_hung_up(&self, settings: &Settings) -> Vec<EndedGroup> {
-        let has_ended = self
+        let mut unreported = self
             .legs
             .values()
-            .any(|leg| leg.is_over() && !self.parts.reported.contains(&leg.id));
-        if !has_ended || self.has_traits() || self.is_over() || !self.has_seats() {
+            .filter(|leg| !self.parts.reported.contains(&leg.id));
+        let can_contain_ended = if self.has_seats() {
+            unreported.any(Leg::is_over)
+        } else {
+            let mut lines = unreported.filter(|leg| leg.endpoint(&settings.endpoints).is_some());
+            self.legs.len() <= LEGS_MANY && lines.any(Leg::is_over)
+        };
+        if !can_contain_ended || self.is_over() {
             return Vec::new();
         }
         let mut ended = Vec::new();
-        for channels in groups(&self.as_of_latest(), settings) {
-            ended.extend(self.ended_group(channels, settings));
+        for within in calls_within(&self.as_of_latest(), settings) {
+            ended.extend(self.ended_group(within));
         }
         ended.sort_by_key(|group| (group.arrived, group.at));
         ended
@@ -67,54 +87,30 @@ impl OpenCall {
     /// Returns `true` if a channel of the call was in a conference or a holding bridge, or is that
     /// of a logged-in agent.
     fn has_seats(&self) -> bool {
-        !self.rooms.is_empty()
-            || self.legs.values().any(|leg| {
-                let mut passages = leg.facts.iter().filter_map(|fact| fact.what.passage());
-                leg.applications.agent.is_some() || passages.any(|passage| passage.holding)
-            })
+        !self.rooms.is_empty() || self.legs.values().any(|leg| has_seat(leg, &self.rooms))
     }
 
-    fn ended_group(&self, channels: BTreeSet<UniqueId>, settings: &Settings) -> Option<EndedGroup> {
-        let legs: Vec<&Leg> = channels.iter().filter_map(|id| self.legs.get(id)).collect();
-        let unreported: Vec<&Leg> = legs
-            .iter()
-            .copied()
-            .filter(|leg| !self.parts.reported.contains(&leg.id))
-            .collect();
-        if !unreported.iter().any(|leg| leg.is_real()) {
+    fn ended_group(&self, within: CallWithin) -> Option<EndedGroup> {
+        let legs = within.channels.iter().filter_map(|id| self.legs.get(id));
+        let is_up = legs.clone().any(Leg::is_up);
+        if !legs.clone().any(Leg::is_real) || is_up && !within.is_left {
             return None;
         }
-        let up: Vec<&Leg> = legs.into_iter().filter(|leg| leg.is_up()).collect();
-        if !up.is_empty() {
-            let customers: Vec<&Leg> = unreported
-                .iter()
-                .copied()
-                .filter(|leg| leg.endpoint(&settings.endpoints).is_some())
-                .collect();
-            if customers.is_empty()
-                || !customers.iter().all(|leg| leg.is_over())
-                || !up.iter().all(|leg| self.is_in_conference(leg))
-            {
-                return None;
-            }
-        }
-        let over = unreported.iter().filter(|leg| leg.is_over());
+        let over = legs.clone().filter(|leg| leg.is_over());
         let arrived = over
             .clone()
             .map(|leg| leg.over_arrived.unwrap_or(self.times.quiet_arrived))
             .max()?;
-        let at = over.filter_map(|leg| leg.ended()).max()?;
-        let begun = unreported.iter().all(|leg| {
-            let root = leg
-                .first_linkedid()
-                .and_then(UniqueId::new)
-                .and_then(|id| self.legs.get(&id));
-            root.is_none_or(Leg::is_born)
+        let at = over.filter_map(Leg::ended).max()?;
+        let mut roots = legs.filter_map(|leg| {
+            let root = leg.first_linkedid().and_then(UniqueId::new)?;
+            self.legs.get(&root)
         });
+        let begun = roots.all(Leg::is_born);
         Some(EndedGroup {
-            channels,
-            at,
-            arrived,
+            channels: within.channels,
+            at: at.plus(within.patience),
+            arrived: arrived.plus(within.patience),
             begun,
         })
     }
@@ -130,22 +126,29 @@ impl OpenCall {
             })
     }
 
-    /// Returns `true` if the channel is in a conference now.
-    fn is_in_conference(&self, leg: &Leg) -> bool {
-        let last = leg.last_passage().filter(|last| last.enters);
-        last.is_some_and(|last| self.rooms.contains(last.bridge))
+    /// Returns `true` if the call has too many facts, so its past parts must be given out.
+    pub(super) fn is_over_limit(&self) -> bool {
+        self.size.facts >= FACTS_MANY.max(self.parts.checked_facts + FACTS_MORE)
+    }
+
+    /// Returns `true` if a telephone of the call is in a bridge now. Holding bridges do not count.
+    pub(super) fn is_room(&self) -> bool {
+        self.legs.values().any(|leg| {
+            let last = leg.last_passage();
+            leg.is_up()
+                && leg.is_telephone()
+                && last.is_some_and(|last| last.enters && !last.holding)
+        })
     }
 
     /// Returns the time of the first event of the contained calls that have a customer and were not
     /// given out.
     fn needed_since(&self, settings: &Settings) -> Option<EventTime> {
         let mut since: Option<EventTime> = None;
-        for channels in groups(&self.as_of_latest(), settings) {
-            let legs = channels.iter().filter_map(|id| self.legs.get(id));
-            let has_customer = legs.clone().any(|leg| {
-                !self.parts.reported.contains(&leg.id)
-                    && leg.endpoint(&settings.endpoints).is_some()
-            });
+        for within in calls_within(&self.as_of_latest(), settings) {
+            let legs = within.channels.iter().filter_map(|id| self.legs.get(id));
+            let mut own = legs.clone();
+            let has_customer = own.any(|leg| leg.endpoint(&settings.endpoints).is_some());
             if has_customer {
                 let first = legs.map(|leg| leg.first).min();
                 since = since.into_iter().chain(first).min();
@@ -157,18 +160,19 @@ impl OpenCall {
     /// Marks these channels as given out. Returns the ids among them that belong to no open call
     /// from here on.
     fn mark_reported(&mut self, channels: &BTreeSet<UniqueId>) -> BTreeSet<UniqueId> {
-        let up: Vec<&Leg> = channels
-            .iter()
-            .filter_map(|id| self.legs.get(id))
-            .filter(|leg| leg.is_up())
-            .collect();
+        let legs = channels.iter().filter_map(|id| self.legs.get(id));
+        let legs: Vec<&Leg> = legs.collect();
+        let up: Vec<&Leg> = self.legs.values().filter(|leg| leg.is_up()).collect();
+        let is_group_up = up.iter().any(|leg| channels.contains(&leg.id));
         let mut past = BTreeSet::new();
         for id in channels {
-            // A channel that stays can keep the linkedid of a channel that has hung up.
-            let goes_on = up
-                .iter()
-                .any(|leg| leg.id == *id || leg.linkedids.has(id.as_str()));
-            if !goes_on {
+            // A channel that stays can keep the linkedid of one that has hung up, even if no event
+            // has shown that yet, and the channels that it dials begin with this linkedid.
+            let is_up = self.legs.get(id).is_some_and(Leg::is_up);
+            let has_id = |leg: &&Leg| leg.linkedids.has(id.as_str());
+            let begins_with_id = |leg: &&Leg| leg.first_linkedid() == Some(id.as_str());
+            let goes_on = is_group_up && legs.iter().any(has_id) || up.iter().any(begins_with_id);
+            if !is_up && !goes_on {
                 past.insert(id.clone());
             }
         }
@@ -188,10 +192,15 @@ impl OpenCall {
     /// Returns the channels that were given out, have hung up, and cannot have met a customer who
     /// is up. The first of those customers' calls began at `since`.
     fn past_channels(&self, since: Option<EventTime>) -> BTreeSet<UniqueId> {
+        // On AMI 1.x, a channel that has hung up can show which telephone another one became.
+        if self.legs.values().any(|leg| leg.names.iter().count() > 1) {
+            return BTreeSet::new();
+        }
         let mut named: BTreeSet<&str> = BTreeSet::new();
         for leg in self.legs.values().filter(|leg| leg.is_up()) {
             named.extend(leg.linkedids.iter().map(|linkedid| linkedid.text.as_str()));
         }
+        named.extend(self.oldest_given().map(UniqueId::as_str));
         let mut past = BTreeSet::new();
         for leg in self.legs.values() {
             let is_needed = since.is_some_and(|since| leg.last >= since);
@@ -203,21 +212,53 @@ impl OpenCall {
         past
     }
 
-    /// Removes these channels, and from the remaining ones the stays in bridges that ended before
-    /// `since`.
-    fn forget_channels(&mut self, past: &BTreeSet<UniqueId>, since: Option<EventTime>) {
+    /// Returns the oldest channel whose call was given out and whose id may go on as a linkedid. Of
+    /// several linkedids, a PBX keeps the oldest.
+    fn oldest_given(&self) -> Option<&UniqueId> {
+        let given: Vec<&Leg> = self
+            .legs
+            .values()
+            .filter(|leg| self.parts.given.contains(&leg.id))
+            .collect();
+        let ages: Vec<_> = given.iter().map(|leg| leg.age()).collect();
+        by_age(&ages).first().map(|&oldest| &given[oldest].id)
+    }
+
+    /// Removes the stays in bridges that ended before `since`, and the links with these channels,
+    /// from channels in a room or of agents who wait for calls. `all`: from all channels.
+    fn forget_stays(&mut self, past: &BTreeSet<UniqueId>, since: Option<EventTime>, all: bool) {
+        let forgotten = past.iter().filter_map(|id| self.legs.get(id));
+        let forgotten = forgotten.map(|leg| leg.last).max();
+        let since = since.unwrap_or(self.times.latest);
+        for leg in self.legs.values_mut() {
+            let is_long = has_seat(leg, &self.rooms) && leg.facts.len() > SEAT_FACTS_MANY;
+            if !leg.is_up() || !all && !is_long {
+                continue;
+            }
+            if self.parts.reported.contains(&leg.id) {
+                leg.forgotten_until = leg.forgotten_until.max(forgotten);
+            }
+            forget_stays(leg, since, past);
+        }
+    }
+
+    /// Removes these channels.
+    fn forget_channels(&mut self, past: &BTreeSet<UniqueId>) {
         self.legs.retain(|id, _| !past.contains(id));
         self.parts.reported.retain(|id| !past.contains(id));
         self.joined
             .retain(|(a, b)| !past.contains(a) && !past.contains(b));
-        let since = since.unwrap_or(self.times.latest);
-        for leg in self.legs.values_mut().filter(|leg| leg.is_up()) {
-            forget_stays(leg, since, past);
-        }
         self.size.facts = self.joined.len() + self.legs.len();
         self.size.facts += self.legs.values().map(|leg| leg.facts.len()).sum::<usize>();
         self.parts.checked_facts = self.size.facts;
     }
+}
+
+/// Returns `true` if the channel was in a room or a holding bridge, or is a logged-in agent's.
+fn has_seat(leg: &Leg, rooms: &Texts) -> bool {
+    let mut passages = leg.facts.iter().filter_map(|fact| fact.what.passage());
+    leg.applications.agent.is_some()
+        || passages.any(|passage| passage.holding || rooms.contains(passage.bridge))
 }
 
 /// Removes the channel's stays in bridges that ended before `since`, and its links with past
@@ -310,10 +351,16 @@ impl Assembler {
             return;
         };
         let since = call.needed_since(&self.settings);
-        let past = call.past_channels(since);
+        let mut past = call.past_channels(since);
+        let is_over_limit = call.is_over_limit();
+        if !is_over_limit {
+            let live = channels_of_live_calls(call, &self.settings);
+            past.retain(|id| !live.contains(id));
+        }
         self.calls.forget_ids(key, &past);
         if let Some(call) = self.calls.get_mut(key) {
-            call.forget_channels(&past, since);
+            call.forget_stays(&past, since, is_over_limit);
+            call.forget_channels(&past);
         }
     }
 
@@ -372,13 +419,12 @@ impl Assembler {
         let Some(call) = self.calls.get(key).filter(|call| !call.has_traits()) else {
             return false;
         };
-        let all = groups(&call.as_of_latest(), &self.settings);
+        let all = calls_within(&call.as_of_latest(), &self.settings);
         if all.len() <= 1 {
             return false;
         }
-        let own = all
-            .into_iter()
-            .find(|channels| channels.iter().any(|channel| channel.as_str() == id));
+        let mut all = all.into_iter().map(|within| within.channels);
+        let own = all.find(|channels| channels.iter().any(|channel| channel.as_str() == id));
         let Some(own) = own else {
             return false;
         };

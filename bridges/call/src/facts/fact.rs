@@ -241,8 +241,8 @@ pub(crate) fn spans(
     spans
 }
 
-/// Returns the facts about the phones and lines among the `peers`, which remain in the bridge that
-/// the channel leaves. Channels of a holding bridge don't hear each other.
+/// Returns a fact for each phone or line among `peers`, the channels left behind in the bridge.
+/// There are none for a holding bridge, because its channels don't hear each other.
 pub(super) fn remaining(exit: &Fact, peers: &str) -> Vec<Fact> {
     let FactKind::Leave {
         bridge,

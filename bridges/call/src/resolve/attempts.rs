@@ -19,7 +19,7 @@ pub(super) const ATTEMPT_GAP: Duration = Duration::from_secs(5);
 /// A trunk channel that was dialed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DialedLine {
-    /// The call in which the channel was born.
+    /// The party that dialed it or, if that's unknown, the call in which the channel was born.
     pub(super) origin: String,
     /// The number dialed, as digits; empty if it is unknown.
     pub(super) number: String,

@@ -105,7 +105,10 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         let waited = waits.chain(dialer.waits.iter().map(|stay| stay.from));
         let stays = dialer.stays.iter();
         let in_rooms = stays.filter(|stay| self.rooms.contains(stay.bridge));
-        let mut busy = waited.chain(in_rooms.map(|stay| stay.from));
+        let forgotten = dialer.leg.forgotten_until.into_iter();
+        let mut busy = waited
+            .chain(in_rooms.map(|stay| stay.from))
+            .chain(forgotten);
         !busy.any(|from| from < at)
             && !others.iter().any(|&other| {
                 self.legs[other].leg.first < at
@@ -251,8 +254,8 @@ fn is_destination(data: &str, name: &str) -> bool {
     is_named || number::in_dial_data(data, name).is_some()
 }
 
-/// Returns the answered phone that remained in the call after its first channel `root` hung up,
-/// since only such a phone can have dialed this channel.
+/// Returns the phone that answered and was still in the call after the first channel, `root`, had
+/// hung up. By then, nothing else could have dialed this channel.
 fn successor(legs: &[&View<'_>], leg: &View<'_>, root: usize) -> Option<usize> {
     let at = leg.leg.first;
     if at < legs[root].end {

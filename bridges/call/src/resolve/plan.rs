@@ -31,18 +31,13 @@ pub(super) struct Plan {
 }
 
 /// Returns the calls of a part's own channels, which are sorted by age. There are none if no real
-/// party took part. If parts of an open call were given out before, each call gets the id of its
-/// customer's own channel, and no channel whose id belongs to such a part begins another call.
+/// party took part. The oldest call gets the part's linkedid unless that's in `given`, the ids of
+/// calls that were given out before, and any other call the id of its customer's own channel.
 /// `rooms` are the bridges that are conferences.
-pub(super) fn plans(
-    part: &Part<'_, '_>,
-    given: Option<&BTreeSet<UniqueId>>,
-    rooms: &Texts,
-) -> Vec<Plan> {
+pub(super) fn plans(part: &Part<'_, '_>, given: &BTreeSet<UniqueId>, rooms: &Texts) -> Vec<Plan> {
     let legs = part.legs.as_slice();
     let own_legs = part.own();
-    let is_given = |i: usize| given.is_some_and(|given| given.contains(&legs[i].leg.id));
-    let first = (0..part.own).find(|&i| legs[i].party.is_real() && !is_given(i));
+    let first = (0..part.own).find(|&i| legs[i].party.is_real());
     let Some(first) = first else {
         return Vec::new();
     };
@@ -69,13 +64,21 @@ pub(super) fn plans(
         // Colleagues who were in a room before the customer came do not begin the call.
         let joined_later = *direction == Direction::Inbound && first != main;
         let origin = origin(own_legs, main);
-        let apart = joined_later || i == 0 && given.is_some();
         let placed_by = match direction {
             Direction::Outbound => dialing.placed_by(main),
             Direction::Inbound | Direction::Internal | Direction::Unknown => None,
         };
+        let root = match &origin {
+            Some(Origin::Leg(origin)) => legs[*origin].leg.id.clone(),
+            Some(Origin::Unheard(id)) => id.clone(),
+            None => oldest(part),
+        };
+        // The id of a line that isn't the customer's is that of another call.
+        let mut others = trunks.clone().filter(|line| !customers.contains(line));
+        let is_of_other = given.contains(&root) || others.any(|line| legs[line].leg.id == root);
+        let apart = joined_later || i == 0 && is_of_other;
         let begins_with = match (&origin, placed_by) {
-            (_, Some(by)) if is_given(by) || !dialing.begins_call(by, main, &owners.others(i)) => {
+            (_, Some(by)) if !dialing.begins_call(by, main, &owners.others(i)) => {
                 let lines = customers.iter().copied();
                 lines
                     .clone()
@@ -87,11 +90,10 @@ pub(super) fn plans(
             (Some(Origin::Unheard(_)) | None, _) => own.clone(),
         };
         made.push(Plan {
-            linkedid: match origin {
-                _ if i > 0 || given.is_some() => legs[main].leg.id.clone(),
-                Some(Origin::Leg(origin)) => legs[origin].leg.id.clone(),
-                Some(Origin::Unheard(id)) => id,
-                None => oldest(part),
+            linkedid: if i > 0 || is_of_other {
+                legs[main].leg.id.clone()
+            } else {
+                root
             },
             direction: *direction,
             talk: talk(legs, customers),
@@ -170,8 +172,8 @@ impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
                 !origin.is_empty() && self.origins[customers[0]] == origin
             })
         };
-        dialed_in
-            .or_else(|| self.first_call_of(leg))
+        self.first_call_of(leg)
+            .or(dialed_in)
             .or_else(born_in)
             .or(Some(0))
     }
@@ -181,7 +183,8 @@ impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
         let mut first: Option<(EventTime, usize)> = None;
         for (&line, &of) in &self.of_line {
             let Some(call) = of else { continue };
-            let mut dialers = self.dialing.ancestors(line);
+            let between = self.dialing.between(line);
+            let mut dialers = between.chain(self.dialing.placed_by(line));
             let dialed = dialers
                 .any(|by| by == leg)
                 .then(|| self.legs[line].leg.first);
@@ -197,8 +200,12 @@ impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
 /// Returns the line that was dialed on this trunk channel.
 fn dialed_line(part: &Part<'_, '_>, dialing: &Dialing<'_, '_, '_>, i: usize) -> DialedLine {
     let legs = part.own();
+    let origin = match dialing.placed_by(i) {
+        Some(by) => part.legs[by].leg.id.to_string(),
+        None => call_of(legs, i),
+    };
     DialedLine {
-        origin: call_of(legs, i),
+        origin,
         number: number::dialed_digits(legs, i).unwrap_or_default(),
         customer: dialing.customer_of(i),
         answered: has_answered(legs[i]) || dialing.talk(i).is_answer(),

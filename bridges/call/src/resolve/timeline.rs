@@ -8,10 +8,19 @@ use crate::timeline::{
 };
 use crate::{ChannelState, EventTime, clip};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What happens this long after the customer's end still belongs to the call, such as the agent's
+/// hangup. It's shorter than the time for which a call settles, so that the timeline is the same
+/// whether the call is given out while the agent's channel goes on, or after that.
+const AFTERMATH: Duration = Duration::from_millis(300);
 
 /// Returns the timeline of one plan.
 pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
-    let (numbers, left_out) = fit_channels(shown_legs(legs, plan), |i| {
+    let end = end(legs, plan);
+    let mut shown = shown_legs(legs, plan);
+    shown.retain(|&i| end.is_none_or(|end| legs[i].leg.first <= end));
+    let (numbers, left_out) = fit_channels(shown, |i| {
         (plan.customers.contains(&i), legs[i].party.is_real())
     });
     let by_id: BTreeMap<&str, u16> = numbers
@@ -19,9 +28,10 @@ pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
         .map(|(&i, &number)| (legs[i].leg.id.as_str(), number))
         .collect();
     let mut drawing = Drawing {
-        bridges: bridges(legs, &numbers),
+        bridges: bridges(legs, &numbers, end),
         room: ENTRIES_MAX,
         left_out,
+        end,
     };
     let talk = drawing.keep_fitting(plan.talk.timeline_spans(&numbers));
     let mut channels = Vec::new();
@@ -34,6 +44,16 @@ pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
         talk,
         left_out: drawing.left_out,
     }
+}
+
+/// Returns the time at which the timeline ends, or `None` if a customer's channel is still up.
+fn end(legs: &[&View<'_>], plan: &Plan) -> Option<EventTime> {
+    let customers = plan.customers.iter().map(|&i| legs[i]);
+    if !customers.clone().all(|leg| leg.leg.is_over()) {
+        return None;
+    }
+    let last = customers.map(|leg| leg.end).max()?;
+    Some(last.plus(AFTERMATH))
 }
 
 /// Returns the call's own channels, and those that shared a bridge with one of them.
@@ -59,10 +79,15 @@ fn were_together(a: &View<'_>, b: &View<'_>) -> bool {
 }
 
 /// Returns the bridges of these channels, in the order in which they were entered.
-fn bridges<'a>(legs: &[&View<'a>], numbers: &BTreeMap<usize, u16>) -> Vec<&'a str> {
+fn bridges<'a>(
+    legs: &[&View<'a>],
+    numbers: &BTreeMap<usize, u16>,
+    end: Option<EventTime>,
+) -> Vec<&'a str> {
     let mut entered: Vec<(EventTime, &str)> = numbers
         .keys()
         .flat_map(|&i| legs[i].stays.iter().chain(&legs[i].waits))
+        .filter(|stay| end.is_none_or(|end| stay.from <= end))
         .map(|stay| (stay.from, stay.bridge))
         .collect();
     entered.sort_unstable();
@@ -75,9 +100,16 @@ struct Drawing<'a> {
     bridges: Vec<&'a str>,
     room: usize,
     left_out: u32,
+    /// Nothing after this time is shown.
+    end: Option<EventTime>,
 }
 
 impl Drawing<'_> {
+    /// Returns `true` if something that happened at this time is shown.
+    fn shows(&self, at: EventTime) -> bool {
+        self.end.is_none_or(|end| at <= end)
+    }
+
     fn channel(
         &mut self,
         view: &View<'_>,
@@ -85,6 +117,14 @@ impl Drawing<'_> {
         by_id: &BTreeMap<&str, u16>,
     ) -> Channel {
         let mut all_moments = moments(view, by_id);
+        all_moments.retain(|moment| self.shows(moment.at));
+        let end = self.end;
+        let last = |at: EventTime| match end {
+            // A channel that's up goes on beyond its last event.
+            Some(end) if at >= view.end && !view.leg.is_over() => end,
+            Some(end) => at.min(end),
+            None => at,
+        };
         // Keep the hangup even if other moments are dropped.
         let hangup = all_moments.pop_if(|moment| matches!(moment.what, MomentKind::HungUp { .. }));
         let mut moments = self.keep_fitting(all_moments);
@@ -92,10 +132,12 @@ impl Drawing<'_> {
         let mut stays = Vec::new();
         for stay in view.stays.iter().chain(&view.waits) {
             let bridge = self.bridges.iter().position(|&id| id == stay.bridge);
-            if let Some(Ok(bridge)) = bridge.map(u16::try_from) {
+            if let Some(Ok(bridge)) = bridge.map(u16::try_from)
+                && self.shows(stay.from)
+            {
                 stays.push(Stay {
                     from: stay.from,
-                    to: stay.to,
+                    to: last(stay.to),
                     bridge,
                     holding: stay.holding,
                 });
@@ -109,7 +151,7 @@ impl Drawing<'_> {
             way: view.way,
             how: view.way_by.1.to_owned(),
             from: view.leg.first,
-            to: view.end.max(view.leg.first),
+            to: last(view.end).max(view.leg.first),
             moments,
             stays: self.keep_fitting(stays),
         }

@@ -1,7 +1,9 @@
 //! Tests of lines that one phone or several dial in turn: for whom each line was dialed, which
 //! lines are one attempt, and with what each call begins. AMI and CEL tell the same stories.
 
-use crate::story::{Channel, Story, channel, customer, employee, number, seconds};
+use crate::story::{
+    Channel, Story, assembler, channel, customer, employee, moment, number, seconds,
+};
 use callbridge_call::ChannelState::{Down, Ring, Unknown, Up};
 use callbridge_call::Direction::{Inbound, Outbound};
 use callbridge_call::{FinishedCall, Origin};
@@ -300,5 +302,43 @@ fn customer_dialed_into_a_room_with_a_caller_has_their_own_call() {
             .map(seconds)
             .collect();
         assert_eq!(long, [(39.0, 40.0), (35.0, 40.0)], "{voice:?}");
+    }
+}
+
+/// The agent's leg never ends. What was said with customers is final when they have left, and a
+/// number that nobody answered once no further carrier can be part of the attempt.
+#[test]
+fn call_ends_with_its_last_line_though_the_agent_stays() {
+    for voice in VOICES {
+        let (mut story, caller, agent) = answered(voice);
+        talk(&mut story, (&caller, &agent), "b1", (5.0, 25.0));
+        story.hangup(&caller).at(60.0);
+        let [two, three] = [3, 4].map(|place| line(place, &agent));
+        dial(&mut story, voice, &agent, (&two, "998901110002"));
+        story.at(70.0).hangup(&two).at(90.0);
+        dial(&mut story, voice, &agent, (&three, "998901110003"));
+        talk(&mut story, (&agent, &three), "b2", (95.0, 105.0));
+        story.hangup(&three);
+        let mut assembler = assembler();
+        let mut given = Vec::new();
+        let mut events = story.events.iter().peekable();
+        for tenth in 0..2000 {
+            let now = moment(f64::from(tenth) / 10.0);
+            while let Some((at, event)) = events.next_if(|(at, _)| *at <= now) {
+                assembler.on_event(event, *at);
+            }
+            assembler.tick(now);
+            for call in assembler.take_finished() {
+                given.push(format!("{}: {}", f64::from(tenth) / 10.0, shown(&call)));
+            }
+        }
+        let wanted = [
+            "25.5: in 101 1 talk 20 of 25, whole",
+            "75.5: out 101 2 talk 0 of 10, whole",
+            "105.5: out 101 3 talk 10 of 15, whole",
+        ];
+        assert_eq!(given, wanted, "{voice:?}");
+        assembler.finish_all(moment(200.0));
+        assert_eq!(assembler.take_finished(), [], "{voice:?}");
     }
 }

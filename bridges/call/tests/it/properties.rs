@@ -2,7 +2,7 @@
 
 use crate::story::{Channel, Story, assembler, channel, moment, settings};
 use callbridge_call::{
-    Assembler, ChannelState, Direction, EventTime, FinishedCall, Origin, PbxEvent, Settings,
+    Assembler, ChannelState, Direction, EventTime, FinishedCall, Kind, Origin, PbxEvent, Settings,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -120,6 +120,26 @@ fn settled_calls(events: &[(EventTime, PbxEvent<'static>)]) -> Vec<FinishedCall>
     calls
 }
 
+/// Returns the time of the first hangup in a story.
+fn first_hangup(story: &Story) -> Option<EventTime> {
+    times(story, |kind| matches!(kind, Kind::Hangup { .. })).min()
+}
+
+/// Returns the time at which the last channel of a story was dialed.
+fn last_dial(story: &Story) -> Option<EventTime> {
+    times(story, |kind| matches!(kind, Kind::DialBegin { .. })).max()
+}
+
+fn times(story: &Story, is_wanted: fn(&Kind<'_>) -> bool) -> impl Iterator<Item = EventTime> {
+    story
+        .events
+        .iter()
+        .filter_map(move |(at, event)| match event {
+            PbxEvent::Channel(event) if is_wanted(&event.kind) => Some(*at),
+            _ => None,
+        })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -146,6 +166,9 @@ proptest! {
     fn every_channel_of_a_customer_is_part_of_a_call(story in some_story()) {
         let (calls, _, late) = run(&story, false);
         prop_assume!(late == 0);
+        // A line that's dialed for a caller whose call was given out is no call.
+        let (left, dialed) = (first_hangup(&story), last_dial(&story));
+        prop_assume!(left.is_none_or(|left| dialed < Some(left.plus(Duration::from_millis(500)))));
         let known: BTreeSet<&str> = calls
             .iter()
             .flat_map(|call| call.also_known_as.iter().chain([&call.linkedid]))

@@ -39,7 +39,7 @@ pub(super) struct Stall {
 /// What the connection has to do after a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Checked {
-    /// The reader itself was suspended, so it's meaningless that nothing was received.
+    /// The reader itself was suspended, so its silence says nothing about the line.
     pub(super) stood_still: bool,
     /// Send a ping, since the stall can't end without one.
     pub(super) ping: bool,

@@ -381,8 +381,8 @@ pub struct SourceGap {
     pub filled: bool,
 }
 
-/// Channels that no trunk matches, and that carried outside numbers or are of an unknown
-/// technology.
+/// Channels that match no trunk even though they carried outside numbers, or whose technology
+/// callbridge doesn't recognize.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unmatched {
@@ -397,7 +397,7 @@ pub struct Unmatched {
 }
 
 impl Unmatched {
-    /// Prefix under which the channels beyond the first 32 prefixes are counted together.
+    /// The prefix that stands for all channels once 32 other prefixes are known.
     pub const OTHERS: &str = "other";
 
     /// Returns `true` if the channels are of a technology that callbridge doesn't know.
