@@ -8,9 +8,9 @@ mod ending;
 mod gaps;
 pub(crate) mod index;
 mod names;
+mod parts;
 mod processes;
 mod restart;
-mod rooms;
 mod settling;
 mod unreadable;
 

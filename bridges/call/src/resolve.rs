@@ -134,8 +134,7 @@ pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: EndReason) ->
     finished
 }
 
-/// The channels that belong together, without those of calls that were given out before, and the
-/// calls that they make.
+/// Channels that belong together, and the calls among them that were not given out before.
 struct PlannedPart<'v, 'a> {
     part: Part<'v, 'a>,
     plans: Vec<Plan>,
@@ -154,7 +153,7 @@ fn planned_parts<'v, 'a>(
         }
         let oldest = plan::oldest(&part);
         // A channel that stayed in a room can begin another call under an earlier linkedid.
-        let was_reported = call.parts.given.contains(&oldest);
+        let is_id_given = call.parts.given.contains(&oldest);
         let mut given = call.parts.given.clone();
         // The channel of the part's linkedid can be an outside channel that is still up or has not
         // been seen yet. The id will then belong to that channel's call.
@@ -165,8 +164,8 @@ fn planned_parts<'v, 'a>(
         // A colleague who stays after a customer's call belongs to that call, and does not begin an
         // internal call.
         plans.retain(|plan| {
-            let is_of_other = was_reported && plan.direction == Direction::Internal;
-            !is_of_other && !is_reported(part.legs[plan.customers[0]], &call.parts)
+            let is_of_given = is_id_given && plan.direction == Direction::Internal;
+            !is_of_given && !is_reported(part.legs[plan.customers[0]], &call.parts)
         });
         planned.push(PlannedPart { part, plans });
     }
@@ -216,15 +215,18 @@ pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWith
     calls
 }
 
-/// Returns the channels that belong together with one that is up or whose call was not given out.
+/// Returns the channels of every group in which one is still up or was not given out.
 pub(crate) fn channels_of_live_calls(call: &OpenCall, settings: &Settings) -> BTreeSet<UniqueId> {
     let channels = Channels::from_call(call, settings);
     let views = channels.views(call, settings);
-    let parts = split::parts(&views, channels.joined(call), channels.rooms(call));
-    let is_live = |leg: &&View<'_>| leg.leg.is_up() || !is_reported(leg, &call.parts);
-    let live = parts.iter().filter(|part| part.own().iter().any(is_live));
-    let live = live.flat_map(|part| part.own());
-    live.map(|leg| leg.leg.id.clone()).collect()
+    let mut live = BTreeSet::new();
+    for part in split::parts(&views, channels.joined(call), channels.rooms(call)) {
+        let mut own = part.own().iter();
+        if own.any(|leg| leg.leg.is_up() || !is_reported(leg, &call.parts)) {
+            live.extend(part.own().iter().map(|leg| leg.leg.id.clone()));
+        }
+    }
+    live
 }
 
 /// Returns the ids of the call's own channels, except those of calls that were given out before.

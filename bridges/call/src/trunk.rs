@@ -12,8 +12,8 @@ mod line;
 
 use crate::timeline::{Role, TEXT_BYTES_MAX};
 use crate::units::{Extension, clip};
-pub use line::{LineTraits, host_and_port, is_outside};
-pub(crate) use line::{OUTSIDE_DIGITS_MIN, digits, is_numeric, is_plumbing, party_of_line};
+pub use line::{LineTraits, host_and_port, is_numeric, is_outside};
+pub(crate) use line::{OUTSIDE_DIGITS_MIN, digits, is_plumbing, party_of_line};
 
 /// Technologies whose channels are telephones or trunks. A channel of any other technology that
 /// isn't plumbing is a telephone if it was dialed or dials.

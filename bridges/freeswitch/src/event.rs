@@ -14,7 +14,7 @@ use crate::fields::{EventFields, Header};
 use crate::monitor;
 use crate::rule::{APPLICATIONS, ATTENDED, EventRule};
 use callbridge_call::event::EventStamp;
-use callbridge_call::trunk::is_outside;
+use callbridge_call::trunk::{is_numeric, is_outside};
 use callbridge_call::{
     ChannelEvent, ChannelRef, ChannelState, ChannelTraits, EventTime, Kind, Mark, Origin, PbxEvent,
     Text, Unreadable,
@@ -491,37 +491,33 @@ fn extension<'a>(
     caller: &str,
     fields: &EventFields<'a>,
 ) -> Text<'a> {
-    let user_of = |text: &str| text.split('@').next().unwrap_or_default().to_owned();
-    let user = if inbound {
-        let login = [Header::UserName, Header::AuthName].map(|key| user_of(fields.get(key)));
-        let unproven = [
-            user_of(fields.get(Header::PresenceId)),
-            if name.starts_with(SOFIA) {
-                String::new()
-            } else {
-                caller.to_owned()
-            },
-        ];
-        let unproven = unproven.into_iter().filter(|user| !is_outside(user));
-        login
-            .into_iter()
-            .chain(unproven)
-            .find(|user| !user.is_empty())
+    let candidates = if inbound {
+        let number = if name.starts_with(SOFIA) || !is_numeric(caller) {
+            ""
+        } else {
+            caller
+        };
+        let unproven = [user(fields.get(Header::PresenceId)), number];
+        let [presence, number] = unproven.map(|user| if is_outside(user) { "" } else { user });
+        let login = [Header::UserName, Header::AuthName].map(|key| user(fields.get(key)));
+        [login[0], login[1], presence, number]
     } else if fields.get(Header::GatewayDialed).is_empty() {
         let dialed = match rule {
             EventRule::Create => fields.get(Header::DialedUser),
             _ => "",
         };
-        let users = [
-            fields.get(Header::PresenceId),
-            dialed,
-            fields.get(Header::Agent),
-        ];
-        users.map(user_of).into_iter().find(|user| !user.is_empty())
+        let presence = fields.get(Header::PresenceId);
+        [presence, dialed, fields.get(Header::Agent), ""].map(user)
     } else {
-        None
+        [""; 4]
     };
-    Cow::Owned(user.unwrap_or_default())
+    let known = candidates.into_iter().find(|user| !user.is_empty());
+    Cow::Owned(known.unwrap_or_default().to_owned())
+}
+
+/// Returns the user in `user@host`.
+fn user(address: &str) -> &str {
+    address.split('@').next().unwrap_or_default()
 }
 
 /// Returns the number that the channel was created to dial. After the creation, the number is read

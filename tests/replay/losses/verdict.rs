@@ -23,9 +23,10 @@ pub fn judge(before: &[FinishedCall], after: &[FinishedCall]) -> Verdict {
     let mut found = vec![false; after.len()];
     for call in before {
         let mut places = after.iter();
-        let same = places.position(|other| other.linkedid == call.linkedid);
-        let known = || after.iter().position(|other| is_same_call(call, other));
-        let Some(place) = same.or_else(known) else {
+        let place = places
+            .position(|other| other.linkedid == call.linkedid)
+            .or_else(|| after.iter().position(|other| is_same_call(call, other)));
+        let Some(place) = place else {
             verdict.lost.push(text(call));
             continue;
         };

@@ -124,6 +124,11 @@ pub(crate) struct Passage<'a> {
 }
 
 impl FactKind {
+    /// Returns `true` if the fact reports that the channel came into being.
+    pub(crate) fn is_creation(&self) -> bool {
+        matches!(self, Self::Born(_)) || self.is_dialed()
+    }
+
     /// Returns `true` if another channel dialed this one.
     pub(crate) fn is_dialed(&self) -> bool {
         matches!(self, Self::Dialed { .. })
@@ -253,7 +258,7 @@ pub(super) fn remaining(exit: &Fact, peers: &str) -> Vec<Fact> {
     };
     let names = peers.split(',').map(trunk::unmarked).take(TEXTS_MAX);
     names
-        .filter(|name| trunk::is_known_technology(trunk::technology(name)))
+        .filter(|name| trunk::extension(name).is_some())
         .map(|name| {
             let (bridge, name) = (bridge.clone(), clip(name, TEXT_BYTES_MAX));
             Fact::new(exit.at, exit.origin, FactKind::Remains { bridge, name })

@@ -445,20 +445,26 @@ impl Leg {
         room
     }
 
-    /// Handles a channel ID that FreeSWITCH gives to the next leg of the same dialing, too
-    /// (`origination_uuid` before several gateways). Both legs count as one, so the second one's
-    /// beginning removes the end of the first. Returns `true` if `fact` is such an earlier end.
-    fn is_of_reused_id(&mut self, fact: &Fact) -> bool {
-        let is_born = |what: &FactKind| what.is_dialed() || matches!(what, FactKind::Born(_));
-        let born = self.facts.iter().filter(|other| is_born(&other.what));
-        let born: Vec<EventTime> = born.map(|born| born.at).collect();
-        let is_after_birth = |at| born.iter().any(|born| *born <= at);
-        if is_born(&fact.what) {
-            let is_first_end = |end: &Fact| end.at < fact.at && is_after_birth(end.at);
-            self.retain_facts(|earlier| !earlier.what.is_end() || !is_first_end(earlier));
-        }
-        let is_before_birth = born.iter().any(|born| *born > fact.at);
-        fact.what.is_end() && is_after_birth(fact.at) && is_before_birth
+    /// Returns `true` if the channel was created both before and after this time, because its ID was
+    /// reused.
+    ///
+    /// FreeSWITCH gives the ID in `origination_uuid` to the leg over each gateway that it tries. All
+    /// of these legs count as one, whose end is that of the last one.
+    fn was_created_around(&self, at: EventTime) -> bool {
+        let creations = self.facts.iter().filter(|fact| fact.what.is_creation());
+        let is_early = creations.clone().any(|creation| creation.at <= at);
+        is_early
+            && creations
+                .map(|creation| creation.at)
+                .any(|later| later > at)
+    }
+
+    /// Removes the ends of legs that had this ID before the last leg was created.
+    fn forget_earlier_ends(&mut self) {
+        let ends = self.facts.iter().filter(|fact| fact.what.is_end());
+        let mut earlier: Vec<EventTime> = ends.map(|end| end.at).collect();
+        earlier.retain(|&at| self.was_created_around(at));
+        self.retain_facts(|fact| !fact.what.is_end() || !earlier.contains(&fact.at));
     }
 
     /// Processes an event of the channel. `room` is `true` if the call may store more facts.
@@ -499,15 +505,20 @@ impl Leg {
         if is_forgotten || self.facts.contains(&fact) {
             return Effect::Doubled;
         }
-        if self.traits.is_some() && self.is_of_reused_id(&fact) {
+        let is_end = fact.what.is_end();
+        if self.traits.is_some() && is_end && self.was_created_around(at) {
             return Effect::Doubled;
         }
-        let ends = fact.what.is_end() && !self.is_over();
+        let ends = is_end && !self.is_over();
+        let is_creation = fact.what.is_creation();
         if room {
             self.facts.extend(remaining(&fact, &event.channel.peers));
         }
         if room || ends {
             self.facts.push(fact);
+        }
+        if self.traits.is_some() && is_creation {
+            self.forget_earlier_ends();
         }
         if ends {
             Effect::HungUp

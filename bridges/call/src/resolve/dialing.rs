@@ -105,11 +105,10 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         let waited = waits.chain(dialer.waits.iter().map(|stay| stay.from));
         let stays = dialer.stays.iter();
         let in_rooms = stays.filter(|stay| self.rooms.contains(stay.bridge));
-        let forgotten = dialer.leg.forgotten_until.into_iter();
-        let mut busy = waited
-            .chain(in_rooms.map(|stay| stay.from))
-            .chain(forgotten);
-        !busy.any(|from| from < at)
+        let mut busy = waited.chain(in_rooms.map(|stay| stay.from));
+        // What the party did earlier may have been given out and removed from the open call.
+        dialer.leg.forgotten_until.is_none()
+            && !busy.any(|from| from < at)
             && !others.iter().any(|&other| {
                 self.legs[other].leg.first < at
                     && (self.placed_by(other) == Some(by)

@@ -48,11 +48,10 @@ pub(super) fn evidence(joined: &JoinedPairs, legs: &[&View<'_>], plan: &Plan) ->
     let mut ties = ties(legs, joined);
     for &customer in &plan.customers {
         // Whoever dialed the customer may belong to the call of another customer.
-        let dialed_directly = |by: &&usize| match legs[customer].dialer() {
-            Some(id) => *id == legs[**by].leg.id,
-            None => true,
-        };
-        let placed_by = plan.placed_by.iter().filter(dialed_directly);
+        let mut placed_by = plan.placed_by.as_ref();
+        if let Some(dialer) = legs[customer].dialer() {
+            placed_by = placed_by.filter(|&&by| *dialer == legs[by].leg.id);
+        }
         for &other in plan.own.iter().chain(placed_by) {
             let is_tied = ties.find(customer) == ties.find(other)
                 || legs[customer].shares_linkedid(legs[other]);
@@ -121,12 +120,12 @@ fn unknown_party(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
         .filter(|leg| matches!(leg.party, Party::Unknown(_)))
     {
         for &customer in &plan.customers {
-            let bridges = unknown.common_bridges(legs[customer]);
-            let is_known = |i: usize| {
-                let own = legs[i].common_bridges(legs[customer]);
-                is_party(legs, plan, i) && bridges.iter().all(|bridge| own.contains(bridge))
-            };
-            if !bridges.is_empty() && !(0..legs.len()).any(is_known) {
+            let mut bridges = unknown.common_bridges(legs[customer]);
+            for i in (0..legs.len()).filter(|&i| is_party(legs, plan, i)) {
+                let known = legs[i].common_bridges(legs[customer]);
+                bridges.retain(|bridge| !known.contains(bridge));
+            }
+            if !bridges.is_empty() {
                 let technology = trunk::technology(unknown.name);
                 return Some(format!(
                     "the customer was connected with {}, and callbridge doesn't know whether \

@@ -12,7 +12,7 @@
 
 use super::plan::Plan;
 use super::view::View;
-use crate::facts::{Fact, FactKind, Texts, any};
+use crate::facts::{FactKind, Texts, any};
 use crate::{Direction, Origin, UniqueId};
 use std::collections::BTreeSet;
 
@@ -45,10 +45,7 @@ pub(super) fn lost(
 /// events were received.
 fn creation(legs: &[&View<'_>], plan: &Plan, old: bool) -> Option<String> {
     let own = plan.own.iter().map(|&i| legs[i]);
-    let is_of_ami = |fact: &Fact| fact.origin == Origin::Channel;
-    let reports_creation =
-        |leg: &View<'_>| leg.leg.is_born() || leg.leg.facts.iter().any(is_of_ami);
-    if !own.clone().any(reports_creation) {
+    if !own.clone().any(|leg| reports_creation(leg)) {
         return None;
     }
     let firsts = plan.begins_with.iter().chain(&plan.customers);
@@ -64,6 +61,12 @@ fn creation(legs: &[&View<'_>], plan: &Plan, old: bool) -> Option<String> {
     Some(format!(
         "the creation of {name} was not reported, so events of the call are missing"
     ))
+}
+
+/// Returns `true` if the source would have reported the channel's creation. AMI always does.
+fn reports_creation(leg: &View<'_>) -> bool {
+    let mut facts = leg.leg.facts.iter();
+    leg.leg.is_born() || facts.any(|fact| fact.origin == Origin::Channel)
 }
 
 /// Returns a reason if an event of a channel entering or leaving a bridge is missing. Channels of

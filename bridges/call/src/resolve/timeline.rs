@@ -110,6 +110,16 @@ impl Drawing<'_> {
         self.end.is_none_or(|end| at <= end)
     }
 
+    /// Returns the time at which something of the channel ends in the timeline if it really ends
+    /// `at` this time. A channel that's still up goes on beyond its last event.
+    fn last_shown(&self, view: &View<'_>, at: EventTime) -> EventTime {
+        match self.end {
+            Some(end) if at >= view.end && !view.leg.is_over() => end,
+            Some(end) => at.min(end),
+            None => at,
+        }
+    }
+
     fn channel(
         &mut self,
         view: &View<'_>,
@@ -118,13 +128,6 @@ impl Drawing<'_> {
     ) -> Channel {
         let mut all_moments = moments(view, by_id);
         all_moments.retain(|moment| self.shows(moment.at));
-        let end = self.end;
-        let last = |at: EventTime| match end {
-            // A channel that's up goes on beyond its last event.
-            Some(end) if at >= view.end && !view.leg.is_over() => end,
-            Some(end) => at.min(end),
-            None => at,
-        };
         // Keep the hangup even if other moments are dropped.
         let hangup = all_moments.pop_if(|moment| matches!(moment.what, MomentKind::HungUp { .. }));
         let mut moments = self.keep_fitting(all_moments);
@@ -137,7 +140,7 @@ impl Drawing<'_> {
             {
                 stays.push(Stay {
                     from: stay.from,
-                    to: last(stay.to),
+                    to: self.last_shown(view, stay.to),
                     bridge,
                     holding: stay.holding,
                 });
@@ -151,7 +154,7 @@ impl Drawing<'_> {
             way: view.way,
             how: view.way_by.1.to_owned(),
             from: view.leg.first,
-            to: last(view.end).max(view.leg.first),
+            to: self.last_shown(view, view.end).max(view.leg.first),
             moments,
             stays: self.keep_fitting(stays),
         }

@@ -179,24 +179,26 @@ impl<'a> View<'a> {
 /// Returns the party at the channel. A channel of an unknown technology is a telephone if it was
 /// dialed or dials.
 fn party<'a>(leg: &Leg, facts: &[&Fact], endpoints: &'a Endpoints) -> Party<'a> {
-    use ChannelState::{PreRing, Ring, Ringing};
-    let speaks_of_phone = |what: &FactKind| {
-        let state = matches!(
-            what,
-            FactKind::Born(Ring | PreRing) | FactKind::State(Ring | PreRing | Ringing)
-        );
-        state || what.is_dialed() || what.is_dial_end()
-    };
     let ran = &leg.applications;
     match leg.party(endpoints) {
         Party::Unknown(extension)
             if ran.outgoing.is_some()
                 || !ran.dials.is_empty()
-                || first_of(facts, speaks_of_phone).is_some() =>
+                || first_of(facts, is_of_phone).is_some() =>
         {
             Party::Extension(extension)
         }
         party => party,
+    }
+}
+
+/// Returns `true` if the fact shows that the channel was dialed or dials.
+fn is_of_phone(what: &FactKind) -> bool {
+    use ChannelState::{PreRing, Ring, Ringing};
+    match what {
+        FactKind::Born(state) => matches!(state, Ring | PreRing),
+        FactKind::State(state) => matches!(state, Ring | PreRing | Ringing),
+        what => what.is_dialed() || what.is_dial_end(),
     }
 }
 
@@ -278,10 +280,10 @@ fn way_without_state(
         return (Way::Dialed, at, message, begun);
     }
     // AMI reports the first state of every channel that comes in, and of most that are dialed.
-    let is_of_ami = |fact: &&Fact| fact.origin == Origin::Channel;
-    let is_down = |fact: &Fact| fact.what == FactKind::Born(ChannelState::Down);
-    let mut births = leg.facts.iter().filter(is_of_ami);
-    let is_sure = leg.linkedids.first().is_some() || !births.any(is_down);
+    let down = FactKind::Born(ChannelState::Down);
+    let mut facts = leg.facts.iter();
+    let was_down = facts.any(|fact| fact.origin == Origin::Channel && fact.what == down);
+    let is_sure = leg.linkedids.first().is_some() || !was_down;
     (Way::CameIn, at, "began a call", begun && is_sure)
 }
 

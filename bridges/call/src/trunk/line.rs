@@ -124,7 +124,7 @@ pub(crate) fn digits(text: &str) -> String {
 }
 
 /// Returns `true` if the text is not empty and has only digits.
-pub(crate) fn is_numeric(text: &str) -> bool {
+pub fn is_numeric(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 

@@ -342,3 +342,42 @@ fn call_ends_with_its_last_line_though_the_agent_stays() {
         assert_eq!(assembler.take_finished(), [], "{voice:?}");
     }
 }
+
+/// The agent's leg is up all day, long enough for its earlier calls to be removed from the open
+/// call.
+#[test]
+fn hundredth_number_on_one_leg_is_right_like_the_first() {
+    for voice in VOICES {
+        let agent = phone(1, "101").exten("77");
+        let mut story = begin_story(voice);
+        begin(&mut story, voice, &agent);
+        let mut wanted = Vec::new();
+        for n in 0..100 {
+            let at = 60.0 * f64::from(n + 1);
+            let customer = line(n + 2, &agent);
+            story.at(at);
+            let last = n % 10;
+            dial(
+                &mut story,
+                voice,
+                &agent,
+                (&customer, &format!("99890111000{last}")),
+            );
+            if n % 3 == 0 {
+                story.at(at + 20.0);
+                wanted.push(format!("out 101 {last} talk 0 of 20, whole"));
+            } else {
+                let times = (at + 5.0, at + 15.0);
+                talk(&mut story, (&agent, &customer), &format!("b{n}"), times);
+                wanted.push(format!("out 101 {last} talk 10 of 15, whole"));
+            }
+            story.hangup(&customer);
+        }
+        story.at(7000.0).hangup(&agent);
+        let shown = calls(&story);
+        for (n, (shown, wanted)) in shown.iter().zip(&wanted).enumerate().skip(1) {
+            assert_eq!(shown, wanted, "{voice:?} {n}");
+        }
+        assert_eq!(shown.len(), 100, "{voice:?}");
+    }
+}

@@ -9,7 +9,8 @@
 //! customer B                 |-------|                           ended: given out with its guest
 //! customer C                              |---------- …          up
 //! ```
-//! A channel that was given out stays in the open call while a customer is up who can have met it.
+//! A channel that was given out stays in the open call while a customer is up who can have met it,
+//! or while the call that it was part of goes on.
 
 use super::Assembler;
 use super::index::has_id;
@@ -20,7 +21,7 @@ use crate::{CLOCK_TOLERANCE, EventTime, Settings, UniqueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A call with at least this many facts is searched for calls that are over.
-const FACTS_MANY: usize = 512;
+const FACTS_MANY: usize = 256;
 /// Number of further facts after which the call is searched again.
 const FACTS_MORE: usize = 64;
 /// The stays of a channel in a room, or of an agent who waits for calls, are kept up to this many
@@ -30,12 +31,12 @@ const SEAT_FACTS_MANY: usize = 64;
 /// event. It ends with its last channel.
 const LEGS_MANY: usize = 256;
 
-/// A call within an open call. Its channels have hung up, or go on without the customer.
+/// A call within an open call, whose channels have hung up or go on without the customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndedGroup {
     pub(super) channels: BTreeSet<UniqueId>,
-    /// Time of the last hangup, and its arrival by our clock (`arrived`). If another line could
-    /// still have been dialed for the call, the end of that time.
+    /// When the last channel hung up, and when that arrived by our clock (`arrived`). If another
+    /// line could have been dialed for the call after that, the end of that time.
     pub(super) at: EventTime,
     pub(super) arrived: EventTime,
     /// Set if the birth of the channel that began the call was received.
@@ -131,7 +132,8 @@ impl OpenCall {
         self.size.facts >= FACTS_MANY.max(self.parts.checked_facts + FACTS_MORE)
     }
 
-    /// Returns `true` if a telephone of the call is in a bridge now. Holding bridges do not count.
+    /// Returns `true` if a phone in this call is currently talking, that is, in a bridge that isn't
+    /// a holding bridge.
     pub(super) fn is_room(&self) -> bool {
         self.legs.values().any(|leg| {
             let last = leg.last_passage();
@@ -162,19 +164,14 @@ impl OpenCall {
     fn mark_reported(&mut self, channels: &BTreeSet<UniqueId>) -> BTreeSet<UniqueId> {
         let legs = channels.iter().filter_map(|id| self.legs.get(id));
         let legs: Vec<&Leg> = legs.collect();
-        let up: Vec<&Leg> = self.legs.values().filter(|leg| leg.is_up()).collect();
-        let is_group_up = up.iter().any(|leg| channels.contains(&leg.id));
-        let mut past = BTreeSet::new();
-        for id in channels {
-            // A channel that stays can keep the linkedid of one that has hung up, even if no event
-            // has shown that yet, and the channels that it dials begin with this linkedid.
-            let is_up = self.legs.get(id).is_some_and(Leg::is_up);
-            let has_id = |leg: &&Leg| leg.linkedids.has(id.as_str());
-            let begins_with_id = |leg: &&Leg| leg.first_linkedid() == Some(id.as_str());
-            let goes_on = is_group_up && legs.iter().any(has_id) || up.iter().any(begins_with_id);
-            if !is_up && !goes_on {
-                past.insert(id.clone());
-            }
+        let mut past = channels.clone();
+        // A channel that stays can keep the linkedid of one that has hung up, even if no event has
+        // shown that yet, and the channels that it dials begin with this linkedid.
+        if legs.iter().any(|leg| leg.is_up()) {
+            past.retain(|id| !legs.iter().any(|leg| leg.linkedids.has(id.as_str())));
+        }
+        for leg in self.legs.values().filter(|leg| leg.is_up()) {
+            past.retain(|id| *id != leg.id && Some(id.as_str()) != leg.first_linkedid());
         }
         for leg in self.legs.values_mut() {
             if !channels.contains(&leg.id) {
@@ -224,21 +221,21 @@ impl OpenCall {
         by_age(&ages).first().map(|&oldest| &given[oldest].id)
     }
 
-    /// Removes the stays in bridges that ended before `since`, and the links with these channels,
-    /// from channels in a room or of agents who wait for calls. `all`: from all channels.
+    /// Removes stays in bridges that ended before `since`, and links to the channels in `past`.
+    /// Unless `all` is set, only channels that stay for many calls are affected, which are those in
+    /// a room and those of logged-in agents.
     fn forget_stays(&mut self, past: &BTreeSet<UniqueId>, since: Option<EventTime>, all: bool) {
         let forgotten = past.iter().filter_map(|id| self.legs.get(id));
         let forgotten = forgotten.map(|leg| leg.last).max();
         let since = since.unwrap_or(self.times.latest);
         for leg in self.legs.values_mut() {
-            let is_long = has_seat(leg, &self.rooms) && leg.facts.len() > SEAT_FACTS_MANY;
-            if !leg.is_up() || !all && !is_long {
-                continue;
-            }
-            if self.parts.reported.contains(&leg.id) {
+            if all && self.parts.reported.contains(&leg.id) {
                 leg.forgotten_until = leg.forgotten_until.max(forgotten);
             }
-            forget_stays(leg, since, past);
+            let is_long = has_seat(leg, &self.rooms) && leg.facts.len() > SEAT_FACTS_MANY;
+            if leg.is_up() && (all || is_long) {
+                forget_stays(leg, since, past);
+            }
         }
     }
 
@@ -250,7 +247,6 @@ impl OpenCall {
             .retain(|(a, b)| !past.contains(a) && !past.contains(b));
         self.size.facts = self.joined.len() + self.legs.len();
         self.size.facts += self.legs.values().map(|leg| leg.facts.len()).sum::<usize>();
-        self.parts.checked_facts = self.size.facts;
     }
 }
 
@@ -361,6 +357,9 @@ impl Assembler {
         if let Some(call) = self.calls.get_mut(key) {
             call.forget_stays(&past, since, is_over_limit);
             call.forget_channels(&past);
+            if is_over_limit {
+                call.parts.checked_facts = call.size.facts;
+            }
         }
     }
 
