@@ -428,6 +428,9 @@ impl Intake {
         }
         let trunks = &rules.trunks;
         self.unmatched.prune(wall, |pbx, prefix| {
+            if unmatched::is_technology(prefix) {
+                return trunks.has_technology(pbx, prefix);
+            }
             trunks.take_in(pbx, prefix) || people.knows(&unmatched::device(prefix), trunks, pbx)
         });
         ops.extend(self.unmatched.take());

@@ -2,7 +2,7 @@
 //! commits the result. Only then does each source get its verdict. While the disk is full, the loop
 //! takes no more items and loses none.
 
-use crate::{Batch, Intake, release::release, written::Files};
+use crate::{Batch, Intake, release::release, unmatched, written::Files};
 use callbridge_mapping::{People, journal};
 use callbridge_model::{Heartbeat, Outcome, Reason, clock, status};
 use callbridge_source::{Counts, Intake as RingEnd, Item, SourceId, Verdicts};
@@ -218,20 +218,20 @@ impl Shell {
             );
         }
         for (pbx, prefix) in std::mem::take(&mut self.intake.unmatched.unreported) {
-            if prefix.contains('/') {
+            if unmatched::is_technology(&prefix) {
+                tracing::warn!(
+                    id = prefix,
+                    pbx,
+                    "a channel of a technology that callbridge doesn't know took part in a call: \
+                     if customers call over it, add it to a --trunk"
+                );
+            } else {
                 tracing::warn!(
                     id = prefix,
                     pbx,
                     "a channel that belongs to no trunk carried an outside number: the call counts \
                      as internal; add the channel to a --trunk, or to --employees if it is a \
                      telephone"
-                );
-            } else {
-                tracing::warn!(
-                    id = prefix,
-                    pbx,
-                    "a channel of a technology that callbridge doesn't know took part in a call: \
-                     if customers call over it, add it to a --trunk"
                 );
             }
         }

@@ -1,6 +1,6 @@
-//! Channels of no trunk that carried outside numbers, counted by the prefix of their names.
-//! `status` and the metrics show these prefixes. A prefix is kept over restarts until a flag names
-//! it.
+//! Channels of no trunk that carried outside numbers, counted by the prefix of their names, and
+//! channels that may or may not be phones, counted by their technology. `status` shows both, and
+//! the metrics the former. They're kept over restarts until a flag names them.
 
 use callbridge_call::{EventTime, Extension};
 use callbridge_model::status;
@@ -8,6 +8,8 @@ use callbridge_spool::Op;
 
 /// Maximum number of prefixes. The channels of all other prefixes are counted together.
 const KEPT: usize = 32;
+/// Name under which the channels of all other prefixes are counted together.
+const OTHERS: &str = "other";
 /// Name of the spool's setting for the prefixes.
 pub const KEY: &str = "unmatched";
 /// Seconds after which an unseen prefix is forgotten.
@@ -40,11 +42,7 @@ impl UnmatchedLog {
     /// Counts a call of this PBX on a channel with this prefix.
     pub(super) fn note(&mut self, pbx: &str, prefix: &str, at: EventTime) {
         let is_kept = self.seen.len() < KEPT || self.find_mut(pbx, prefix).is_some();
-        let prefix = if is_kept {
-            prefix
-        } else {
-            status::Unmatched::OTHERS
-        };
+        let prefix = if is_kept { prefix } else { OTHERS };
         let at = at.floor_seconds().get();
         match self.find_mut(pbx, prefix) {
             Some(unmatched) => {
@@ -84,8 +82,7 @@ impl UnmatchedLog {
         if self.seen.len() < kept {
             // There is room for some of the prefixes that were counted together. They are listed
             // separately when they come again.
-            self.seen
-                .retain(|unmatched| unmatched.prefix != status::Unmatched::OTHERS);
+            self.seen.retain(|unmatched| unmatched.prefix != OTHERS);
             self.changed = true;
         }
     }
@@ -105,6 +102,11 @@ impl UnmatchedLog {
     pub fn into_channels(self) -> Vec<status::Unmatched> {
         self.seen
     }
+}
+
+/// Returns `true` if a prefix is only a technology (`TAPI`).
+pub fn is_technology(prefix: &str) -> bool {
+    !prefix.contains('/') && prefix != OTHERS
 }
 
 /// Returns the device in a prefix (`101` in `PJSIP/101`), as a list of employees would name it.
@@ -174,6 +176,14 @@ mod tests {
     }
 
     #[test]
+    fn only_a_technology_has_no_device() {
+        assert!(is_technology("TAPI"));
+        for prefix in ["PJSIP/citty", "profile/external", OTHERS] {
+            assert!(!is_technology(prefix), "{prefix}");
+        }
+    }
+
+    #[test]
     fn unmatched_prefixes_over_the_limit_are_counted_together() {
         let mut log = UnmatchedLog::default();
         for n in 0..100 {
@@ -182,10 +192,7 @@ mod tests {
         let listed = log.into_channels();
         assert_eq!(listed.len(), KEPT + 1);
         let others = listed.last().expect("the others");
-        assert_eq!(
-            (others.prefix.as_str(), others.calls),
-            (status::Unmatched::OTHERS, 68)
-        );
+        assert_eq!((others.prefix.as_str(), others.calls), (OTHERS, 68));
     }
 }
 

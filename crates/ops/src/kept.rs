@@ -22,6 +22,9 @@ pub fn stored_status(
     let gaps =
         GapLog::restore(tables::meta::meta(store, gap_log::KEY)?.as_deref()).unwrap_or_default();
     let unmatched = UnmatchedLog::restore(tables::meta::meta(store, unmatched::KEY)?.as_deref());
+    let unmatched = unmatched.unwrap_or_default().into_channels().into_iter();
+    let (unknown_technologies, unmatched) =
+        unmatched.partition(|channels| unmatched::is_technology(&channels.prefix));
     let unknown = unknown_employees(store)?;
     let employees = (!unknown.is_empty()).then(|| Employees {
         unknown,
@@ -38,7 +41,8 @@ pub fn stored_status(
         dead_letters: counts_by_word(tables::letters::dead_by_reason(store)?),
         waiting: counts_by_word(tables::letters::waiting_by_reason(store)?),
         gaps: gaps.into_gaps(),
-        unmatched: unmatched.unwrap_or_default().into_channels(),
+        unmatched,
+        unknown_technologies,
         journal_fields: tables::echoes::fields(store)?,
         foreign_calls: tables::echoes::foreign_calls(store, at)?,
         ..Status::default()

@@ -79,7 +79,7 @@ pub(crate) fn unmatched_channels(all: &mut Registry, status: &Status) {
         (labels, unmatched.calls)
     });
     let help = "Calls with an outside number over channels of no trunk, by the common part of the \
-                channels' names, and calls with channels of an unknown technology";
+                channels' names";
     counters(all, "unmatched_channels", help, channels);
 }
 

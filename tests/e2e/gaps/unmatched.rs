@@ -65,6 +65,66 @@ async fn misspelled_trunk_is_counted_and_warned_once_until_fixed() {
     program.terminate().await;
 }
 
+/// A customer calls in and is in one bridge with `other`, which nothing dialed.
+fn call_bridged_with(other: &str) -> String {
+    let mut text = String::new();
+    let mut event = |at: u32, name: &str, (channel, id): (&str, u32), more: &str| {
+        text += &format!(
+            "Event: {name}\r\nTimestamp: 17951640{at:02}.000000\r\nChannel: {channel}\r\n\
+             Uniqueid: 1795164000.{id}\r\nLinkedid: 1795164000.1\r\n{more}\r\n"
+        );
+    };
+    let customer = ("PJSIP/city-00000001", 1);
+    let other = (other, 2);
+    let ring = "ChannelStateDesc: Ring\r\nCallerIDNum: 998901110001\r\n";
+    let bridge = "BridgeUniqueid: b1\r\nBridgeTechnology: simple_bridge\r\n";
+    event(0, "Newchannel", customer, ring);
+    event(1, "Newchannel", other, "ChannelStateDesc: Up\r\n");
+    event(1, "Newstate", customer, "ChannelStateDesc: Up\r\n");
+    event(2, "BridgeEnter", customer, bridge);
+    event(2, "BridgeEnter", other, bridge);
+    event(9, "BridgeLeave", other, bridge);
+    event(9, "BridgeLeave", customer, bridge);
+    event(10, "Hangup", other, "Cause: 16\r\n");
+    event(10, "Hangup", customer, "Cause: 16\r\n");
+    text
+}
+
+#[tokio::test]
+async fn unknown_technology_is_warned_once_until_a_trunk_names_it() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    place.write("calls.ami", call_bridged_with("TAPI/5-1"));
+    let source = place.file("calls.ami", "ami");
+    let listen = "--listen=127.0.0.1:0";
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG, listen]);
+    let status = program
+        .until("a call with an unknown technology", |current| {
+            !current.unknown_technologies.is_empty()
+        })
+        .await;
+    let unknown = &status.unknown_technologies[0];
+    assert_eq!((unknown.prefix.as_str(), unknown.calls), ("TAPI", 1));
+    assert_eq!(unmatched_prefixes(&status), []);
+    let found = status.problems.iter();
+    let kinds: Vec<FindingKind> = found.map(|problem| problem.kind).collect();
+    assert!(kinds.contains(&FindingKind::UnknownTechnology), "{kinds:?}");
+    assert!(!kinds.contains(&FindingKind::NoTrunk), "{kinds:?}");
+    // The metric is of lines to the outside.
+    assert!(!metrics(&program).await.contains("TAPI"));
+    program.terminate().await;
+    let log = place.logs();
+    let warned = log.lines().filter(|line| line.contains("id=TAPI"));
+    assert_eq!(warned.count(), 1, "{log}");
+    let tapi = "--trunk=tapi=TAPI/*";
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], tapi, RATE_FLAG]);
+    program
+        .until("a trunk that names the technology", |current| {
+            current.unknown_technologies.is_empty()
+        })
+        .await;
+    program.terminate().await;
+}
+
 #[tokio::test]
 async fn trunk_pattern_that_matches_phones_is_logged_at_start() {
     let (place, crm) = (Place::new(), crm::start().await);

@@ -5,7 +5,7 @@
 
 use super::text::by_reason;
 use super::verdict::{count_with_noun, first_five};
-use super::{FindingKind, Problem, Status};
+use super::{FindingKind, Problem, Status, Unmatched};
 use crate::Reason;
 use crate::status::PAUSES;
 use crate::status::other_reader::Effect;
@@ -186,17 +186,7 @@ fn daemons(status: &Status, found: &mut Vec<Problem>) {
 }
 
 fn trunks(status: &Status, found: &mut Vec<Problem>) {
-    let mut channels = Vec::new();
-    let mut technologies = Vec::new();
-    for unmatched in &status.unmatched {
-        let calls = count_with_noun(unmatched.calls, "call", "calls");
-        let list = if unmatched.is_technology() {
-            &mut technologies
-        } else {
-            &mut channels
-        };
-        list.push(format!("{} ({calls})", unmatched.prefix));
-    }
+    let channels = with_calls(&status.unmatched);
     if !channels.is_empty() {
         let named = first_five(&channels);
         let message = format!(
@@ -207,6 +197,7 @@ fn trunks(status: &Status, found: &mut Vec<Problem>) {
         let problem = Problem::new(FindingKind::NoTrunk, message, status.check());
         found.push(problem.with_values([named]));
     }
+    let technologies = with_calls(&status.unknown_technologies);
     if !technologies.is_empty() {
         let named = first_five(&technologies);
         let message = format!(
@@ -217,6 +208,15 @@ fn trunks(status: &Status, found: &mut Vec<Problem>) {
         let problem = Problem::new(FindingKind::UnknownTechnology, message, status.check());
         found.push(problem.with_values([named]));
     }
+}
+
+/// Returns each prefix with its number of calls: `PJSIP/citty (3 calls)`.
+fn with_calls(channels: &[Unmatched]) -> Vec<String> {
+    let channels = channels.iter().map(|channels| {
+        let calls = count_with_noun(channels.calls, "call", "calls");
+        format!("{} ({calls})", channels.prefix)
+    });
+    channels.collect()
 }
 
 fn token(status: &Status, found: &mut Vec<Problem>) {

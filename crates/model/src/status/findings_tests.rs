@@ -162,10 +162,20 @@ fn silent_source_cases() -> Vec<(Status, &'static [FindingKind])> {
     ]
 }
 
-fn unmatched_channel(prefix: &str) -> Status {
+fn unknown_technology() -> Status {
+    status_with(|status| {
+        status.unknown_technologies.push(Unmatched {
+            prefix: "TAPI".to_owned(),
+            calls: 1,
+            ..Unmatched::default()
+        });
+    })
+}
+
+fn unmatched_channel() -> Status {
     status_with(|status| {
         status.unmatched.push(Unmatched {
-            prefix: prefix.to_owned(),
+            prefix: "PJSIP/citty".to_owned(),
             calls: 1,
             ..Unmatched::default()
         });
@@ -390,9 +400,8 @@ fn worst_problem_decides_the_verdict() {
         (gap(600, 60, true), &[]),
         (gap(5, 60, false), &[]),
         (gap(600, 2 * DAY, false), &[]),
-        (unmatched_channel("PJSIP/citty"), &[K::NoTrunk]),
-        (unmatched_channel("other"), &[K::NoTrunk]),
-        (unmatched_channel("TAPI"), &[K::UnknownTechnology]),
+        (unmatched_channel(), &[K::NoTrunk]),
+        (unknown_technology(), &[K::UnknownTechnology]),
         (token("reconnect"), &[K::Token]),
         (token("client_refused"), &[K::Token]),
         (token("refused"), &[K::Token]),

@@ -123,6 +123,8 @@ pub struct Status {
     pub gaps: Vec<SourceGap>,
     /// Channels that no trunk matches and that carried outside numbers, first seen first.
     pub unmatched: Vec<Unmatched>,
+    /// Channels whose technology callbridge doesn't recognize and that may or may not be phones.
+    pub unknown_technologies: Vec<Unmatched>,
     pub lists: Vec<ListFile>,
     /// Files of passwords and secrets that have a problem.
     pub secret_files: Vec<SecretFile>,
@@ -381,29 +383,17 @@ pub struct SourceGap {
     pub filled: bool,
 }
 
-/// Channels that match no trunk even though they carried outside numbers, or whose technology
-/// callbridge doesn't recognize.
+/// Channels that callbridge couldn't identify, with the calls that they took part in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unmatched {
-    /// The prefix that their names share, such as `PJSIP/citty`, or only their technology, such as
-    /// `TAPI`, if callbridge doesn't know whether it's that of phones. `other` for all beyond the
-    /// first 32.
+    /// The prefix that their names share, such as `PJSIP/citty`, or their technology, such as
+    /// `TAPI`. `other` stands for all channels once 32 prefixes are known.
     pub prefix: String,
     pub calls: u64,
     /// Epoch seconds at which the last of these calls began.
     pub last_at: i64,
     pub pbx: String,
-}
-
-impl Unmatched {
-    /// The prefix that stands for all channels once 32 other prefixes are known.
-    pub const OTHERS: &str = "other";
-
-    /// Returns `true` if the channels are of a technology that callbridge doesn't know.
-    pub fn is_technology(&self) -> bool {
-        !self.prefix.contains('/') && self.prefix != Self::OTHERS
-    }
 }
 
 /// The CRM token in use, as the CRM reported it.
@@ -515,6 +505,7 @@ mod tests {
             sources: vec![SourceStatus::default()],
             gaps: vec![SourceGap::default()],
             unmatched: vec![Unmatched::default()],
+            unknown_technologies: vec![Unmatched::default()],
             lists: vec![ListFile::default()],
             secret_files: vec![SecretFile::default()],
             pause: Some(Pause::default()),
@@ -545,6 +536,7 @@ mod tests {
             "/unmatched/0/prefix",
             "/unmatched/0/calls",
             "/unmatched/0/lastAt",
+            "/unknownTechnologies/0/prefix",
             "/lists/0/file",
             "/lists/0/kind",
             "/lists/0/rows",

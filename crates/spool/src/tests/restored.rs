@@ -91,15 +91,21 @@ fn folder_overwritten_in_place_is_detected_as_a_copy() {
     assert!(is_restored(&state, true));
 }
 
-/// A killed process leaves no stamp to compare with, and `cp` sets the same times as a write does.
-#[test]
-fn backup_copied_in_place_after_a_kill_is_a_copy() {
-    let root = tempfile::tempdir().expect("a folder");
-    let (state, backup) = used_folder(root.path());
+/// Returns a folder whose process was killed, after which `cp` wrote a backup over the database.
+fn killed_and_overwritten(root: &Path) -> PathBuf {
+    let (state, backup) = used_folder(root);
     copy(&state, &backup);
     kill(&state);
     std::fs::remove_file(state.join(LOG)).expect("removed");
     std::fs::copy(backup.join(FILE), state.join(FILE)).expect("copied");
+    state
+}
+
+/// A killed process leaves no stamp to compare with, and `cp` sets the same times as a write does.
+#[test]
+fn backup_copied_in_place_after_a_kill_is_a_copy() {
+    let root = tempfile::tempdir().expect("a folder");
+    let state = killed_and_overwritten(root.path());
     assert!(is_restored(&state, false));
     assert!(is_restored(&state, true), "doubt remains until a request");
     assert!(!is_restored(&state, true));
@@ -142,11 +148,7 @@ fn folder_moved_or_left_by_a_kill_is_no_copy() {
 #[test]
 fn copy_that_could_not_be_opened_remains_a_copy() {
     let root = tempfile::tempdir().expect("a folder");
-    let (state, backup) = used_folder(root.path());
-    copy(&state, &backup);
-    kill(&state);
-    std::fs::remove_file(state.join(LOG)).expect("removed");
-    std::fs::copy(backup.join(FILE), state.join(FILE)).expect("copied");
+    let state = killed_and_overwritten(root.path());
     assert_eq!(ConnectionStore::new(&state).read(), Ok(None));
     let in_the_way = state.join("spool.db-journal");
     std::fs::create_dir(&in_the_way).expect("made");
