@@ -12,8 +12,8 @@ use callbridge_call::{
 use std::time::Duration;
 
 /// How an event's pairs are read. An event without a rule is skipped after its name. `VarSet`,
-/// `Newexten`, `DeviceStateChange`, `RTCPSent`, `QueueMemberStatus`, and others have no rule,
-/// because all of their facts are also in the events below.
+/// `DeviceStateChange`, `RTCPSent`, `QueueMemberStatus`, and others have no rule, because all of
+/// their facts are also in the events below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// The keys describe one channel, without a prefix.
@@ -42,6 +42,8 @@ pub(crate) enum Plain {
     HangupRequest,
     Hangup,
     Seen,
+    /// The channel runs an application.
+    Runs,
     /// One of the live channels in the list of `CoreShowChannels`.
     Listed,
 }
@@ -49,7 +51,7 @@ pub(crate) enum Plain {
 /// The names of the events that are read, separated by spaces. All other events are skipped once
 /// their name is read.
 pub const DECODED: &str = "\
-    CEL Newchannel Newstate BridgeEnter BridgeLeave Hangup NewConnectedLine \
+    CEL Newchannel Newstate Newexten BridgeEnter BridgeLeave Hangup NewConnectedLine \
     NewCallerid NewAccountCode HangupRequest SoftHangupRequest Hold Unhold DialBegin \
     DialEnd Cdr LocalBridge Pickup AttendedTransfer BlindTransfer FullyBooted Shutdown \
     Newcallerid Dial Bridge Link Unlink Rename Masquerade MeetmeJoin MeetmeLeave \
@@ -70,6 +72,7 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         // something else. So it does not show that a party hangs up.
         b"NewConnectedLine" | b"NewCallerid" | b"Newcallerid" | b"NewAccountCode"
         | b"SoftHangupRequest" | b"Hold" | b"Unhold" => Rule::Plain(Plain::Seen),
+        b"Newexten" => Rule::Plain(Plain::Runs),
         b"DialBegin" => Rule::Dial { begins: true },
         b"DialEnd" => Rule::Dial { begins: false },
         b"Cdr" => Rule::Cdr,
@@ -193,7 +196,7 @@ fn decode_plain<'a>(
             Key::Cause => cause = number(value.as_ref()),
             Key::BridgeUniqueid => bridge = text_or_empty(value, repaired),
             Key::BridgeTechnology => technology = text_or_empty(value, repaired),
-            _ if plain == Plain::Listed => {
+            _ if matches!(plain, Plain::Listed | Plain::Runs) => {
                 listing.note(name.as_ref(), value, &mut channel, repaired);
             }
             _ => {}
@@ -211,12 +214,12 @@ fn decode_plain<'a>(
         Plain::Leave => Kind::BridgeLeave { bridge, technology },
         Plain::HangupRequest => Kind::HangupRequested,
         Plain::Hangup => Kind::Hangup { cause },
-        Plain::Seen => Kind::Seen,
+        Plain::Seen | Plain::Runs => Kind::Seen,
     };
     ChannelEvent::new(at, Origin::Channel, channel, kind)
 }
 
-/// Values that are only reported in a list of live channels.
+/// Values that are only reported in a list of live channels. The application is also in `Newexten`.
 #[derive(Default)]
 struct Listing<'a> {
     bridge: Text<'a>,
@@ -227,7 +230,7 @@ struct Listing<'a> {
 }
 
 impl<'a> Listing<'a> {
-    /// Stores the value of `name` if it's one of the keys that only appear in lists.
+    /// Stores the value of `name` if it's one of these keys.
     fn note(
         &mut self,
         name: &[u8],
@@ -241,7 +244,7 @@ impl<'a> Listing<'a> {
             &mut self.partner
         } else if same(name, b"Application") {
             &mut channel.application
-        } else if same(name, b"ApplicationData") {
+        } else if same(name, b"ApplicationData") || same(name, b"AppData") {
             &mut channel.app_data
         } else if same(name, b"Extension") {
             &mut channel.exten
@@ -390,7 +393,7 @@ mod tests {
         }
         let listed: BTreeSet<&str> = DECODED.split(' ').collect();
         assert_eq!(with_rule, listed);
-        for name in ["VarSet", "Newexten", "DeviceStateChange", "RTCPSent", ""] {
+        for name in ["VarSet", "DeviceStateChange", "RTCPSent", ""] {
             assert!(rule(name.as_bytes()).is_none(), "{name}");
         }
     }

@@ -290,6 +290,8 @@ pub struct ChannelTraits<'a> {
     pub extension: Text<'a>,
     /// The number with which the channel was dialed.
     pub dialed: Text<'a>,
+    /// How long the command that dialed the channel waits before dialing again. Zero if it doesn't.
+    pub pause: Duration,
     /// Set if no earlier event of the channel can have been missed.
     pub fresh: bool,
     /// Set if the channel is over and was linked with only one other channel, which

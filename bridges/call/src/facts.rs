@@ -9,6 +9,7 @@ mod legs;
 mod open;
 mod texts;
 mod times;
+mod traits;
 
 pub(crate) use applications::SeenDial;
 pub(crate) use fact::{Fact, FactKind, Passage, any, is_holding, spans};

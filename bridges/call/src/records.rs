@@ -343,6 +343,9 @@ fn calls_of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>
     let began = own_legs.clone().map(|leg| leg.first).min()?;
     let mut call = OpenCall::new(began, group.arrived, group.is_live());
     for record in &group.records {
+        for (room, ..) in record.rooms() {
+            call.rooms.insert(room.into());
+        }
         for (i, leg) in record.legs.iter().enumerate() {
             // If a channel has its own record, only its own record is used.
             if i == 0 || !own_legs.clone().any(|own_leg| own_leg.id == leg.id) {

@@ -33,6 +33,7 @@ mod lost;
 mod masquerade;
 mod number;
 mod plan;
+mod sets;
 mod split;
 mod timeline;
 mod unnamed;
@@ -49,8 +50,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use view::View;
 
+pub(crate) use attempts::ATTEMPT_GAP;
 pub(crate) use number::is_number;
-pub(crate) use split::Sets;
+pub(crate) use sets::Sets;
 
 /// Reason why a call is incomplete if events of it come from a file and have no times. The arrival
 /// of such events does not show when they happened.
@@ -200,11 +202,12 @@ pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWith
                 && !plan.talk.is_answer()
                 && !lines.any(dialing::has_answered);
             let mut dialers = own.chain(plan.placed_by.map(|by| part.legs[by]));
-            let patience = if is_unanswered && dialers.any(|leg| !leg.leg.is_over()) {
-                attempts::ATTEMPT_GAP
-            } else {
-                Duration::ZERO
-            };
+            let mut patience = Duration::ZERO;
+            if is_unanswered && dialers.any(|leg| !leg.leg.is_over()) {
+                let customers = plan.customers.iter().map(|&i| part.legs[i]);
+                let pauses = customers.map(|line| dialing::pause(&part.legs, line));
+                patience = attempts::ATTEMPT_GAP + pauses.max().unwrap_or_default();
+            }
             calls.push(CallWithin {
                 channels: plan_ids(&part, &plan, &call.parts),
                 is_left,

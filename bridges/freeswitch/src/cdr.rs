@@ -33,7 +33,7 @@ const PROFILES_MAX: usize = 64;
 
 /// Headers of the event that reports a channel's creation. Each comes with the variable that has
 /// the same value when the channel ends.
-const AT_BIRTH: [(Header, &str); 20] = [
+const AT_BIRTH: [(Header, &str); 23] = [
     (Header::UniqueId, "uuid"),
     (Header::ChannelName, "channel_name"),
     (Header::Direction, "direction"),
@@ -54,6 +54,9 @@ const AT_BIRTH: [(Header, &str); 20] = [
     (Header::EnterpriseCaller, "ent_originate_aleg_uuid"),
     (Header::FifoCaller, "fifo_bridge_uuid"),
     (Header::Recovered, "recovered"),
+    (Header::Retries, "originate_retries"),
+    (Header::RetrySleep, "originate_retry_sleep_ms"),
+    (Header::RetryPeriod, "originate_retry_min_period_ms"),
 ];
 /// Headers whose values are in the leg's first profile, before any transfer.
 const IN_FIRST_PROFILE: [(Header, &str); 3] = [

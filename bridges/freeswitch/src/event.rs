@@ -369,6 +369,7 @@ fn traits<'a>(
         address: address(inbound, fields),
         extension,
         dialed: dialed_number(rule, inbound, fields),
+        pause: pause(fields),
         fresh: is_fresh(rule, fields) || sole,
         sole: sole && rule == EventRule::Hangup,
         unlinked: is_unlinked(rule, fields),
@@ -378,6 +379,17 @@ fn traits<'a>(
         answered: micros(fields.get(Header::Answered)),
         linked: last_bridge(rule, fields),
     }
+}
+
+/// Returns how long the command that dialed the channel waits before dialing again. The switch
+/// waits for a second, unless the dial string says otherwise.
+fn pause(fields: &EventFields<'_>) -> Duration {
+    let number = |header| fields.get(header).parse::<u32>().ok();
+    if number(Header::Retries).is_none_or(|attempts| attempts < 2) {
+        return Duration::ZERO;
+    }
+    let longest = number(Header::RetrySleep).max(number(Header::RetryPeriod));
+    Duration::from_millis(longest.map_or(1000, u64::from))
 }
 
 /// Returns the start of the channel's last bridge, and the other channel. Only the events of a

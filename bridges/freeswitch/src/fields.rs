@@ -78,9 +78,12 @@ pub(crate) enum Header {
     RunsNow,
     MemberId,
     Recovered,
+    Retries,
+    RetrySleep,
+    RetryPeriod,
 }
 
-const KEYS: usize = Header::Recovered as usize + 1;
+const KEYS: usize = Header::RetryPeriod as usize + 1;
 
 impl Header {
     fn from_name(name: &str) -> Option<Self> {
@@ -145,6 +148,9 @@ impl Header {
             "variable_current_application" => Self::RunsNow,
             "variable_conference_member_id" => Self::MemberId,
             "variable_recovered" => Self::Recovered,
+            "variable_originate_retries" => Self::Retries,
+            "variable_originate_retry_sleep_ms" => Self::RetrySleep,
+            "variable_originate_retry_min_period_ms" => Self::RetryPeriod,
             _ => return None,
         })
     }

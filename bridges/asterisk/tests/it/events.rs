@@ -304,11 +304,29 @@ fn boot_list_end_shutdown_and_login_become_marks() {
     }
 }
 
+/// AMI reports applications like CEL does if the account may read the class `dialplan`.
+#[test]
+fn application_is_read_from_newexten() {
+    let message = "Event: Newexten\nPrivilege: dialplan,all\nChannel: SIP/101-00000001\n\
+                   Context: office\nExtension: s\nPriority: 2\nApplication: RetryDial\n\
+                   AppData: busy,10,3,PJSIP/998901110001@city\nUniqueid: 5.1\n";
+    check_decoded(message, |decoded| {
+        let Decoded::Event { received, .. } = decoded else {
+            panic!("{decoded:?}")
+        };
+        let PbxEvent::Channel(event) = received.event else {
+            panic!("{received:?}")
+        };
+        assert_eq!(event.kind, Kind::Seen);
+        assert_eq!(event.channel.application, "RetryDial");
+        assert_eq!(event.channel.app_data, "busy,10,3,PJSIP/998901110001@city");
+    });
+}
+
 #[test]
 fn unneeded_message_is_skipped_and_malformed_is_unreadable() {
     for skipped in [
         "Event: VarSet\nUniqueid: 5.1\nVariable: LEAD_ID\nValue: 4001\n",
-        "Event: Newexten\nUniqueid: 5.1\n",
         "Event: OriginateResponse\nResponse: Failure\nUniqueid: <null>\n",
         "Response: Error\nMessage: Authentication failed\n",
         "Response: Success\nPing: Pong\n",

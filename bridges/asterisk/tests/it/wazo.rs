@@ -58,7 +58,6 @@ fn unused_wazo_message_is_skipped_and_other_json_is_unreadable() {
     let mut decoder = Decoder::new(Format::Wazo, DecoderSettings::default());
     for other in [
         r#"{"name": "call_log_created", "data": {"id": 5, "recordings": [{"a": {}}]}}"#,
-        r#"{"name": "Newexten", "data": {"Event": "Newexten", "Channel": "PJSIP/7-1"}}"#,
         r#"{"data": {"Event": "VarSet", "Channel": "PJSIP/7-1"}, "name": "VarSet"}"#,
         r#"{"name": "agent_status_update", "origin_uuid": "7a6f", "data": {}}"#,
     ] {

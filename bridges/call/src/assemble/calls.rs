@@ -7,7 +7,7 @@
 
 use super::index::{FinishedIds, Index, Schedule, in_order};
 use crate::facts::{LinkKeys, OpenCall, Texts, is_holding};
-use crate::trunk;
+use crate::trunk::{self, is_outside};
 use crate::{ChannelEvent, ChannelRef, EventTime, Kind, Text, UNNAMED, UniqueId};
 use foldhash::fast::RandomState;
 use smol_str::SmolStr;
@@ -30,6 +30,8 @@ pub(super) enum LinkKey<'a> {
     Bridge(&'a str),
     /// The name of a Local channel, without the suffix `;1` or `;2` of its half.
     Local(&'a str),
+    /// An outside number that FreeSWITCH dials without a channel (`originate a|b`).
+    Number(&'a str),
 }
 
 /// Returns all keys by which an event ties its channel to others.
@@ -65,6 +67,15 @@ pub(super) fn ties<'a>(
         .chain(by.into_iter().flat_map(ties_of_channel))
         .chain(met.map(|bridge| LinkKey::Bridge(bridge)))
         .chain(with.iter().map(|id| LinkKey::Id(id)))
+        .chain(commanded_number(event).map(LinkKey::Number))
+}
+
+/// Returns the outside number that the event's channel was created to dial, if no other channel
+/// dials it.
+fn commanded_number<'a>(event: &'a ChannelEvent<'_>) -> Option<&'a str> {
+    let traits = event.channel.traits.as_ref()?;
+    let is_commanded = matches!(event.kind, Kind::DialBegin { by: None, .. });
+    (is_commanded && is_outside(&traits.dialed)).then_some(&traits.dialed)
 }
 
 /// Returns the linkedid of the channel, and for a Local channel also the name that both halves
@@ -81,6 +92,7 @@ pub(super) struct OpenCalls {
     ids: Index<u64>,
     bridges: Index<u64>,
     locals: Index<u64>,
+    numbers: Index<u64>,
     /// The unique id of each channel of an open call by name, for events that have only the name.
     pub(super) names: Index<UniqueId>,
     /// Calls by the arrival of their first event. `opened` has the calls by that event's own time.
@@ -224,11 +236,12 @@ impl OpenCalls {
     }
 
     /// Pairs each index with the texts of `ties` that belong in it.
-    fn indexes<'t>(&mut self, ties: &'t LinkKeys) -> [(&mut Index<u64>, &'t Texts); 3] {
+    fn indexes<'t>(&mut self, ties: &'t LinkKeys) -> [(&mut Index<u64>, &'t Texts); 4] {
         [
             (&mut self.ids, &ties.ids),
             (&mut self.bridges, &ties.bridges),
             (&mut self.locals, &ties.locals),
+            (&mut self.numbers, &ties.numbers),
         ]
     }
 
@@ -263,6 +276,7 @@ impl OpenCalls {
             LinkKey::Id(text) => (&mut self.ids, &mut call.ties.ids, text),
             LinkKey::Bridge(text) => (&mut self.bridges, &mut call.ties.bridges, text),
             LinkKey::Local(text) => (&mut self.locals, &mut call.ties.locals, text),
+            LinkKey::Number(text) => (&mut self.numbers, &mut call.ties.numbers, text),
         };
         if text.is_empty() {
             return None;

@@ -5,6 +5,7 @@ use crate::EventTime;
 use crate::trunk::is_one_of;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
+use std::time::Duration;
 
 /// Applications that play a prompt to the dialed phone before connecting it, such as an
 /// announcement or a request to confirm.
@@ -27,12 +28,19 @@ const ASKING: [&str; 2] = ["M(", "U("];
 /// Conference applications, in which all channels can hear each other.
 const ROOMS: [&str; 4] = ["ConfBridge", "MeetMe", "Konference", "conference"];
 
-/// A `Dial` that the channel ran, along with when it was first and last seen.
+/// How long `RetryDial` waits between attempts if its data doesn't say.
+const PAUSE_DEFAULT: Duration = Duration::from_secs(10);
+
+/// A `Dial` or `RetryDial` that the channel ran, along with when it was first and last seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SeenDial {
+    /// The arguments of `Dial`: destinations, timeout, and options.
     pub(crate) data: SmolStr,
     pub(crate) first: EventTime,
     pub(crate) last: EventTime,
+    /// How long `RetryDial` waits before dialing again. Zero for `Dial`.
+    #[serde(default, skip_serializing_if = "Duration::is_zero")]
+    pub(crate) pause: Duration,
 }
 
 /// The applications that one channel ran.
@@ -56,8 +64,8 @@ impl Applications {
     /// Stores an application that the channel runs if it matters for calls, returning `true` if
     /// anything changed.
     ///
-    /// The `data` of a `Dial` includes the dialed number. `AppDial`, `AppDial2`, and `AppQueue`
-    /// only run on dialed channels.
+    /// The `data` of a `Dial` or `RetryDial` includes the dialed number. `AppDial`, `AppDial2`, and
+    /// `AppQueue` only run on dialed channels.
     pub(super) fn run(&mut self, at: EventTime, name: &str, data: &str) -> bool {
         if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
             return earliest(&mut self.outgoing, at);
@@ -71,22 +79,34 @@ impl Applications {
         if is_one_of(&PROMPTS, name) {
             return earliest(&mut self.prompt, at);
         }
-        if name != "Dial" || data.is_empty() || data.len() > TEXT_BYTES_MAX {
+        let (data, pause) = match name {
+            "Dial" => (data, Duration::ZERO),
+            "RetryDial" => retried(data),
+            _ => return false,
+        };
+        if data.is_empty() || data.len() > TEXT_BYTES_MAX {
             return false;
         }
-        if let Some(known) = self.dials.iter_mut().find(|known| known.data == data) {
-            let changed = at < known.first || at > known.last;
-            known.first = known.first.min(at);
-            known.last = known.last.max(at);
+        self.note_dial(SeenDial {
+            data: data.into(),
+            first: at,
+            last: at,
+            pause,
+        })
+    }
+
+    /// Stores a `Dial`, returning `true` if anything changed.
+    fn note_dial(&mut self, dial: SeenDial) -> bool {
+        let mut dials = self.dials.iter_mut();
+        if let Some(known) = dials.find(|known| known.data == dial.data) {
+            let changed = dial.first < known.first || dial.last > known.last;
+            known.first = known.first.min(dial.first);
+            known.last = known.last.max(dial.last);
             return changed;
         }
         let room = self.dials.len() < TEXTS_MAX;
         if room {
-            self.dials.push(SeenDial {
-                data: data.into(),
-                first: at,
-                last: at,
-            });
+            self.dials.push(dial);
         }
         room
     }
@@ -101,14 +121,23 @@ impl Applications {
 
     pub(super) fn absorb(&mut self, other: Self) {
         for dial in other.dials {
-            self.run(dial.first, "Dial", &dial.data);
-            self.run(dial.last, "Dial", &dial.data);
+            self.note_dial(dial);
         }
         self.outgoing = self.outgoing.into_iter().chain(other.outgoing).min();
         self.conference = self.conference.into_iter().chain(other.conference).min();
         self.agent = self.agent.into_iter().chain(other.agent).min();
         self.prompt = self.prompt.into_iter().chain(other.prompt).min();
     }
+}
+
+/// Returns the arguments of `Dial` in those of `RetryDial`, and the pause between its attempts. An
+/// announcement, the pause in seconds, and the number of attempts come first.
+fn retried(data: &str) -> (&str, Duration) {
+    let mut arguments = data.splitn(4, [',', '|']).skip(1);
+    let pause = arguments.next().and_then(|pause| pause.trim().parse().ok());
+    let pause = pause.filter(|&seconds: &u16| seconds > 0);
+    let pause = pause.map_or(PAUSE_DEFAULT, |seconds| Duration::from_secs(seconds.into()));
+    (arguments.nth(1).unwrap_or_default(), pause)
 }
 
 /// Sets `known` to the earlier of the two times, returning `true` if it changed.

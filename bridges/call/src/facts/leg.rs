@@ -2,12 +2,13 @@
 //! reports in addition to the name, and the applications that show how the channel began.
 
 use super::applications::Applications;
-use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, remaining};
+use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, any, fact_of, remaining};
 use super::history::TextHistory;
-use crate::trunk::{self, LineTraits, unmarked};
+use super::traits::LegTraits;
+use crate::trunk::{self, LineTraits, is_outside, unmarked};
 use crate::{
-    ChannelEvent, ChannelRef, ChannelTraits, Endpoints, EventTime, Kind, MonitorMode, Origin,
-    Party, TrunkEndpoint, UniqueId, clip, is_did,
+    ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, MonitorMode, Origin, Party,
+    TrunkEndpoint, UniqueId, clip, is_did,
 };
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -405,12 +406,8 @@ impl Leg {
             changed |= self.variable(at, name, value);
         }
         if let Some(reported) = &channel.traits {
-            let known = self.traits.get_or_insert_with(|| {
-                Box::new(LegTraits {
-                    at,
-                    ..LegTraits::default()
-                })
-            });
+            let new = || Box::new(LegTraits::new(at));
+            let known = self.traits.get_or_insert_with(new);
             changed |= known.note(at, reported, &channel.context);
             self.first = self.first.min(known.created.unwrap_or(self.first));
         }
@@ -445,11 +442,21 @@ impl Leg {
         room
     }
 
-    /// Returns `true` if the channel was created both before and after this time, because its ID was
-    /// reused.
+    /// Returns the outside number that FreeSWITCH dialed on this channel for an API, and not for
+    /// another channel.
+    pub(crate) fn commanded_number(&self) -> Option<&str> {
+        let traits = self.traits.as_ref()?;
+        let has_dialer = self.facts.iter().any(|fact| fact.what.dialer().is_some());
+        let is_own_call = self.first_linkedid() == Some(self.id.as_str());
+        (!traits.line.inbound && !has_dialer && is_own_call && is_outside(&traits.dialed))
+            .then_some(traits.dialed.as_str())
+    }
+
+    /// Returns `true` if the channel was created both before and after this time, because its ID
+    /// was reused.
     ///
-    /// FreeSWITCH gives the ID in `origination_uuid` to the leg over each gateway that it tries. All
-    /// of these legs count as one, whose end is that of the last one.
+    /// FreeSWITCH gives the ID in `origination_uuid` to the leg over each gateway that it tries.
+    /// All of these legs count as one, whose end is that of the last one.
     fn was_created_around(&self, at: EventTime) -> bool {
         let creations = self.facts.iter().filter(|fact| fact.what.is_creation());
         let is_early = creations.clone().any(|creation| creation.at <= at);
@@ -536,75 +543,4 @@ pub(crate) fn is_stand_in(id: &str, name: &str) -> bool {
     }
     let rest = id.strip_prefix(name);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@'))
-}
-
-/// The traits of a channel, each with its first reported value, because destinations, numbers, and
-/// profiles change with a transfer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LegTraits {
-    /// Time of the earliest event that had traits of the channel.
-    at: EventTime,
-    #[serde(flatten)]
-    pub(crate) line: LineTraits,
-    #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
-    pub(crate) dialed: SmolStr,
-    /// Set if the channel was seen from its beginning, so none of its events can have been missed.
-    pub(crate) fresh: bool,
-    /// Set if the channel was linked with only one other channel.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) sole: bool,
-    /// Set if the channel was already up when it was first seen.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) listed: bool,
-    /// Set if the switch recovered the channel after its process had ended.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) recovered: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) created: Option<EventTime>,
-    /// Set if the channel's final event showed that it was never linked to another channel.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) unlinked: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) answered: Option<EventTime>,
-    /// Links that were reported after they had begun: their beginnings and the other channels.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) linked: Vec<(EventTime, UniqueId)>,
-}
-
-impl LegTraits {
-    /// Stores the traits that an event at `at` reports. Returns `true` if that changed anything.
-    fn note(&mut self, at: EventTime, reported: &ChannelTraits<'_>, context: &str) -> bool {
-        let before = self.clone();
-        let earlier = at < self.at;
-        let line = &mut self.line;
-        for (known, text) in [
-            (&mut line.gateway, reported.gateway.as_ref()),
-            (&mut line.profile, reported.profile.as_ref()),
-            (&mut line.context, context),
-            (&mut line.address, reported.address.as_ref()),
-            (&mut line.extension, reported.extension.as_ref()),
-            (&mut self.dialed, reported.dialed.as_ref()),
-        ] {
-            if !text.is_empty() && (earlier || known.is_empty()) && known != text {
-                *known = clip(text, TEXT_BYTES_MAX).into();
-            }
-        }
-        self.at = self.at.min(at);
-        self.line.inbound |= reported.inbound;
-        self.listed |= reported.listed && !self.fresh;
-        self.fresh |= reported.fresh;
-        self.sole |= reported.sole;
-        self.unlinked |= reported.unlinked;
-        self.recovered |= reported.recovered;
-        self.created = self.created.into_iter().chain(reported.created).min();
-        self.answered = self.answered.into_iter().chain(reported.answered).min();
-        if let Some((at, id)) = &reported.linked
-            && let Some(linked) = UniqueId::new(id).map(|id| (*at, id))
-            && self.linked.len() < TEXTS_MAX
-            && !self.linked.contains(&linked)
-        {
-            self.linked.push(linked);
-        }
-        *self != before
-    }
 }

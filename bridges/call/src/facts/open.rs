@@ -90,6 +90,8 @@ pub(crate) struct LinkKeys {
     pub(crate) ids: Texts,
     pub(crate) bridges: Texts,
     pub(crate) locals: Texts,
+    #[serde(default, skip_serializing_if = "Texts::is_empty")]
+    pub(crate) numbers: Texts,
 }
 
 impl LinkKeys {
@@ -463,6 +465,7 @@ impl OpenCall {
         self.ties.ids.extend(other.ties.ids);
         self.ties.bridges.extend(other.ties.bridges);
         self.ties.locals.extend(other.ties.locals);
+        self.ties.numbers.extend(other.ties.numbers);
         self.times.absorb(&other.times);
         self.size.dropped += other.size.dropped;
         self.size.facts += other.size.facts;

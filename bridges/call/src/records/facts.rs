@@ -160,7 +160,7 @@ fn describe(leg: &mut Leg, record: &Record, endpoints: &Endpoints) {
         leg.describe(record.start, &running("ConfBridge", ""));
     } else if !record.only_joins() {
         for at in [record.start, record.end] {
-            leg.describe(at, &running("Dial", record.dial_data()));
+            leg.describe(at, &running(record.dialing_app(), &record.data));
         }
     }
     if let Some(at) = record.answer.filter(|_| record.answered) {

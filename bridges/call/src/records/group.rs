@@ -3,6 +3,7 @@
 
 use super::record::Record;
 use crate::assemble::index::{Keys, Schedule};
+use crate::resolve::ATTEMPT_GAP;
 use crate::trunk;
 use crate::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
@@ -173,6 +174,12 @@ fn same_room(a: &Record, b: &Record) -> bool {
     false
 }
 
+/// Returns `true` if an API dialed the same number on both records' channels at nearly the same
+/// time.
+fn same_attempt(a: &Record, b: &Record) -> bool {
+    a.commanded_number() == b.commanded_number() && are_near(a, b, ATTEMPT_GAP)
+}
+
 /// Returns `true` if two records share an id that makes them records of one call. If two channels
 /// with one unique id are far apart in time, the PBX used the id for two calls.
 fn same_id(a: &Record, b: &Record) -> bool {
@@ -322,6 +329,10 @@ impl Groups {
             let found = self.names.get(room);
             keys.extend(found.filter(|key| self.has_match(*key, record, same_room)));
         }
+        if let Some(number) = record.commanded_number() {
+            let found = self.names.get(number);
+            keys.extend(found.filter(|key| self.has_match(*key, record, same_attempt)));
+        }
         keys
     }
 
@@ -355,6 +366,7 @@ impl Groups {
             record.ids().for_each(|id| change(&mut self.ids, id));
             let rooms = record.rooms();
             let names = record.names().chain(rooms.iter().map(|(room, ..)| *room));
+            let names = names.chain(record.commanded_number());
             names.for_each(|name| change(&mut self.names, name));
         }
     }

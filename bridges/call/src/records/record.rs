@@ -268,6 +268,11 @@ impl Record {
         rooms
     }
 
+    /// Returns the outside number that an API dialed on the record's channel.
+    pub(super) fn commanded_number(&self) -> Option<&str> {
+        self.legs.first()?.commanded_number()
+    }
+
     /// Returns `true` if the record's channel was dialed by another channel of the same call.
     pub(super) fn is_dialed_side(&self) -> bool {
         self.app.eq_ignore_ascii_case(DIALED_SIDE)
@@ -369,14 +374,13 @@ impl Record {
         self.room.as_deref()
     }
 
-    /// Returns the data of the record's application if it's one that dials.
-    pub(super) fn dial_data(&self) -> &str {
-        let mut data = self.data.as_str();
+    /// Returns the application that dialed the record's destination.
+    pub(super) fn dialing_app(&self) -> &'static str {
         if self.app.eq_ignore_ascii_case("RetryDial") {
-            // An announcement, the seconds between tries, and the number of tries come first.
-            data = data.splitn(4, [',', '|']).nth(3).unwrap_or_default();
+            "RetryDial"
+        } else {
+            "Dial"
         }
-        data
     }
 
     /// Returns `true` if the record's last application is a conference.

@@ -3,23 +3,25 @@
 //! ```text
 //! carrier 1  |--x                                 refused
 //! carrier 2     |-----x                           the same attempt, not answered
-//! carrier 1                 |----------|          dialed more than 5 s later: another attempt
+//! carrier 1                 |----------|          dialed more than 5 s later: another attempt,
+//!                                                 unless the same command dialed again
 //! carrier 1                              |-----|  dialed after an answered line: another one
 //! ```
 
-use super::split::Sets;
+use super::sets::Sets;
 use crate::talk::Talk;
 use crate::{Direction, EventTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A line dialed within this time after an unanswered one continues the same attempt.
-pub(super) const ATTEMPT_GAP: Duration = Duration::from_secs(5);
+pub(crate) const ATTEMPT_GAP: Duration = Duration::from_secs(5);
 
 /// A trunk channel that was dialed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DialedLine {
-    /// The party that dialed it or, if that's unknown, the call in which the channel was born.
+    /// The party that dialed it, the number if an API dialed it, or else the call in which the
+    /// channel was born.
     pub(super) origin: String,
     /// The number dialed, as digits; empty if it is unknown.
     pub(super) number: String,
@@ -27,6 +29,8 @@ pub(super) struct DialedLine {
     /// a customer's.
     pub(super) customer: Option<usize>,
     pub(super) answered: bool,
+    /// How long the command that dialed the line waits before dialing again. Zero if it doesn't.
+    pub(super) pause: Duration,
     /// Time of its birth.
     pub(super) from: EventTime,
     /// Time of its hangup.
@@ -42,18 +46,25 @@ impl DialedLine {
 }
 
 /// The lines dialed so far in one attempt to reach a customer.
-struct Attempt {
+struct Attempt<'l> {
     /// The attempt's first line, as an index.
     first: usize,
+    /// The number of the first line.
+    number: &'l str,
+    pause: Duration,
     to: EventTime,
     answered: bool,
 }
 
-impl Attempt {
-    /// Returns `true` if `next` is part of this attempt because it was dialed while another line
-    /// was up or soon after lines that weren't answered.
+impl Attempt<'_> {
+    /// Returns `true` if `next` is part of this attempt: it was dialed while another line was up,
+    /// soon after lines that weren't answered, or by a command that dials the number repeatedly.
     fn goes_on(&self, next: &DialedLine) -> bool {
-        next.from <= self.to || !self.answered && next.from.since(self.to) <= ATTEMPT_GAP
+        let mut patience = ATTEMPT_GAP;
+        if next.number == self.number {
+            patience += self.pause;
+        }
+        next.from <= self.to || !self.answered && next.from.since(self.to) <= patience
     }
 }
 
@@ -107,18 +118,21 @@ fn divide_by_attempt(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLi
     }
     let mut by_time: Vec<usize> = (0..lines.len()).collect();
     by_time.sort_by_key(|&i| lines[i].1.from);
-    let mut attempts: BTreeMap<&str, Attempt> = BTreeMap::new();
+    let mut attempts: BTreeMap<&str, Attempt<'_>> = BTreeMap::new();
     for i in by_time {
         let line = &lines[i].1;
         match attempts.get_mut(line.origin.as_str()) {
             Some(attempt) if attempt.goes_on(line) => {
                 of_one_attempt.join(attempt.first, i);
+                attempt.pause = attempt.pause.max(line.pause);
                 attempt.to = attempt.to.max(line.to);
                 attempt.answered |= line.answered;
             }
             Some(_) | None => {
                 let attempt = Attempt {
                     first: i,
+                    number: &line.number,
+                    pause: line.pause,
                     to: line.to,
                     answered: line.answered,
                 };

@@ -4,7 +4,7 @@
 //! Music, IVRs, queues, parking, and voicemail don't count, since they don't put another party into
 //! the bridge.
 
-use super::split::Sets;
+use super::sets::Sets;
 use super::view::View;
 use crate::EventTime;
 use crate::talk::{Talk, local_pairs};

@@ -141,10 +141,14 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         let mut found: Option<(EventTime, usize)> = None;
         for caller in self.callers_at(line) {
             let talk = self.talk(caller);
-            if talk.spans.iter().any(|&(.., with)| with == line) {
+            let only_share_room = self.only_share_room(line, caller);
+            if !only_share_room && talk.spans.iter().any(|&(.., with)| with == line) {
                 return Some(caller);
             }
-            let of_phone = |with: usize| with == by || self.legs[with].party.extension() == phone;
+            let of_phone = |with: usize| {
+                let on_other_line = self.legs[with].party.extension() == phone;
+                with == by || on_other_line && !only_share_room
+            };
             let now = talk.spans.iter().filter(|span| span.0 <= at && at < span.1);
             let with: Vec<usize> = now.map(|&(.., with)| with).collect();
             let elsewhere = !with.is_empty() && !with.iter().any(|&with| of_phone(with));
@@ -165,20 +169,25 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
 
     /// Returns the caller that an API connected to the line it had dialed for them. Since AMI 1.x
     /// doesn't report who dialed a line for a queue, it could be any of the callers.
-    ///
-    /// FreeSWITCH's rooms put everyone in them into one part, so sharing one shows nothing. With
-    /// other sources, only a line dialed into a caller's own conference shares a part with them.
     fn bridged_caller(&self, line: usize) -> Option<usize> {
         let leg = self.legs[line];
         let is_dialer_unreported = leg.leg.linkedids.first().is_none() && !leg.was_dialed();
-        let is_room_shared_by_all = leg.leg.traits.is_some();
         self.callers_at(line).find(|&caller| {
-            let bridges = leg.common_bridges(self.legs[caller]);
-            is_dialer_unreported
-                || bridges
-                    .into_iter()
-                    .any(|bridge| !is_room_shared_by_all || !self.rooms.contains(bridge))
+            let met = !leg.common_bridges(self.legs[caller]).is_empty();
+            is_dialer_unreported || met && !self.only_share_room(line, caller)
         })
+    }
+
+    /// Returns `true` if the two met in rooms of FreeSWITCH and nowhere else, which doesn't make
+    /// them one call. With other sources, only a line dialed into a caller's own conference shares
+    /// a part with them.
+    fn only_share_room(&self, line: usize, caller: usize) -> bool {
+        let line = self.legs[line];
+        let bridges = line.common_bridges(self.legs[caller]);
+        let mut bridges = bridges.into_iter();
+        line.leg.traits.is_some()
+            && bridges.len() > 0
+            && bridges.all(|bridge| self.rooms.contains(bridge))
     }
 }
 
@@ -189,6 +198,16 @@ pub(super) fn has_answered(leg: &View<'_>) -> bool {
         || any(&leg.leg.facts, |what| {
             *what == FactKind::State(ChannelState::Up)
         })
+}
+
+/// Returns how long the command that dialed this line waits before dialing again. Zero if it
+/// doesn't.
+pub(super) fn pause(legs: &[&View<'_>], line: &View<'_>) -> Duration {
+    let own = line.leg.traits.iter().map(|traits| traits.pause);
+    let dials = legs.iter().flat_map(|leg| &leg.leg.applications.dials);
+    let dials = dials.filter(|dial| is_destination(&dial.data, line.name));
+    let pauses = own.chain(dials.map(|dial| dial.pause));
+    pauses.max().unwrap_or_default()
 }
 
 /// Returns the channel that dialed this one, if the source reveals it.

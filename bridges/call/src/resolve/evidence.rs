@@ -18,7 +18,7 @@
 use super::linked::AT_ONCE;
 use super::masquerade::JoinedPairs;
 use super::plan::Plan;
-use super::split::Sets;
+use super::sets::Sets;
 use super::view::{Answer, BridgeStay, View};
 use crate::facts::{Fact, FactKind, any};
 use crate::{ChannelState, Direction, EventTime, Origin, Party, UniqueId, Way, local_pair, trunk};

@@ -3,7 +3,7 @@
 
 use super::attempts::{DialedLine, divide_by_customer};
 use super::connections::talk;
-use super::dialing::{Dialing, has_answered};
+use super::dialing::{Dialing, has_answered, pause};
 use super::number;
 use super::split::Part;
 use super::view::View;
@@ -202,13 +202,17 @@ fn dialed_line(part: &Part<'_, '_>, dialing: &Dialing<'_, '_, '_>, i: usize) -> 
     let legs = part.own();
     let origin = match dialing.placed_by(i) {
         Some(by) => part.legs[by].leg.id.to_string(),
-        None => call_of(legs, i),
+        None => match legs[i].leg.commanded_number() {
+            Some(number) => number.to_owned(),
+            None => call_of(legs, i),
+        },
     };
     DialedLine {
         origin,
         number: number::dialed_digits(legs, i).unwrap_or_default(),
         customer: dialing.customer_of(i),
         answered: has_answered(legs[i]) || dialing.talk(i).is_answer(),
+        pause: pause(&part.legs, legs[i]),
         from: legs[i].leg.first,
         to: legs[i].end,
     }

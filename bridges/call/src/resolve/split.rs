@@ -12,7 +12,9 @@
 //! customer 2                                   |- room 600 -|        another, 101 is its guest
 //! ```
 
+use super::attempts::ATTEMPT_GAP;
 use super::number;
+use super::sets::Sets;
 use super::view::{BridgeStay, View};
 use crate::facts::{FactKind, Texts};
 use crate::{EventTime, UniqueId, Way, trunk};
@@ -23,34 +25,6 @@ use std::time::Duration;
 const MOVE: Duration = Duration::from_secs(2);
 /// AMI and CEL report one moment at most this far apart.
 const AT_ONCE: Duration = Duration::from_millis(100);
-
-/// Disjoint sets of indices that grow together.
-#[derive(Debug)]
-pub(crate) struct Sets(Vec<usize>);
-
-impl Sets {
-    /// Creates `count` sets of one index each.
-    pub(crate) fn new(count: usize) -> Self {
-        Self((0..count).collect())
-    }
-
-    /// Returns the set that contains `i`.
-    pub(crate) fn find(&mut self, i: usize) -> usize {
-        let mut root = i;
-        while self.0[root] != root {
-            self.0[root] = self.0[self.0[root]];
-            root = self.0[root];
-        }
-        root
-    }
-
-    /// Merges the sets of `a` and `b`.
-    pub(crate) fn join(&mut self, a: usize, b: usize) {
-        let a_root = self.find(a);
-        let b_root = self.find(b);
-        self.0[a_root.max(b_root)] = a_root.min(b_root);
-    }
-}
 
 /// The channels of one call.
 #[derive(Debug)]
@@ -99,6 +73,7 @@ pub(super) fn parts<'v, 'a>(
             sets.join(a, b);
         }
     }
+    join_by_commanded_number(views, &mut sets);
     let stays = Stays::new(views, rooms, &mut sets);
     join_by_bridges(&stays.ordinary, &mut sets);
     let entered = stays.first_entries(&mut sets);
@@ -242,6 +217,23 @@ fn was_on_call(view: &View<'_>, stay: &BridgeStay<'_>) -> bool {
     let logged_in = view.leg.applications.agent;
     logged_in.is_some_and(|at| at <= stay.from)
         || waits.any(|wait| wait.to <= stay.from && stay.from.since(wait.to) <= MOVE)
+}
+
+/// Joins the lines to one number that FreeSWITCH dialed for an API, at once or one after the other.
+/// Nothing else shows that they come from one command.
+fn join_by_commanded_number(views: &[View<'_>], sets: &mut Sets) {
+    let mut last: BTreeMap<&str, (EventTime, usize)> = BTreeMap::new();
+    for (i, view) in views.iter().enumerate() {
+        let Some(number) = view.leg.commanded_number() else {
+            continue;
+        };
+        if let Some(&(end, other)) = last.get(number)
+            && view.leg.first.since(end) <= ATTEMPT_GAP
+        {
+            sets.join(other, i);
+        }
+        last.insert(number, (view.end, i));
+    }
 }
 
 /// Joins channels that were in one bridge at the same time.

@@ -232,6 +232,47 @@ fn unanswered_number_is_one_attempt_until_five_seconds_passed() {
     }
 }
 
+/// `RetryDial` waits for as long as its second argument says, or for ten seconds.
+#[test]
+fn number_dialed_again_by_one_command_is_one_attempt() {
+    let retries = "PJSIP/998901110001@city,20";
+    for voice in VOICES {
+        for (app, data, gap, wanted) in [
+            ("Dial", retries.to_owned(), 12.0, 3),
+            ("RetryDial", format!("busy,10,3,{retries}"), 12.0, 1),
+            ("RetryDial", format!("|60|2|{retries}"), 61.0, 1),
+            ("RetryDial", format!(",,3,{retries}"), 12.0, 1),
+            ("RetryDial", format!("busy,10,3,{retries}"), 30.0, 3),
+            (
+                "RetryDial",
+                "busy,60,3,PJSIP/998901110001@gsm".to_owned(),
+                12.0,
+                3,
+            ),
+        ] {
+            for goes_on in [false, true] {
+                let agent = phone(1, "101");
+                let lines = [2, 3, 4].map(|place| line(place, &agent));
+                let mut story = begin_story(voice);
+                begin(&mut story, voice, &agent);
+                story.at(1.0).app(&agent, app, &data);
+                for (n, line) in (0..).zip(&lines) {
+                    story.at(2.0 + f64::from(n) * (3.0 + gap));
+                    dial(&mut story, voice, &agent, (line, "998901110001"));
+                    story.at(5.0 + f64::from(n) * (3.0 + gap)).hangup(line);
+                }
+                let case = format!("{voice:?} {app}({data}) {gap} {goes_on}");
+                if goes_on {
+                    story.at(400.0).hangup(&agent);
+                } else {
+                    story.hangup(&agent);
+                }
+                assert_eq!(story.calls().len(), wanted, "{case}");
+            }
+        }
+    }
+}
+
 /// The agent waits in a holding bridge or a conference all day, or is logged in with AgentLogin.
 #[test]
 fn call_dialed_by_a_waiting_agent_begins_with_its_dialing() {

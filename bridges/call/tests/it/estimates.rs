@@ -48,6 +48,38 @@ fn single_call(record: Cdr<'_>) -> FinishedCall {
     calls.remove(0)
 }
 
+/// 101 dials a customer three times, each 12 s after the end of the attempt before.
+#[test]
+fn records_of_one_retrying_command_are_one_attempt() {
+    let number = "PJSIP/998901110001@city,20";
+    for (app, data, wanted) in [
+        ("Dial", number.to_owned(), 3),
+        ("RetryDial", format!("busy,10,3,{number}"), 1),
+        ("RetryDial", format!("busy,2,3,{number}"), 3),
+    ] {
+        let records: Vec<Cdr<'_>> = (0..3)
+            .map(|n| Cdr {
+                uniqueid: format!("{BASE}.1").into(),
+                linkedid: format!("{BASE}.1").into(),
+                channel: "PJSIP/101-00000001".into(),
+                dest_channel: format!("PJSIP/city-{:08x}", n + 2).into(),
+                source: "101".into(),
+                destination: "998901110001".into(),
+                last_app: app.into(),
+                last_data: data.as_str().into(),
+                disposition: "NO ANSWER".into(),
+                started_at: Some(moment(n * 32)),
+                ended_at: Some(moment(n * 32 + 20)),
+                duration_micros: Some(20_000_000),
+                billed_micros: Some(0),
+                ..Cdr::default()
+            })
+            .collect();
+        let calls = fold_records(&records);
+        assert_eq!(calls.len(), wanted, "{app} {data} {calls:#?}");
+    }
+}
+
 #[test]
 fn linkedid_not_made_by_a_pbx_joins_no_unrelated_records() {
     for linkedid in ["0", "N/A", "unknown", "deal-77"] {

@@ -119,18 +119,10 @@ impl Source {
 
 /// Cells that are complete and wrong: the story, the source, and the reason. A cell that becomes
 /// right has to leave the list.
-const WRONG_TODAY: [(&str, Source, &str); 4] = [
-    ("conference of two customers", Source::Freeswitch, CONSULTED),
-    (
-        "conference of two customers",
-        Source::FreeswitchCdr,
-        CONSULTED,
-    ),
+const WRONG_TODAY: [(&str, Source, &str); 2] = [
     ("callback", Source::Cdr, CALLED_FIRST),
     ("callback", Source::BareCdr, CALLED_FIRST),
 ];
-/// Asterisk has two linkedids for them, which a room doesn't join.
-const CONSULTED: &str = "who is dialed on a second line while a caller waits counts as consulted";
 /// No rule can help here, so the docs advise another source.
 const CALLED_FIRST: &str = "a customer whom the PBX calls first has the records of a caller";
 

@@ -271,3 +271,65 @@ fn room_members_with_different_flags_are_in_one_call() {
     let faults = faults(&calls, &recording.expected(), SLACK);
     assert!(faults.is_empty(), "{faults:?}");
 }
+
+/// Returns the file of a leg over a gateway, with these times in milliseconds. The leg hung up
+/// unanswered.
+fn file_of_unanswered(
+    id: &str,
+    (gateway, number): (&str, &str),
+    (from, to): (u64, u64),
+    variables: &[(&str, &str)],
+) -> Vec<u8> {
+    let [from, to] = [from, to].map(|millis| (1_795_000_000_000 + millis) * 1000);
+    let times = json!({"created_time": from.to_string(), "hangup_time": to.to_string()});
+    let mut file = json!({
+        "core-uuid": "core",
+        "switchname": "pbx",
+        "callflow": [{
+            "caller_profile": {"uuid": id, "destination_number": number},
+            "times": times,
+        }],
+        "variables": {
+            "uuid": id,
+            "direction": "outbound",
+            "channel_name": format!("sofia/external/{number}"),
+            "sip_gateway_name": gateway,
+            "start_uepoch": from.to_string(),
+            "end_uepoch": to.to_string(),
+            "hangup_cause_q850": "17",
+        },
+    });
+    for &(name, value) in variables {
+        file["variables"][name] = value.into();
+    }
+    file.to_string().into_bytes()
+}
+
+#[test]
+fn files_of_two_gateways_tried_by_an_api_are_one_call() {
+    const CUSTOMER: &str = "998901110001";
+    for (second, from, wanted) in [
+        (("gsm", CUSTOMER), 4030, 1),
+        (("city", "998901110002"), 4030, 2),
+        (("gsm", CUSTOMER), 12_000, 2),
+    ] {
+        let one = file_of_unanswered("one", ("city", CUSTOMER), (0, 4000), &[]);
+        let two = file_of_unanswered("two", second, (from, from + 3000), &[]);
+        let calls = folded_calls([one.as_slice(), two.as_slice()].into_iter());
+        assert_eq!(calls.len(), wanted, "{second:?} {from} {calls:#?}");
+    }
+}
+
+#[test]
+fn files_of_a_number_dialed_again_by_one_command_are_one_call() {
+    let by = ("originator", "4cc4f176-d4e6-4a50-a66b-620302e25a5e");
+    let retries = ("originate_retries", "3");
+    let sleep = ("originate_retry_sleep_ms", "20000");
+    for (variables, wanted) in [(&[by, retries, sleep] as &[_], 1), (&[by], 2)] {
+        let target = ("city", "998901110001");
+        let one = file_of_unanswered("one", target, (0, 4000), variables);
+        let two = file_of_unanswered("two", target, (24_000, 28_000), variables);
+        let calls = folded_calls([one.as_slice(), two.as_slice()].into_iter());
+        assert_eq!(calls.len(), wanted, "{variables:?} {calls:#?}");
+    }
+}

@@ -69,6 +69,72 @@ fn second_gateway_with_the_same_id_continues_the_call() {
     );
 }
 
+/// An API tries two gateways (`originate a|b`), whose legs have nothing but the number in common.
+#[test]
+fn number_dialed_by_an_api_over_two_gateways_is_one_call() {
+    let nobody = ("", "");
+    for (second, after, wanted) in [
+        (("gsm", CUSTOMER), 30, 1),
+        (("city", MOBILE), 30, 2),
+        (("gsm", CUSTOMER), 7000, 2),
+    ] {
+        let mut switch = Switch::default();
+        switch.at(0).dial_out("one", ("city", CUSTOMER), nobody);
+        switch.at(4000).hang_up("one");
+        switch.at(4000 + after).dial_out("two", second, nobody);
+        switch.at(14_000).answer("two");
+        switch.ring("p101", "101", ("two", "two")).at(15_000);
+        switch.answer("p101").bridge("two", "p101");
+        switch.at(25_000).unbridge("two", "p101");
+        switch.hang_up("p101").hang_up("two");
+        let calls = lines(&switch);
+        assert_eq!(calls.len(), wanted, "{second:?} {after} {calls:?}");
+        assert!(
+            calls[wanted - 1].contains("[101] 101 talk 10.0 of"),
+            "{calls:?}"
+        );
+    }
+}
+
+/// The pause is in `originate_retry_sleep_ms` or `originate_retry_min_period_ms`, or is a second.
+#[test]
+fn number_dialed_again_by_one_command_is_one_attempt() {
+    let retries = ("variable_originate_retries", "3");
+    let sleep = ("variable_originate_retry_sleep_ms", "20000");
+    let period = ("variable_originate_retry_min_period_ms", "20000");
+    let once = ("variable_originate_retries", "1");
+    for (headers, wanted) in [
+        (&[] as &[_], 3),
+        (&[retries, sleep], 1),
+        (&[retries, period], 1),
+        (&[retries], 3),
+        (&[once, sleep], 3),
+        (&[sleep], 3),
+    ] {
+        for answered in [false, true] {
+            let mut switch = Switch::default();
+            let dialed = ("p101", "p101");
+            switch.at(0).dial("p101", "101").answer("p101");
+            for (n, far) in (0..).zip(["one", "two", "three"]) {
+                switch.at(1000 + n * 22_000);
+                switch.dial_out_with(far, ("city", CUSTOMER), dialed, headers);
+                switch.at(4000 + n * 22_000);
+                if answered && n == 2 {
+                    switch.answer(far).bridge("p101", far).at(70_000);
+                    switch.unbridge("p101", far);
+                }
+                switch.hang_up(far);
+            }
+            // The agent's leg stays up, so the calls are given out before its end.
+            switch.at(300_000).hang_up("p101");
+            let calls = lines(&switch);
+            assert_eq!(calls.len(), wanted, "{headers:?} {answered} {calls:?}");
+            let has_talk = calls[wanted - 1].contains("talk 22.0 of");
+            assert_eq!(has_talk, answered, "{headers:?} {calls:?}");
+        }
+    }
+}
+
 #[test]
 fn transfer_to_outside_number_is_talk_of_inbound_call() {
     let mut switch = Switch::default();

@@ -378,6 +378,35 @@ fn two_customers_in_one_room_are_two_calls() {
     assert_eq!(lines(&switch), wanted);
 }
 
+/// 101 calls a second customer on another line, and puts both into a room.
+#[test]
+fn customer_dialed_on_another_line_keeps_a_call_in_a_room() {
+    let mut switch = Switch::default();
+    play_talk(&mut switch);
+    switch.at(5000).dial("p101b", "101");
+    switch.dial_out("far", ("city", OTHER), ("p101b", "p101b"));
+    switch.at(7000).answer("far").answer("p101b");
+    switch.bridge("p101b", "far").at(10_000);
+    switch.unbridge("cust", "p101").unbridge("p101b", "far");
+    for channel in ["cust", "p101", "far"] {
+        switch.enter_or_leave_room(channel, "room", true);
+    }
+    switch.hang_up("p101b").at(14_000);
+    switch
+        .enter_or_leave_room("far", "room", false)
+        .hang_up("far");
+    switch.at(17_000);
+    for channel in ["cust", "p101"] {
+        switch.enter_or_leave_room(channel, "room", false);
+        switch.hang_up(channel);
+    }
+    let wanted = [
+        format!("cust in city {CUSTOMER} [101] 101 talk 16.0 of 17.0, whole"),
+        format!("far out city {OTHER} [101] 101 talk 7.0 of 9.0, whole"),
+    ];
+    assert_eq!(lines(&switch), wanted);
+}
+
 #[test]
 fn bridge_with_a_late_end_ends_when_the_next_begins() {
     let mut switch = Switch::default();
