@@ -45,7 +45,8 @@ pub struct ConnectionClock {
     latest: Option<EventTime>,
     least_delayed: Option<LeastDelayed>,
     shown: RecentDifference,
-    /// How far the second in a new channel's ID was ahead of its event's arrival.
+    /// Difference between the time in a new channel's ID and the time at which its first event
+    /// arrived.
     ids: RecentDifference,
 }
 

@@ -26,8 +26,8 @@ const TELEPHONES: [&str; 34] = [
     "Woomera", "Agent",
 ];
 
-/// Technologies whose channels have no party, and are never a trunk even if an endpoint with `*`
-/// matches them.
+/// Technologies whose channels only connect other channels. No phone or trunk is behind them, even
+/// if an endpoint with `*` matches their names.
 const PLUMBING: [&str; 17] = [
     "Local",
     "Snoop",

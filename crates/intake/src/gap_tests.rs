@@ -47,8 +47,8 @@ fn send_late(intake: &mut Intake, line: &str, delay: u64) {
     taken.expect("taken");
 }
 
-/// Returns the stored time up to which nothing is missing, in seconds after the first event, or
-/// `None` if it hasn't changed.
+/// Returns the end of the period for which all events are known to have arrived, in seconds after
+/// the first event, or `None` if it hasn't been stored again.
 fn take_stored(intake: &mut Intake) -> Option<u64> {
     let ops = intake.take(&People::default(), seconds_after_start(0)).ops;
     let key = Intake::last_received_key("ws://pbx/");

@@ -119,8 +119,8 @@ impl Intake {
         }
     }
 
-    /// Notes that our test event came back over a source's connection, and that new channels are
-    /// watched on the connection. The source then counts as up, although there is no call.
+    /// Marks a source as up although no call is in progress, because its connection returned the
+    /// test event that callbridge had sent.
     pub fn events_flow(&mut self, id: SourceId) {
         let source = &mut self.sources[usize::from(id.0)];
         let state = &mut source.status.state;
@@ -129,7 +129,8 @@ impl Intake {
         }
     }
 
-    /// Takes the messages about missing rights since the last call, each with the source's label.
+    /// Returns new messages about rights that an account lacks, along with the source's label, and
+    /// forgets them.
     pub fn take_lacks(&mut self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for source in &mut self.sources {

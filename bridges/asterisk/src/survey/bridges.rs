@@ -14,7 +14,7 @@ pub(super) enum Sample {
 }
 
 impl Sample {
-    /// Returns the start of the event, whose name was just `Bridge` before Asterisk 12.
+    /// Returns the beginning of the event's text. Before Asterisk 12, the event was named `Bridge`.
     pub(super) const fn text(self, is_old: bool) -> &'static str {
         match self {
             Self::Bridge if is_old => "Event: Bridge",

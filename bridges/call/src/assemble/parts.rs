@@ -287,8 +287,8 @@ fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
 }
 
 impl Assembler {
-    /// Gives out the call that ended first within the open call `key`. If earlier events of that
-    /// call are still to arrive, moves its deadline instead.
+    /// Finishes the call that ended first within the open call `key`, while the rest stays open. If
+    /// events from before its end may still arrive, its deadline is moved instead.
     pub(super) fn give_out_ended(&mut self, key: u64) {
         let call = self.calls.get(key);
         let ended = call.map(|call| call.ended_groups(&self.settings));

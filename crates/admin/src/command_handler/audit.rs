@@ -136,9 +136,9 @@ impl CommandHandler {
         }
     }
 
-    /// Judges the call and stores it, either as a new call or as a correction of its `incomplete`
-    /// dead letter. Returns `taken_in`, `corrected`, `known`, or `left_out`, along with the reason
-    /// in the last case.
+    /// Stores the call, either as a new call or as a correction of its `incomplete` dead letter,
+    /// unless it isn't a customer's. Returns `taken_in`, `corrected`, `known`, or `left_out`, and
+    /// the reason if it was left out.
     async fn store_again(
         &self,
         pbx: &str,
