@@ -18,13 +18,15 @@ fn letters(world: &World) -> Vec<Letter> {
 
 /// Returns when each submission left, in seconds since the first request.
 fn submissions(world: &World) -> Vec<u64> {
-    let submissions = world
-        .sent
-        .iter()
-        .filter(|(_, endpoint)| *endpoint == "submit");
-    submissions
-        .map(|(at, _)| at.since(world.sent[0].0).as_secs())
-        .collect()
+    let began = world.sent[0].0;
+    let times = submission_times(world).into_iter();
+    times.map(|at| at.since(began).as_secs()).collect()
+}
+
+fn submission_times(world: &World) -> Vec<EventTime> {
+    let sent = world.sent.iter();
+    let submissions = sent.filter(|(_, endpoint)| *endpoint == "submit");
+    submissions.map(|(at, _)| *at).collect()
 }
 
 #[test]
@@ -152,11 +154,7 @@ fn status_429_despite_free_budget_waits_1_2_4_8_s() {
     faults(&mut world, "call-history times 4 status 429");
     world.finish(call(0, world.now.wall, 4001, true));
     world.run_for(MINUTE);
-    let submits = world
-        .sent
-        .iter()
-        .filter(|(_, endpoint)| *endpoint == "submit");
-    let times: Vec<EventTime> = submits.map(|(at, _)| *at).collect();
+    let times = submission_times(&world);
     assert_eq!(times.len(), 5, "{times:?}");
     for (pair, seconds) in times.windows(2).zip([1, 2, 4, 8]) {
         let wait = pair[1].since(pair[0]);
@@ -175,6 +173,31 @@ fn status_429_despite_free_budget_waits_1_2_4_8_s() {
         .violations()
         .count(ViolationKind::WindowExceeded);
     assert_eq!(exceeded, 0);
+}
+
+/// The CRM refuses the first of four requests at once, and accepts the other three later.
+#[test]
+fn calls_accepted_after_a_429_of_the_same_moment_end_no_wait() {
+    let mut world = world();
+    world.network.handling = Duration::from_millis(300);
+    world.run_for(Duration::from_secs(1));
+    faults(
+        &mut world,
+        r#"call-history with "leadId":4004 times 3 status 429"#,
+    );
+    for (n, lead) in (0..).zip([4004, 4001, 4002, 4003]) {
+        world.finish(call(n, world.now.wall, lead, true));
+    }
+    world.run_for(MINUTE);
+    let times = submission_times(&world);
+    assert_eq!(times.len(), 4 + 3, "{times:?}");
+    for (pair, seconds) in times[3..].windows(2).zip([1, 2, 4]) {
+        let wait = pair[1].since(pair[0]);
+        let least = Duration::from_secs(seconds);
+        let most = least + Duration::from_secs(1);
+        assert!((least..=most).contains(&wait), "{times:?}");
+    }
+    assert_eq!(world.disk.store.books().journaled, 4);
 }
 
 /// Promise: If another program uses the token, callbridge halves its rate.

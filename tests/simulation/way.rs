@@ -28,6 +28,8 @@ pub struct Network {
     pub delay: Duration,
     /// The longest additional time.
     pub jitter: Duration,
+    /// The time that the CRM needs to handle a request. It refuses one at once.
+    pub handling: Duration,
     /// Percentage of connections that end before the request arrives.
     pub broken: u64,
     /// Percentage of answers whose body is changed.
@@ -189,6 +191,7 @@ impl World {
         };
         let (endpoint, until) = (waits.request.endpoint(), waits.until);
         let late = match response.delivery {
+            Delivery::Now if response.status == 200 => Some(self.network.handling),
             Delivery::Now => Some(Duration::ZERO),
             Delivery::After(time) | Delivery::Slow(time) => Some(time),
             Delivery::Lost => None,

@@ -96,6 +96,7 @@ impl Run {
             silent: kind == 1,
             mistrusted: kind == 2,
             broken: if kind == 3 { dice.below(60) } else { 0 },
+            handling: Duration::from_millis(*dice.pick(&[0, 300])),
             mangled: if kind == 4 { dice.below(60) } else { 0 },
         };
         let hardship = match kind {

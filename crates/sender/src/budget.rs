@@ -4,7 +4,8 @@
 //! A reboot, a takeover from another process, and slots that cannot be read are plain inputs
 //! ([`Known::predecessor`], [`Known::restored`]). Nothing is sent until earlier requests no longer
 //! count. After the first four 429s in a row, the sender waits 1, 2, 4, and 8 s and up to half a
-//! second more (§7.7). After later 429s, it waits a whole window. Requests then go one at a time.
+//! second more (§7.7). After later 429s, it waits a whole window. Requests then go one at a time
+//! until the CRM has handled one that was sent after the last 429.
 
 pub mod pacer;
 pub mod rate;
@@ -43,11 +44,20 @@ pub(super) struct Budget {
     /// set.
     offset: ClockOffset,
     jitter: Jitter,
-    /// Number of 429s since the last answer that was not a 429.
-    too_many: u32,
-    /// After a 429, nothing is sent before this time since boot.
-    limited_until: Option<Duration>,
+    /// Set while the CRM limits us.
+    limited: Option<Limited>,
     takeover: Option<Takeover>,
+}
+
+/// A series of 429s. All times are times since boot.
+#[derive(Clone, Copy, Debug)]
+struct Limited {
+    /// Number of waits so far.
+    steps: u32,
+    /// Time of the last 429.
+    last: Duration,
+    /// Nothing is sent before this time.
+    until: Duration,
 }
 
 impl Budget {
@@ -79,8 +89,7 @@ impl Budget {
             boot_id: known.boot_id.clone().unwrap_or_default(),
             offset: now.offset(),
             jitter: Jitter::new(settings.seed),
-            too_many: 0,
-            limited_until: None,
+            limited: None,
             takeover,
         };
         let kept: BTreeMap<u32, Use> = budget.pacer.uses(now.boot).collect();
@@ -94,7 +103,7 @@ impl Budget {
 
     /// Takes a slot for this task, or returns when to ask again.
     pub(super) fn take(&mut self, now: Now, task: Task) -> Decision {
-        if let Some(until) = self.limited_until.filter(|until| *until > now.boot) {
+        if let Some(until) = self.limited_until(now.boot) {
             return Decision::WaitUntil(until);
         }
         match self.pacer.take(now.boot, task.lane.pace()) {
@@ -104,16 +113,17 @@ impl Budget {
         }
     }
 
-    /// Returns `true` if the last answer was a 429. Then requests go one at a time, to find out
-    /// whether the CRM still limits us.
+    /// Returns `true` during a series of 429s. Requests then go one at a time, to find out whether
+    /// the CRM still limits us.
     pub(super) fn is_limited(&self) -> bool {
-        self.too_many > 0
+        self.limited.is_some()
     }
 
     /// Returns the end of the wait after a 429, as time since boot. `None` if there is no such
     /// wait.
     pub(super) fn limited_until(&self, now: Duration) -> Option<Duration> {
-        self.limited_until.filter(|until| *until > now)
+        let until = self.limited.map(|limited| limited.until);
+        until.filter(|until| *until > now)
     }
 
     /// Returns the silence after a takeover. `None` if there was no takeover, or the silence is
@@ -124,24 +134,30 @@ impl Budget {
             .filter(|takeover| takeover.until > now)
     }
 
-    /// Handles a 429. `own`: the CRM itself sent it, not a proxy. Only the CRM's 429s can lower the
+    /// Handles a 429 to a request that was sent at `sent`. Requests that were under way together
+    /// make one step. `own`: the CRM itself sent it, not a proxy. Only the CRM's 429s can lower the
     /// rate, because a proxy counts separately.
-    pub(super) fn rate_limited(&mut self, now: Duration, own: bool) {
-        self.too_many = self.too_many.saturating_add(1);
-        let (wait, more) = match self.too_many {
-            0..=4 => (Duration::from_secs(1 << (self.too_many - 1)), MORE),
-            5.. => (self.pacer.rate.window(), 2 * MORE),
-        };
-        self.limited_until = Some(now + wait + self.jitter.up_to(more));
+    fn rate_limited(&mut self, now: Duration, sent: Duration, own: bool) {
         if own {
             self.pacer.note_limit(now);
         }
-    }
-
-    /// Ends the wait after a 429, because another answer came.
-    pub(super) fn not_limited(&mut self) {
-        self.too_many = 0;
-        self.limited_until = None;
+        let steps = match &mut self.limited {
+            Some(limited) if sent <= limited.last => {
+                limited.last = now;
+                return;
+            }
+            Some(limited) => limited.steps.saturating_add(1),
+            None => 1,
+        };
+        let (wait, more) = match steps {
+            0..=4 => (Duration::from_secs(1 << (steps - 1)), MORE),
+            5.. => (self.pacer.rate.window(), 2 * MORE),
+        };
+        self.limited = Some(Limited {
+            steps,
+            last: now,
+            until: now + wait + self.jitter.up_to(more),
+        });
     }
 
     /// Returns the operation that stores the slot of a request that is sent now.
@@ -159,12 +175,29 @@ impl Budget {
 
     /// Handles the answer to a request, and returns the operation that stores the end of its slot.
     /// If the answer was lost, the request can still arrive, so its slot ends [`STRAGGLER`] later.
+    ///
+    /// A series of 429s ends when the CRM handles a request that was sent after the last of them.
+    /// Earlier requests may have arrived before the limit was reached, and a failure says nothing
+    /// about it.
     pub(super) fn note_answer(
         &mut self,
         now: Now,
         request: &InFlight,
         answer: &ApiResult,
     ) -> Option<Op> {
+        match answer {
+            Err(ApiError::TooMany(own)) => self.rate_limited(now.boot, request.sent.boot, *own),
+            Ok(_)
+            | Err(
+                ApiError::Forbidden(_)
+                | ApiError::NotFound { own: true, .. }
+                | ApiError::Rejected { .. },
+            ) => {
+                self.limited
+                    .take_if(|limited| limited.last < request.sent.boot);
+            }
+            Err(_) => {}
+        }
         let straggles = matches!(answer, Err(ApiError::TimedOut | ApiError::Lost { .. }));
         let ended = now.boot + STRAGGLER * u32::from(straggles);
         let one = self.pacer.note_end(request.plan.slot, ended)?;

@@ -60,9 +60,8 @@ pub enum Verdict {
     Unreachable(String),
     /// The request was not sent, because it was too late for its slot.
     TooLate(String),
-    /// The CRM or a proxy limits requests (429). `own`: the CRM set the limit, not a proxy.
-    #[strum_discriminants(strum(serialize = "rate_limited"))]
-    RateLimited { own: bool },
+    /// The CRM or a proxy limits requests (429).
+    RateLimited,
 }
 
 impl Verdict {
@@ -96,7 +95,7 @@ impl Verdict {
             | Self::Pending
             | Self::Record(_)
             | Self::Page(_)
-            | Self::RateLimited { .. } => "",
+            | Self::RateLimited => "",
         }
     }
 }
@@ -159,7 +158,7 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, accepted_before: bool) -> Ve
             Endpoint::Filter => Verdict::PageRefused(message),
             _ => Verdict::Failed(message),
         },
-        ApiError::TooMany(own) => Verdict::RateLimited { own },
+        ApiError::TooMany(_) => Verdict::RateLimited,
         ApiError::Server { .. }
         | ApiError::Unreadable(_)
         | ApiError::TimedOut
@@ -195,9 +194,6 @@ pub enum Effect {
     EndpointFails(String),
     /// The CRM is unreachable, with a message.
     CrmUnreachable(String),
-    /// The sender waits. If the limit is the CRM's `own` and not a proxy's, the rate can also be
-    /// lowered.
-    SlowDown { own: bool },
     /// The sender sends nothing, or no call, until the cause is removed.
     Pause(Pause),
     /// The endpoint is not asked until `token/info` is read again.
@@ -269,9 +265,8 @@ pub fn effects(endpoint: Endpoint, verdict: Verdict) -> Vec<Effect> {
         }
         // The request was not sent, so its endpoint neither works nor fails.
         Verdict::TooLate(why) => vec![Effect::GiveBack(why)],
-        Verdict::RateLimited { own } => {
-            vec![Effect::SlowDown { own }, Effect::GiveBack("429".to_owned())]
-        }
+        // The budget handles the wait.
+        Verdict::RateLimited => vec![Effect::GiveBack("429".to_owned())],
     }
 }
 

@@ -115,9 +115,6 @@ impl Ended<'_> {
             _ => self.poll().and_then(|call| call.request_id.clone()),
         };
         self.count(word);
-        if !matches!(kind, VerdictKind::RateLimited | VerdictKind::TooLate) {
-            self.core.budget.not_limited();
-        }
         for effect in effects(endpoint, verdict) {
             self.apply(effect);
         }
@@ -151,9 +148,7 @@ impl Ended<'_> {
             Err(error @ ApiError::Forbidden(_)) if endpoint == Endpoint::Poll => {
                 self.core.confirm.refuse_polls(now, &error.to_string());
             }
-            Err(ApiError::TooMany(own)) => self.apply(Effect::SlowDown { own: *own }),
-            Ok(_) => self.core.budget.not_limited(),
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
         let settled = lead_request::settle(now.wall, &lead_request, &answer, &token);
         let unchanged = settled.changes.is_empty();
@@ -221,7 +216,6 @@ impl Ended<'_> {
                     .breakers
                     .note_failure(now, slot, endpoint, &why, true);
             }
-            Effect::SlowDown { own } => self.core.budget.rate_limited(now.boot, own),
             Effect::Pause(pause) => self.pause(pause),
             Effect::RestEndpoint(why) if endpoint == Endpoint::Poll => {
                 self.core.confirm.refuse_polls(now, &why);

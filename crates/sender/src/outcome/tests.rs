@@ -191,7 +191,7 @@ fn a_429_limits_the_rate_everywhere() {
     for &endpoint in Endpoint::VARIANTS {
         for own in [true, false] {
             let limited = verdict(endpoint, Err(ApiError::TooMany(own)));
-            assert_eq!(limited, Verdict::RateLimited { own });
+            assert_eq!(limited, Verdict::RateLimited);
         }
     }
 }
@@ -343,7 +343,7 @@ fn verdicts() -> Vec<Verdict> {
         Verdict::Failed(reason_text()),
         Verdict::Unreachable(reason_text()),
         Verdict::TooLate(reason_text()),
-        Verdict::RateLimited { own: true },
+        Verdict::RateLimited,
     ]
 }
 
@@ -416,10 +416,7 @@ fn each_verdict_has_the_effects_of_the_table() {
         ],
         vec![Effect::CrmUnreachable(reason_text()), back.clone()],
         vec![back.clone()],
-        vec![
-            Effect::SlowDown { own: true },
-            Effect::GiveBack("429".to_owned()),
-        ],
+        vec![Effect::GiveBack("429".to_owned())],
     ];
     assert_eq!(verdicts().len(), expected.len());
     for (verdict, expected) in verdicts().into_iter().zip(expected) {

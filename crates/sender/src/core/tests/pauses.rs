@@ -10,6 +10,14 @@ fn rejection(status: u16) -> ApiResult {
     })
 }
 
+fn server_error(status: u16) -> ApiResult {
+    Err(ApiError::Server {
+        status,
+        own: true,
+        message: String::new(),
+    })
+}
+
 fn accepted_answer() -> ApiResult {
     Ok(ApiReply::Accepted("r1".to_owned()))
 }
@@ -568,6 +576,46 @@ fn requests_after_429_wait_1_2_4_8_s_and_run_one_at_a_time() {
         Decision::Idle,
         "its answer first"
     );
+}
+
+/// Four requests are under way. The one that was sent first gets a 429.
+#[test]
+fn answers_to_requests_sent_before_a_429_do_not_end_the_wait() {
+    for others in [
+        [accepted_answer(), accepted_answer(), accepted_answer()],
+        [
+            Err(ApiError::TimedOut),
+            server_error(503),
+            accepted_answer(),
+        ],
+        [
+            Err(ApiError::TooMany(true)),
+            Err(ApiError::TooMany(true)),
+            accepted_answer(),
+        ],
+    ] {
+        let mut core = ready_core(Settings::default());
+        let four = [1, 2, 3, 4].map(|call| launch_next(&mut core, now_at(1), &live_queue(call)).0);
+        let [first, rest @ ..] = four;
+        core.judge_answer(now_at(10), first, Err(ApiError::TooMany(true)).into());
+        for (request, answer) in rest.into_iter().zip(others) {
+            core.judge_answer(now_at(10), request, answer.into());
+        }
+        let Decision::WaitUntil(until) = core.next(now_at(10), &live_queue(5)) else {
+            panic!("it waits");
+        };
+        assert!((now_at(11).boot..now_at(12).boot).contains(&until));
+        // The next request finds out, and a failure leaves it open.
+        exchange(
+            &mut core,
+            now_at(12),
+            &live_queue(5),
+            Err(ApiError::TimedOut),
+        );
+        assert!(core.budget.is_limited());
+        exchange(&mut core, now_at(80), &live_queue(6), accepted_answer());
+        assert!(!core.budget.is_limited());
+    }
 }
 
 #[test]
