@@ -12,7 +12,11 @@
 //! that change during the round move to the last page, and all others move toward the first. So a
 //! lead can be read twice, but none is missed.
 //!
-//! If the payload does not match these assumptions, the backfill pauses until the next start.
+//! Leads without an `updatedTimestamp` (§2.5) are in no range, and come first or last. So the
+//! second round reads by page, which reaches those that come last.
+//!
+//! If the payload does not match these assumptions, or a whole round of leads has no time, the
+//! backfill pauses until the next start.
 
 use super::news::LeadNews;
 use super::rows::{LeadRow, page};
@@ -48,8 +52,17 @@ pub struct Backfill {
     read_to: Option<i64>,
     /// The newest second that this round has seen.
     newest: Option<i64>,
-    /// The round reads by page, not by range.
+    /// The CRM refuses or ignores the range, so all rounds read by page.
     by_page: bool,
+    /// A round by page has read the leads that come last.
+    #[serde(default)]
+    last_read: bool,
+    /// This round has read a lead with a time.
+    #[serde(default)]
+    timed: bool,
+    /// Number of leads without a time that this round has read.
+    #[serde(default)]
+    untimed: u64,
     /// The page to read next. `None` between two rounds, and for a round by page that must first
     /// learn how many pages there are.
     page: Option<u32>,
@@ -90,7 +103,7 @@ impl Backfill {
         if begun && now < not_before {
             return Next::At(not_before);
         }
-        let since = match (self.by_page, self.reading) {
+        let since = match (self.reads_by_page(), self.reading) {
             (true, _) => None,
             (false, true) => self.newest,
             (false, false) => self.read_from().map(|at| at.max(0)),
@@ -104,6 +117,11 @@ impl Backfill {
             size: SIZE,
             since: since.map(EpochSeconds::new),
         })
+    }
+
+    /// Returns `true` if this round reads by page, not by range.
+    fn reads_by_page(&self) -> bool {
+        self.by_page || self.read_to.is_some() && !self.last_read
     }
 
     /// Returns the second from which changes are read again: [`OVERLAP`] before the newest second
@@ -197,6 +215,8 @@ impl Backfill {
     fn restart(&mut self) {
         self.page = None;
         self.newest = None;
+        self.timed = false;
+        self.untimed = 0;
         self.reading = false;
     }
 
@@ -217,7 +237,9 @@ impl Backfill {
             self.restart();
         }
         self.newest = self.newest.max(newest);
-        if self.by_page {
+        self.timed |= rows.iter().any(|row| row.has_time);
+        self.untimed += rows.iter().filter(|row| !row.has_time).count() as u64;
+        if self.reads_by_page() {
             self.turn_down(asked, oldest, total);
         } else {
             self.turn_on(asked, rows.len(), newest, total);
@@ -244,7 +266,7 @@ impl Backfill {
     fn turn_down(&mut self, asked: &LeadsPage, oldest: Option<i64>, total: Option<u32>) {
         let total = match total {
             Some(total) => total,
-            None if oldest.is_none() => 0,
+            None if oldest.is_none() || !self.by_page => 0,
             None => return self.leave("the CRM accepts no range and returns no totalPages"),
         };
         let known = oldest.is_some() && oldest < self.read_from();
@@ -261,6 +283,10 @@ impl Backfill {
     }
 
     fn end(&mut self) {
+        if !self.timed && self.untimed >= u64::from(SIZE) {
+            return self.leave("none of its leads has a time");
+        }
+        self.last_read |= self.reads_by_page();
         self.read_to = self.read_to.max(self.newest);
         self.rounds += 1;
         self.restart();
@@ -294,12 +320,7 @@ fn differs(rows: &[LeadRow], phones_seen: bool) -> Option<&'static str> {
     if !phones_seen && rows.len() >= SIZE as usize {
         return Some("its rows have no phones");
     }
-    let seconds: Vec<_> = rows.iter().filter_map(|row| row.updated).collect();
-    // A few leads can have no changes. Such leads come last.
-    if seconds.is_empty() && rows.len() >= SIZE as usize {
-        return Some("its rows have no updatedTimestamp");
-    }
-    if seconds.is_sorted() {
+    if rows.iter().filter_map(|row| row.updated).is_sorted() {
         None
     } else {
         Some("its rows are not in the order of updatedTimestamp")

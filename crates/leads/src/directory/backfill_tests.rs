@@ -15,10 +15,15 @@ fn time_at(seconds: i64) -> EventTime {
     EventTime::from_seconds(seconds)
 }
 
+/// Stands for the time of a lead that has none.
+const NO_TIME: i64 = i64::MIN;
+
 /// A CRM. Each lead has its id and the second of its last change.
 #[derive(Clone, Debug)]
 struct Service {
     leads: Vec<(i64, i64)>,
+    /// Leads without a time come last, not first.
+    untimed_last: bool,
     /// How the CRM treats the range `since` of a request.
     range: Range,
     /// `true` if the answers of the CRM have `totalPages`.
@@ -42,6 +47,7 @@ impl Service {
     fn new(leads: Vec<(i64, i64)>, range: Range) -> Self {
         Self {
             leads,
+            untimed_last: false,
             range,
             has_page_count: true,
             requests: 0,
@@ -65,7 +71,8 @@ impl Service {
         };
         let since = since.map_or(i64::MIN, EpochSeconds::get);
         let mut all: Vec<_> = self.leads.iter().filter(|(_, at)| *at >= since).collect();
-        all.sort_by_key(|(id, at)| (*at, *id));
+        let untimed_last = self.untimed_last;
+        all.sort_by_key(|(id, at)| (untimed_last && *at == NO_TIME, *at, *id));
         let pages: Vec<_> = all.chunks(request.size as usize).collect();
         let leads = pages
             .get(request.page as usize - 1)
@@ -73,7 +80,10 @@ impl Service {
             .unwrap_or_default();
         let rows: Vec<Value> = leads
             .iter()
-            .map(|(id, at)| json!({"id": id, "updatedTimestamp": at, "phone": phone(*id)}))
+            .map(|(id, at)| {
+                let at = (*at != NO_TIME).then_some(at);
+                json!({"id": id, "updatedTimestamp": at, "phone": phone(*id)})
+            })
             .collect();
         let mut data = json!({"currentPage": request.page, "leads": rows});
         if self.has_page_count {
@@ -157,6 +167,44 @@ fn leads_changed_in_same_second_beyond_page_are_all_read() {
             .collect();
         let reader = read_all(&mut Service::new(leads, range));
         assert!((1..=333).all(|id| reader.has_lead(id)), "{range:?}");
+    }
+}
+
+#[test]
+fn leads_without_a_time_are_read_whether_they_come_first_or_last() {
+    for range in [Range::Taken, Range::Refused, Range::Ignored] {
+        for untimed_last in [false, true] {
+            let leads = (1..=240).map(|id| (id, if id % 2 == 0 { id } else { NO_TIME }));
+            let mut service = Service::new(leads.collect(), range);
+            service.untimed_last = untimed_last;
+            let mut reader = read_all(&mut service);
+            // The second round reads the last pages.
+            reader.run_round(&mut service, time_at(600), |_| ());
+            let missing: Vec<i64> = (1..=240).filter(|&id| !reader.has_lead(id)).collect();
+            assert_eq!(missing, Vec::<i64>::new(), "{range:?} {untimed_last}");
+            assert_eq!(reader.backfill.left, None, "{range:?} {untimed_last}");
+            service.requests = 0;
+            service.leads.push((999, 9_999));
+            reader.run_round(&mut service, time_at(1200), |_| ());
+            assert!(reader.has_lead(999), "{range:?} {untimed_last}");
+            let few = if range == Range::Taken { 3 } else { 6 };
+            assert!(service.requests <= few, "{range:?} {}", service.requests);
+        }
+    }
+}
+
+#[test]
+fn round_of_leads_without_any_time_stops_after_all_are_read() {
+    for (count, stops) in [(49, false), (120, true)] {
+        let leads = (1..=count).map(|id| (id, NO_TIME)).collect();
+        let reader = read_all(&mut Service::new(leads, Range::Taken));
+        assert!((1..=count).all(|id| reader.has_lead(id)), "{count}");
+        let left = reader.backfill.left.unwrap_or_default();
+        assert_eq!(
+            left.contains("none of its leads has a time"),
+            stops,
+            "{left}"
+        );
     }
 }
 

@@ -15,7 +15,7 @@ pub struct LeadNews {
     /// The lead. For a merge, the surviving lead (§6.6).
     pub lead: LeadId,
     /// Second of the report: an event's `occurredAt` (§6.5), a row's `updatedTimestamp` (§2.5), or
-    /// if the row has none, its `createdTimestamp`.
+    /// if the row has none, its `createdTimestamp`. Zero if the row has neither.
     pub at: EpochSeconds,
     /// Kind of the event or answer that reported the news.
     pub what: ChangeKind,

@@ -7,7 +7,7 @@
 //! | rows | the array of objects in `data`, under any key, or `data` itself |
 //! | pages | `currentPage`, `totalPages` in `data` or next to it (§2.1) |
 //! | lead | `id` or `leadId`; the row can be wrapped in `lead` |
-//! | time | `updatedTimestamp`, or else `createdTimestamp`, which is not after it |
+//! | time | `updatedTimestamp`, or else `createdTimestamp`, which is not after it; both can be null |
 //! | name, responsible, stage | `name`, `responsibleId`, `responsibleName`, `statusName` |
 //! | name of a contact | its `name` |
 //! | phones | `phone`; `phones`; `phone` and `phones` of `contacts`, `contact`, `mainContact` |
@@ -21,6 +21,9 @@ use super::profile::{Name, ProfileNews};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{Country, LeadId};
 use serde_json::Value;
+
+/// Time of a row without a time, so that any other news about its lead is newer.
+const OLDEST: EpochSeconds = EpochSeconds::new(0);
 
 /// Maximum contacts of one row. Further contacts are left out.
 const CONTACTS_MAX: usize = 50;
@@ -40,7 +43,9 @@ pub struct LeadRow {
     pub lead: Option<LeadId>,
     /// `updatedTimestamp`. `None` if the row has none.
     pub updated: Option<EpochSeconds>,
-    /// Facts that the row reports about its lead. `None` without an id or a time.
+    /// The row has an `updatedTimestamp` or a `createdTimestamp`.
+    pub has_time: bool,
+    /// Facts that the row reports about its lead. `None` without an id.
     pub news: Option<LeadNews>,
     /// The row has a field for phones, empty or not.
     pub has_phones: bool,
@@ -85,15 +90,16 @@ pub fn read(row: &Value, what: ChangeKind, country: Option<Country>) -> LeadRow 
     let at = updated.or_else(|| seconds_under(row, "createdTimestamp"));
     let (phone, contacts, whole) = phones(row, country);
     let has_phones = phone != FirstPhone::Unchanged || !contacts.is_empty() || whole;
-    let news = lead.zip(at).map(|(lead, at)| LeadNews {
+    let news = lead.map(|lead| LeadNews {
         profile: ProfileNews::read(row),
         contacts,
         whole,
-        ..LeadNews::new(lead, at, what, phone)
+        ..LeadNews::new(lead, at.unwrap_or(OLDEST), what, phone)
     });
     LeadRow {
         lead,
         updated,
+        has_time: at.is_some(),
         news,
         has_phones,
     }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// Creation of all leads of which only the id is known, in epoch seconds.
+const BARE_CREATED: i64 = 1_700_000_000;
 /// Namespace of the uuids of leads, which are made from their ids.
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x91b2_5c0e_77d4_4c1b_9d0a_6e13_af20_84d5);
 
@@ -53,18 +55,19 @@ pub struct Lead {
     pub attributions: Vec<Value>,
     /// The lead's uuid (§2.5). `None` for a lead of which only the id is known.
     pub uuid: Option<String>,
-    /// Creation in epoch seconds. `None` for a lead of which only the id is known.
+    /// Creation in epoch seconds.
     pub created_timestamp: Option<i64>,
     /// Last change in epoch seconds. `None` for a lead of which only the id is known.
     pub updated_timestamp: Option<i64>,
 }
 
 impl Lead {
-    /// Creates a lead of which only the id is known.
+    /// Creates a lead of which only the id is known. It hasn't changed since its creation.
     pub fn bare(id: i64) -> Self {
         Self {
             id,
             name: format!("Lead {id}"),
+            created_timestamp: Some(BARE_CREATED),
             ..Self::default()
         }
     }
@@ -74,6 +77,7 @@ impl Lead {
         let uuid = uuid::Uuid::new_v5(&NAMESPACE, &id.to_be_bytes());
         Self {
             uuid: Some(uuid.to_string()),
+            created_timestamp: None,
             ..Self::bare(id)
         }
     }

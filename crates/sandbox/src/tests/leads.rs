@@ -49,8 +49,8 @@ fn lead_from_flags_exists_with_empty_values() {
     let answer = core.handle(NOW, &get("lead/4001")).value();
     let expected = json!({ "data": {
         "id": 4001, "statusId": null, "responsibleId": null, "balance": 0.0, "currency": null,
-        "phone": null, "attributions": [], "uuid": null, "createdTimestamp": null,
-        "updatedTimestamp": null,
+        "phone": null, "attributions": [], "uuid": null,
+        "createdTimestamp": 1_700_000_000, "updatedTimestamp": null,
     } });
     assert!(has_fields(&answer, &expected), "{answer}");
 }
