@@ -238,11 +238,10 @@ impl OutcomeSource {
             ViolationKind::UuidReused => {
                 self.all_excused || uuid.is_some_and(|uuid| self.changed.contains(&uuid))
             }
-            // If many requests fail, five failures of one call can be chance, so it is sent again.
-            ViolationKind::RepeatAfter5xx => true,
             // A request that was delayed for long can arrive together with its repetition.
             ViolationKind::SoonAfter5xx => !self.is_failure_known(number),
             ViolationKind::WindowExceeded
+            | ViolationKind::RepeatAfter5xx
             | ViolationKind::FreshBudget
             | ViolationKind::DerivedField
             | ViolationKind::Invalid

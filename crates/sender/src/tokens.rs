@@ -163,6 +163,13 @@ impl KnownTokens {
         }
     }
 
+    /// Makes `token/info` due at this time, or earlier if it is due earlier.
+    pub(super) fn read_record_at(&mut self, at: Duration) {
+        if let Some(due) = &mut self.record_due {
+            *due = at.min(*due);
+        }
+    }
+
     /// Returns `true` if the token's record was read within two hours.
     pub(super) fn is_record_recent(&self, now: Duration) -> bool {
         self.is_verified && now <= self.record_read + 2 * HOURLY

@@ -99,7 +99,7 @@ pub struct Progress {
     pub absent_at: Option<EventTime>,
     /// Times the call returned from submitted to ready because the journal did not hold it.
     pub resubmits: u32,
-    /// Failed requests of the call while other calls succeeded.
+    /// Sends of the call that failed while other calls succeeded, including the first one.
     pub failures: u32,
     /// Next step of an unresolved call if the journal does not show it. `None` for other calls.
     pub if_absent: Option<IfAbsent>,

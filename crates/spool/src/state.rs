@@ -149,7 +149,7 @@ pub enum Step {
         not_before: EventTime,
         /// Message for the list of attempts.
         why: String,
-        /// Failures of this call so far while other calls succeeded.
+        /// Sends of this call that failed so far while other calls succeeded, including the first.
         failures: u32,
     },
     /// → journaled: from submitted after a confirmation. Also from sending, ready, and dead after a

@@ -1,4 +1,10 @@
-//! When a failed call is sent again, and when it is given up.
+//! When a failed call is sent again, and when it is given up (§7.7).
+//!
+//! ```text
+//! call 1   ✗ 1 min ✗ 4 min ✗ 10 min ✗ 20 min ✗   given up after five sends while others passed
+//! others      ✓       ✓       ✓        ✓
+//! call 1   ✗ 1 min ✗ 4 min ✗ 10 min ✗ 20 min ✗ 25 min ✗ 1 h ✗ 1 h …   no other call passed
+//! ```
 
 use crate::jitter::Jitter;
 use callbridge_spool::RowId;
@@ -7,8 +13,7 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Waits before the next attempt, by the number of failures that count against the call. After five
-/// such failures, the call is given up.
+/// Waits after a failed send, by the number of sends so far.
 const WAITS: [Duration; 5] = [
     MINUTE,
     MINUTE.saturating_mul(4),
@@ -16,6 +21,11 @@ const WAITS: [Duration; 5] = [
     MINUTE.saturating_mul(20),
     MINUTE.saturating_mul(25),
 ];
+/// Wait after all later sends.
+const WAIT_MAX: Duration = MINUTE.saturating_mul(60);
+
+/// Sends of a call that fails while other calls succeed (§7.7).
+const SENDS_MAX: u32 = 5;
 
 /// Jitter shortens a wait by up to this part: a sixteenth.
 const JITTER_PART: u32 = 16;
@@ -27,24 +37,62 @@ const REMEMBERED_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct CallFailures {
     jitter: Jitter,
+    /// The last submission before the start failed.
+    failed_before: bool,
     /// Number of submissions that succeeded since the start.
     succeeded: u64,
-    /// The value of `succeeded` at the last failure of each call.
-    last: BTreeMap<RowId, u64>,
+    last: BTreeMap<RowId, LastFailure>,
+    /// The call that failed last since a submission succeeded.
+    failing: Option<RowId>,
+    /// Several calls have failed since then, so none of them is the cause.
+    several_fail: bool,
+    /// A request of any kind has succeeded since a call failed, so this isn't an outage.
+    works: bool,
+}
+
+/// The last failure of one call.
+#[derive(Clone, Copy, Debug)]
+struct LastFailure {
+    /// Number of submissions that had succeeded by then.
+    succeeded: u64,
+    /// Number of failed sends so far, without those while other requests failed too.
+    sends: u32,
+}
+
+/// The result of a failed send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedSend {
+    /// Number of sends that count against the call.
+    pub counted: u32,
+    /// Wait before the next send. `None` if the call is given up.
+    pub wait: Option<Duration>,
 }
 
 impl CallFailures {
-    pub const fn new(seed: u64) -> Self {
+    /// `failed_before`: the last submission before the start failed.
+    pub const fn new(seed: u64, failed_before: bool) -> Self {
         Self {
             jitter: Jitter::new(seed),
+            failed_before,
             succeeded: 0,
             last: BTreeMap::new(),
+            failing: None,
+            several_fail: false,
+            works: false,
         }
+    }
+
+    /// Notes that a request of any kind succeeded.
+    pub fn note_works(&mut self) {
+        self.works = true;
     }
 
     /// Notes that a submission succeeded.
     pub fn note_success(&mut self, row: RowId) {
         self.succeeded += 1;
+        self.failing = None;
+        self.several_fail = false;
+        self.works = true;
         self.last.remove(&row);
     }
 
@@ -53,23 +101,42 @@ impl CallFailures {
         self.last.remove(&row);
     }
 
-    /// Notes that a call failed. `counted` is the number of its failures that count against it so
-    /// far. Returns the new number: this failure counts only if another submission succeeded since
-    /// the call's previous failure.
-    pub fn note_failure(&mut self, row: RowId, counted: u32) -> u32 {
+    /// Notes that sending a call failed. `counted` is the number of sends that count against it so
+    /// far. The first one counts, and a later one counts if another submission succeeded since the
+    /// call's previous failure. The waits only grow if other requests succeed and no other call
+    /// fails, because after an outage, all calls should be sent soon.
+    pub fn note_failure(&mut self, row: RowId, counted: u32) -> FailedSend {
         if self.last.len() >= REMEMBERED_MAX && !self.last.contains_key(&row) {
             self.last.pop_first();
         }
-        match self.last.insert(row, self.succeeded) {
-            Some(before) if before < self.succeeded => counted + 1,
-            Some(_) | None => counted,
+        let last = self.last.get(&row);
+        let others_passed = match last {
+            Some(last) => last.succeeded < self.succeeded,
+            None => self.succeeded > 0 || !self.failed_before,
+        };
+        let counted = if counted == 0 || others_passed {
+            counted + 1
+        } else {
+            counted
+        };
+        self.several_fail |= self.failing.is_some_and(|other| other != row);
+        self.failing = Some(row);
+        let grows = u32::from(self.works && !self.several_fail);
+        self.works = false;
+        let sends = last.map_or(1, |last| last.sends + grows).max(counted);
+        let succeeded = self.succeeded;
+        self.last.insert(row, LastFailure { succeeded, sends });
+        FailedSend {
+            counted,
+            wait: (counted < SENDS_MAX).then(|| self.wait(sends)),
         }
     }
 
-    /// Returns the wait before the next attempt. `None` if the call is given up.
-    pub fn wait(&mut self, counted: u32) -> Option<Duration> {
-        let wait = *WAITS.get(counted as usize)?;
-        Some(wait - self.jitter.up_to(wait / JITTER_PART))
+    /// Returns the wait after this number of sends.
+    fn wait(&mut self, sends: u32) -> Duration {
+        let wait = WAITS.get(sends.saturating_sub(1) as usize);
+        let wait = *wait.unwrap_or(&WAIT_MAX);
+        wait - self.jitter.up_to(wait / JITTER_PART)
     }
 }
 
@@ -81,65 +148,94 @@ mod tests {
     const OTHER: RowId = RowId(2);
 
     #[test]
-    fn failure_counts_only_after_another_submission_succeeded() {
-        let mut failures = CallFailures::new(7);
-        assert_eq!(failures.note_failure(ONE, 0), 0, "the first one");
-        assert_eq!(failures.note_failure(ONE, 0), 0, "no other call succeeded");
-        failures.note_success(OTHER);
-        failures.note_success(OTHER);
-        assert_eq!(failures.note_failure(ONE, 0), 1);
-        assert_eq!(
-            failures.note_failure(ONE, 1),
-            1,
-            "none since the last failure"
-        );
-        failures.note_success(OTHER);
-        assert_eq!(failures.note_failure(ONE, 1), 2);
-    }
-
-    #[test]
-    fn first_failure_after_success_or_restart_does_not_count() {
-        let mut failures = CallFailures::new(7);
-        failures.note_failure(ONE, 0);
-        failures.note_success(ONE);
-        assert_eq!(failures.note_failure(ONE, 0), 0);
-        failures.note_success(OTHER);
-        failures.forget(ONE);
-        assert_eq!(
-            failures.note_failure(ONE, 3),
-            3,
-            "the previous one is not known"
-        );
-    }
-
-    fn retry_waits(seed: u64) -> [Duration; 5] {
-        let mut failures = CallFailures::new(seed);
-        [0, 1, 2, 3, 4].map(|counted| failures.wait(counted).expect("another attempt"))
-    }
-
-    #[test]
-    fn retry_waits_are_1_4_10_20_25_minutes_and_then_none() {
+    fn call_is_given_up_after_five_sends_while_others_passed() {
         for seed in 0..500 {
-            for (wait, minutes) in retry_waits(seed).into_iter().zip([1, 4, 10, 20, 25]) {
+            let mut failures = CallFailures::new(seed, false);
+            let mut counted = 0;
+            for minutes in [1, 4, 10, 20] {
+                let failed = failures.note_failure(ONE, counted);
+                let wait = failed.wait.expect("it goes on");
+                let most = MINUTE * minutes;
+                assert!(wait <= most && wait > most - most / 16, "{wait:?}");
+                counted = failed.counted;
+                failures.note_success(OTHER);
+            }
+            assert_eq!(failures.note_failure(ONE, counted).wait, None);
+        }
+    }
+
+    #[test]
+    fn call_that_fails_alone_is_sent_hourly_in_the_end() {
+        for seed in 0..500 {
+            let mut failures = CallFailures::new(seed, false);
+            let mut counted = 0;
+            for minutes in [1, 4, 10, 20, 25, 60, 60] {
+                let failed = failures.note_failure(ONE, counted);
+                counted = failed.counted;
+                failures.note_works();
+                let wait = failed.wait.expect("it goes on");
                 let most = MINUTE * minutes;
                 assert!(wait <= most && wait > most - most / 16, "{wait:?}");
             }
         }
-        assert_ne!(retry_waits(1), retry_waits(2));
-        let mut failures = CallFailures::new(7);
-        assert_eq!(failures.wait(5), None);
-        assert_eq!(failures.wait(u32::MAX), None);
+    }
+
+    #[test]
+    fn send_counts_only_after_another_submission_succeeded() {
+        let mut failures = CallFailures::new(7, false);
+        let count =
+            |failures: &mut CallFailures, counted| failures.note_failure(ONE, counted).counted;
+        assert_eq!(count(&mut failures, 0), 1, "the first one");
+        assert_eq!(count(&mut failures, 1), 1, "no other call succeeded");
+        failures.note_success(OTHER);
+        failures.note_success(OTHER);
+        assert_eq!(count(&mut failures, 1), 2);
+        assert_eq!(count(&mut failures, 2), 2, "none since the last failure");
+        failures.note_success(OTHER);
+        assert_eq!(count(&mut failures, 2), 3);
+    }
+
+    #[test]
+    fn waits_grow_only_while_other_requests_work() {
+        let mut failures = CallFailures::new(7, true);
+        let fail = |failures: &mut CallFailures, row| {
+            let wait = failures.note_failure(row, 1).wait.expect("it goes on");
+            wait.as_secs().div_ceil(60)
+        };
+        assert_eq!(fail(&mut failures, ONE), 1);
+        assert_eq!(fail(&mut failures, ONE), 1, "an outage");
+        failures.note_works();
+        assert_eq!(fail(&mut failures, ONE), 4);
+        failures.note_works();
+        assert_eq!(fail(&mut failures, OTHER), 1, "its first failure");
+        failures.note_works();
+        assert_eq!(fail(&mut failures, ONE), 4, "submissions fail");
+    }
+
+    #[test]
+    fn restart_hides_no_success_of_other_calls() {
+        for (failed_before, succeeds, wanted) in [
+            (false, false, 4),
+            (false, true, 4),
+            (true, true, 4),
+            (true, false, 3),
+        ] {
+            let mut failures = CallFailures::new(7, failed_before);
+            if succeeds {
+                failures.note_success(OTHER);
+            }
+            let counted = failures.note_failure(ONE, 3).counted;
+            assert_eq!(counted, wanted, "{failed_before} {succeeds}");
+        }
     }
 
     #[test]
     fn failures_beyond_limit_forget_the_oldest_call() {
-        let mut failures = CallFailures::new(7);
+        let mut failures = CallFailures::new(7, true);
         for row in 0..=10_000 {
             failures.note_failure(RowId(row), 0);
         }
-        failures.note_success(RowId(-1));
-        assert_eq!(failures.note_failure(RowId(1), 0), 1);
-        assert_eq!(failures.note_failure(RowId(0), 0), 0, "forgotten");
         assert_eq!(failures.last.len(), REMEMBERED_MAX);
+        assert!(!failures.last.contains_key(&RowId(0)), "forgotten");
     }
 }

@@ -3,6 +3,7 @@
 
 use super::Core;
 use crate::breaker::pause::{Pause, Paused};
+use crate::breaker::retry::FailedSend;
 use crate::budget::pacer::STRAGGLER;
 use crate::confirm::{self, WRITTEN_WITHIN, next_poll};
 use crate::in_flight::InFlight;
@@ -205,7 +206,10 @@ impl Ended<'_> {
         let slot = self.in_flight.plan.slot;
         let endpoint = self.in_flight.endpoint;
         match effect {
-            Effect::EndpointWorks => self.core.breakers.note_success(slot, endpoint),
+            Effect::EndpointWorks => {
+                self.core.breakers.note_success(slot, endpoint);
+                self.core.failures.note_works();
+            }
             Effect::EndpointFails(why) => {
                 self.core
                     .breakers
@@ -360,11 +364,13 @@ impl Ended<'_> {
         let Some(row) = self.row() else {
             return;
         };
-        let counted = self
-            .core
-            .failures
-            .note_failure(row, self.in_flight.failures);
-        if let Some(wait) = self.core.failures.wait(counted)
+        let failures = &mut self.core.failures;
+        let FailedSend { counted, wait } = failures.note_failure(row, self.in_flight.failures);
+        // Whether the CRM works otherwise decides the next wait. No other call shows it.
+        if self.core.unsent <= 1 {
+            self.core.tokens.read_record_at(self.now.boot);
+        }
+        if let Some(wait) = wait
             && !self.fails_alone()
         {
             self.step(Step::Returned {

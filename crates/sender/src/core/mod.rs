@@ -85,7 +85,10 @@ impl Core {
             breakers: Breakers::new(seed.wrapping_add(1), memory.submit_failing_since),
             paused: None,
             refusals: memory.refusals.clone(),
-            failures: CallFailures::new(seed.wrapping_add(2)),
+            failures: CallFailures::new(
+                seed.wrapping_add(2),
+                memory.submit_failing_since.is_some(),
+            ),
             confirm: Confirm::new(memory.pages_off_until, page_size),
             tokens: KnownTokens::new(&known, &memory, now),
             in_flight: InFlightRequests::default(),

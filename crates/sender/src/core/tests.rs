@@ -412,10 +412,11 @@ fn time_out_call(core: &mut Core, seconds: u64) -> (u64, u32) {
 fn failed_call_waits_longer_after_another_was_accepted() {
     let mut core = ready_core(Settings::default());
     let (wait, failures) = time_out_call(&mut core, 1);
-    assert!((56..=60).contains(&wait) && failures == 0, "{wait}");
+    assert!((56..=60).contains(&wait) && failures == 1, "{wait}");
     let accepted = Ok(ApiReply::Accepted("r2".to_owned()));
     exchange(&mut core, now_at(30), &live_queue(2), accepted);
     let (wait, failures) = time_out_call(&mut core, 61);
+    // The stored row isn't updated here, so this counts as the first failure again.
     assert!((225..=240).contains(&wait) && failures == 1, "{wait}");
 }
 

@@ -499,17 +499,20 @@ fn unreachable_crm_is_shown_and_probed_by_one_request() {
     );
 }
 
+fn time_out_five_calls(core: &mut Core) {
+    for id in 1..=5 {
+        let head = WorkQueue {
+            ready: 5,
+            ..live_queue(id)
+        };
+        exchange(core, now_at(1), &head, Err(ApiError::TimedOut));
+    }
+}
+
 #[test]
 fn failing_submissions_do_not_stop_polls_or_commands() {
     let mut core = ready_core(Settings::default());
-    for id in 1..=5 {
-        exchange(
-            &mut core,
-            now_at(1),
-            &live_queue(id),
-            Err(ApiError::TimedOut),
-        );
-    }
+    time_out_five_calls(&mut core);
     assert_eq!(pause_reason(&core, now_at(1)).as_deref(), Some("failing"));
     assert!(!core.stops_commands(now_at(1)));
     let head = WorkQueue {
@@ -528,14 +531,7 @@ fn failing_submissions_do_not_stop_polls_or_commands() {
 #[test]
 fn token_info_is_the_probe_if_no_call_waits() {
     let mut core = ready_core(Settings::default());
-    for id in 1..=5 {
-        exchange(
-            &mut core,
-            now_at(1),
-            &live_queue(id),
-            Err(ApiError::TimedOut),
-        );
-    }
+    time_out_five_calls(&mut core);
     let (request, _) = exchange(&mut core, now_at(2), &WorkQueue::default(), token_record());
     assert_eq!(request, Request::TokenInfo);
     assert_eq!(pause_reason(&core, now_at(2)), None);
