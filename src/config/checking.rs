@@ -319,6 +319,7 @@ impl Checking<'_> {
                         said: self.supplied_facts(&of.answered, &of.talk, &of.direction),
                     },
                     dry_run: of.dry_run,
+                    several_numbers: of.yes,
                 };
                 (request, of.state)
             }

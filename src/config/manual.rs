@@ -256,8 +256,8 @@ callbridge status --exit-code --state /var/lib/callbridge/pbx1
   Exit with 0, 1 or 2 for a monitoring system.
 callbridge calls --today
   List the calls of today with their states.
-callbridge dead retry --reason failed --lead 4001
-  Send every dead letter `failed` again, with another lead.
+callbridge dead retry 12 13 --lead 4001
+  Send two dead letters of one customer again, with another lead.
 callbridge lead missing --csv
   List numbers that called and have no lead.
 callbridge missed --since 24h

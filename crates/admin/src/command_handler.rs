@@ -215,7 +215,11 @@ impl CommandHandler {
                 which,
                 wish,
                 dry_run,
+                several_numbers,
             } => {
+                if let Some(lead) = wish.lead.filter(|_| !dry_run && !several_numbers) {
+                    self.refuse_several_numbers(&which, lead).await?;
+                }
                 let change = LetterChange::Retry { wish, dry_run };
                 self.change(&which, change, line).await
             }
@@ -354,6 +358,33 @@ impl CommandHandler {
                 line.item(outcome?).await?;
             }
         }
+    }
+
+    /// Refuses to give one lead to the calls of several numbers, which are rarely one customer's.
+    async fn refuse_several_numbers(&self, which: &Selection, lead: LeadId) -> Result<(), Refusal> {
+        let mut letters = Letters::from_selection(which)?;
+        let mut numbers = BTreeSet::new();
+        let mut calls = 0;
+        loop {
+            let page = letters.next(&self.spool).await?;
+            if page.is_empty() {
+                break;
+            }
+            let called = page.into_iter().filter_map(|letter| letter.call);
+            for call in called {
+                numbers.insert(call.client_phone);
+                calls += 1;
+            }
+        }
+        if numbers.len() < 2 {
+            return Ok(());
+        }
+        let count = numbers.len();
+        Err(Refusal::usage(format!(
+            "--lead {lead} would log {calls} calls of {count} numbers on one lead, so none was \
+             sent: select the calls of one number by their ids, or add --yes if all of them \
+             belong to this lead"
+        )))
     }
 
     /// Changes the dead letters and waiting calls with these ids. The ids must fit on one page of

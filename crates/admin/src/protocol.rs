@@ -39,6 +39,9 @@ pub enum ControlRequest {
         wish: RetryValues,
         /// `true` only reports what would be sent. Nothing is sent or stored.
         dry_run: bool,
+        /// `true` accepts calls of several numbers, even if all of them get one lead.
+        #[serde(default)]
+        several_numbers: bool,
     },
     /// Request of `dead discard`. The answer has one item with the outcome per call.
     Discard {
@@ -280,6 +283,7 @@ mod tests {
                     }),
                 },
                 dry_run: true,
+                several_numbers: true,
             },
             ControlRequest::LeadCheck {
                 phone: "+998901110001".into(),

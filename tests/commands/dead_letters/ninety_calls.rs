@@ -92,8 +92,14 @@ async fn wait_for_thirty_dead_letters(place: &Place, calls: &[Call]) -> Vec<Valu
 }
 
 async fn retry_dead_letters(place: &Place) {
+    let retry = "dead retry --reason failed --lead 4001";
+    let refused = place.run_on_state(retry).await;
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("30 calls of"), "{refused:?}");
+    assert!(refused.err.contains("add --yes"), "{refused:?}");
+    assert_eq!(place.number("/books/dead").await, Some(30));
     let output = place
-        .run_on_state("dead retry --reason failed --lead 4001")
+        .run_on_state(&format!("{retry} --yes"))
         .await
         .expect_success();
     assert_eq!(output.lines().count(), 30, "{output}");
