@@ -14,12 +14,17 @@ use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
+use tokio_postgres::error::Severity;
+use tokio_postgres::{
+    AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage, Statement,
+};
 
 /// The oldest server version that has all settings in [`WRITE_SETTINGS`], as `server_version_num`.
 pub(super) const VERSION_MIN: i64 = 140_000;
@@ -96,6 +101,7 @@ pub(crate) struct Session {
     runtime: Option<Runtime>,
     client: Arc<Client>,
     connection: JoinHandle<()>,
+    warning: LastWarning,
     pipeline: Pipeline,
     prepared: RefCell<HashMap<String, Statement>>,
     deadline: Duration,
@@ -158,11 +164,13 @@ impl Session {
                 config.password(secret.expose_secret());
             }
         }
-        let (client, connection) = runtime.block_on(connect(&configs, url))?;
+        let warning = LastWarning::default();
+        let (client, connection) = runtime.block_on(connect(&configs, url, &warning))?;
         Ok(Self {
             runtime: Some(runtime),
             client: Arc::new(client),
             connection,
+            warning,
             pipeline: Pipeline::default(),
             prepared: RefCell::default(),
             deadline: access.deadline(),
@@ -463,16 +471,24 @@ impl Session {
 
     fn begin_with(&self, text: &str) -> Result<(), Error> {
         self.flush()?;
+        self.warning.take();
         self.in_transaction.set(true);
         self.run(text, &())
     }
 
     /// Commits the transaction. If one of its statements failed, the server rolls back instead, and
     /// the error is returned.
+    ///
+    /// A warning means that the outcome isn't known: the server commits without its synchronous
+    /// standby if somebody cancels the wait for it. The commit is lost if the standby takes over.
     pub(crate) fn commit(&self) -> Result<(), Error> {
         self.run("COMMIT", &())?;
         self.in_transaction.set(false);
-        self.flush()
+        self.flush()?;
+        match self.warning.take() {
+            Some(warning) => Err(Error::SessionLost(self.place.clone(), warning)),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn rollback(&self) -> Result<(), Error> {
@@ -501,14 +517,48 @@ impl Session {
     }
 }
 
+/// The last warning of the server.
+#[derive(Clone, Default)]
+struct LastWarning(Arc<Mutex<Option<String>>>);
+
+impl LastWarning {
+    fn set(&self, warning: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(warning);
+    }
+
+    fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Runs a connection until it ends. A warning is stored before the answer that follows it.
+    async fn watch<S, T>(self, mut connection: Connection<S, T>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notice(notice) = message
+                && notice.parsed_severity() == Some(Severity::Warning)
+            {
+                self.set(format!("a warning: {}", notice.message()));
+            }
+        }
+    }
+}
+
 type Connected = (Client, JoinHandle<()>);
 
 /// Tries the hosts in turn, each with a deadline, because a host that is frozen or cut off can
 /// accept a connection and never answer.
-async fn connect(configs: &[Config], url: &PostgresUrl) -> Result<Connected, Error> {
+async fn connect(
+    configs: &[Config],
+    url: &PostgresUrl,
+    warning: &LastWarning,
+) -> Result<Connected, Error> {
     let mut last = Error::Closed;
     for config in configs {
-        match tokio::time::timeout(CONNECT, connect_to(config, url)).await {
+        let connecting = connect_to(config, url, warning.clone());
+        match tokio::time::timeout(CONNECT, connecting).await {
             Ok(Ok(connected)) => return Ok(connected),
             Ok(Err(error)) => last = error,
             Err(_) => last = error::no_connection(&url.place(), CONNECT),
@@ -517,19 +567,23 @@ async fn connect(configs: &[Config], url: &PostgresUrl) -> Result<Connected, Err
     Err(last)
 }
 
-async fn connect_to(config: &Config, url: &PostgresUrl) -> Result<Connected, Error> {
+async fn connect_to(
+    config: &Config,
+    url: &PostgresUrl,
+    warning: LastWarning,
+) -> Result<Connected, Error> {
     let place = url.place();
     if !url.uses_tls() {
         let connected = config.connect(NoTls).await;
         let (client, connection) =
             connected.map_err(|error| error::of_connection(&place, &error))?;
-        return Ok((client, tokio::spawn(async { drop(connection.await) })));
+        return Ok((client, tokio::spawn(warning.watch(connection))));
     }
     let tls = tls::connector(url.ca_file.as_deref());
     let tls = tls.map_err(|why| Error::Unusable(place.clone(), why))?;
     let connected = config.connect(tls).await;
     let (client, connection) = connected.map_err(|error| error::of_connection(&place, &error))?;
-    Ok((client, tokio::spawn(async { drop(connection.await) })))
+    Ok((client, tokio::spawn(warning.watch(connection))))
 }
 
 fn arrays(columns: Columns) -> Vec<Parameter> {
