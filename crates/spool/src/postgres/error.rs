@@ -17,6 +17,10 @@ pub(super) fn of_statement(place: &Path, error: &tokio_postgres::Error) -> Error
     if ends_session(answer.code()) {
         return Error::SessionLost(place, why);
     }
+    if *answer.code() == SqlState::NOT_NULL_VIOLATION && answer.column() == Some("seq") {
+        let why = "another process has written to the state".to_owned();
+        return Error::SessionLost(place, why);
+    }
     match *answer.code() {
         SqlState::DISK_FULL => Error::Full(place),
         SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => Error::Damaged(place, why),

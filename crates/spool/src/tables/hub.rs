@@ -26,14 +26,18 @@ pub(crate) fn begin(store: &mut Store, incarnation: &str, at: EventTime) -> Resu
 }
 
 /// Increases the hub's `seq` for the running transaction. This must be the transaction's last
-/// change.
+/// change. If another process has changed `seq`, the statement violates its NOT NULL, so nothing of
+/// the transaction is committed.
 pub(crate) fn advance(store: &mut Store) -> Result<(), Error> {
     let Some(hub) = &mut store.hub else {
         return Ok(());
     };
+    let before = hub.position.seq;
     hub.position.seq += 1;
-    let seq = hub.position.seq;
-    store.run("UPDATE hub SET seq = ?1", [seq])
+    store.run(
+        "UPDATE hub SET seq = CASE WHEN seq = ?1 THEN seq + 1 END",
+        [before],
+    )
 }
 
 pub(crate) fn request(

@@ -2,7 +2,7 @@
 //!
 //! Every server here syncs its commits.
 
-use super::call::journal;
+use super::call::{journal, time_at};
 use super::lead::{close_guard, instance, open_instance, wait_for_leadership};
 use crate::postgres::{Access, PostgresUrl, Session};
 use crate::{Done, Error, Guard, Handle, LeadDirectory, Leadership, Op, RowId, tables};
@@ -111,6 +111,58 @@ async fn unanswered_commit_is_stored_at_most_once() {
         soon("the loss", proxy.has_lost()).await;
         assert_eq!(calls.write_again().await, is_committed, "{loss:?}");
     }
+    calls.assert_all_stored().await;
+    close_guard(guard).await;
+}
+
+/// If somebody cancels the wait for a synchronous standby, PostgreSQL commits and only warns.
+#[tokio::test(flavor = "multi_thread")]
+async fn commit_without_its_standby_is_not_confirmed() {
+    const CANCEL: &str = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
+         WHERE wait_event = 'SyncRep'";
+    let server = Postgres::start(Durability::Synced, "");
+    let (handle, guard) = leader(&server.url("hub")).await;
+    let mut calls = Calls::new(handle);
+    calls.write_again().await;
+    server.sql("ALTER SYSTEM SET synchronous_standby_names = 'away'");
+    server.sql("SELECT pg_reload_conf()");
+    let canceling = async {
+        while server.sql(CANCEL).trim() == "0" {
+            pass(Duration::from_millis(50)).await;
+        }
+    };
+    let (error, ()) = tokio::join!(calls.write_until_refused(), canceling);
+    let Error::SessionLost(_, why) = &error else {
+        panic!("{error}");
+    };
+    assert!(why.contains("canceling wait"), "{why}");
+    server.sql("ALTER SYSTEM RESET synchronous_standby_names");
+    server.sql("SELECT pg_reload_conf()");
+    assert!(calls.write_again().await, "it was committed all the same");
+    calls.assert_all_stored().await;
+    close_guard(guard).await;
+}
+
+/// Another process that believes that it leads has raised the hub's `seq`.
+#[tokio::test(flavor = "multi_thread")]
+async fn hub_that_is_not_the_only_writer_commits_nothing() {
+    let server = Postgres::start(Durability::Synced, "");
+    let (handle, guard) = leader(&server.url("hub")).await;
+    let begin = Op::BeginHub {
+        incarnation: "first".to_owned(),
+        at: time_at(1),
+    };
+    handle.write(vec![begin]).await.expect("stored");
+    let mut calls = Calls::new(handle);
+    calls.write_again().await;
+    server.sql("UPDATE hub.hub SET seq = seq + 1");
+    let error = calls.write_until_refused().await;
+    let Error::SessionLost(_, why) = &error else {
+        panic!("{error}");
+    };
+    assert!(why.contains("another process"), "{why}");
+    assert_eq!(server.sql("SELECT count(*) FROM hub.calls").trim(), "1");
+    assert!(!calls.write_again().await, "it was not committed");
     calls.assert_all_stored().await;
     close_guard(guard).await;
 }
