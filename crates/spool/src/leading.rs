@@ -107,6 +107,9 @@ impl Life {
     /// Returns `None` if the thread must end first.
     fn wait_for_lock(&mut self) -> Result<Option<Store>, Error> {
         let session = Session::open(&self.url, Access::Write, &self.instance.label())?;
+        if self.candidate.is_none() {
+            postgres::refuse_pooler(&self.url, &session)?;
+        }
         let mut last = read_leader(&session)?;
         let candidate = self
             .candidate

@@ -111,21 +111,37 @@ async fn judge_finds_61_requests_if_takeover_is_not_known() {
     assert!(findings.has_two_senders(), "{findings:?}");
 }
 
-/// If the database gives the lock to both hubs, the judge must find two senders.
+/// If the database gives the lock to both hubs, and lets both of them raise `seq`, the judge must
+/// find two senders.
 #[tokio::test(flavor = "multi_thread")]
 async fn judge_finds_two_senders_if_lock_excludes_no_hub() {
     let place = Place::new();
     let library = source_address(&place);
     let server = Postgres::start(Durability::None, "allow_system_table_mods = on\n");
-    server.sql(
-        "CREATE OR REPLACE FUNCTION pg_catalog.pg_try_advisory_lock(bigint) RETURNS boolean
-         LANGUAGE sql AS 'SELECT true'",
+    let schema = Postgres::new_schema();
+    let leader_key = format!(
+        "('x' || encode(substring(sha256('callbridge leader {schema}') for 8), 'hex'))
+         ::bit(64)::bigint"
     );
-    let url = server.url(&Postgres::new_schema());
+    server.sql(
+        "CREATE FUNCTION pg_catalog.real_try_advisory_lock(bigint) RETURNS boolean
+         LANGUAGE internal AS 'pg_try_advisory_lock_int8'",
+    );
+    server.sql(&format!(
+        "CREATE OR REPLACE FUNCTION pg_catalog.pg_try_advisory_lock(bigint) RETURNS boolean
+         LANGUAGE sql AS $$ SELECT $1 = {leader_key} OR real_try_advisory_lock($1) $$"
+    ));
+    let url = server.url(&schema);
     let pair = Pair::new([&url, &url], crm::RATE).await;
     for hub in &pair.hubs {
         hub.start(&library, &[]);
         until_within(PATIENCE, "the hub serves", async || hub.has_served()).await;
+        server.sql(&format!(
+            "CREATE OR REPLACE FUNCTION {schema}.unfenced() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN NEW.seq := coalesce(NEW.seq, OLD.seq + 1); RETURN NEW; END';
+             CREATE OR REPLACE TRIGGER unfenced BEFORE UPDATE ON {schema}.hub
+             FOR EACH ROW EXECUTE FUNCTION {schema}.unfenced()"
+        ));
     }
     let mut next = 0;
     until_within(PATIENCE, "requests of both hubs", async || {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`url`] | the value of `--state` |
 //! | `tls` | the trusted root certificates |
+//! | `connecting` | connecting to one of several hosts, and the server's warnings |
 //! | `session` | a connection: its settings, its deadline, and its statements |
 //! | `error` | the server's errors, converted into [`Error`](crate::Error) |
 //! | `values` | values and rows in PostgreSQL's form |
@@ -12,8 +13,9 @@
 //! | `lock` | the lock that makes a process the leader, and the processes that wait for it |
 //! | `pipeline` | statements that were sent and whose answers are not read yet |
 //! | `schema` | the tables, and their migration |
-//! | [`server`] | what `check` reports about a server |
+//! | [`server`] | what `check` reports about a server, and the refusal of a pooler |
 
+mod connecting;
 mod error;
 mod history;
 mod lock;
@@ -32,5 +34,6 @@ pub(crate) use lock::{
 };
 pub(crate) use pipeline::Slot;
 pub(crate) use schema::{inspect, migrate};
+pub(crate) use server::refuse_pooler;
 pub(crate) use session::{Access, Session};
 pub use url::PostgresUrl;

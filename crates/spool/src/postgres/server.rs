@@ -4,7 +4,7 @@
 //! Every query uses the simple protocol, so it also works through a pooler that callbridge refuses.
 
 use super::Session;
-use super::session::{Access, Setting, TCP_SETTINGS, VERSION_MIN, WRITE_SETTINGS};
+use super::session::{Access, FOREIGN_OWNER, Setting, TCP_SETTINGS, VERSION_MIN, WRITE_SETTINGS};
 use super::url::PostgresUrl;
 use crate::Error;
 use callbridge_model::{Code, clock};
@@ -102,6 +102,32 @@ pub fn inspect_server(url: &PostgresUrl) -> Result<ServerReport, Error> {
     })
 }
 
+/// Refuses a pooler of transactions, behind which two processes could believe that they lead. A
+/// pooler that can't be tested, because the server has no free connection, is only reported.
+///
+/// # Errors
+/// [`Error::Unusable`] if the session doesn't keep its backend.
+pub(crate) fn refuse_pooler(url: &PostgresUrl, session: &Session) -> Result<(), Error> {
+    let ServerFinding {
+        grade,
+        message,
+        fix,
+        ..
+    } = pooling(url, session)?;
+    match grade {
+        Grade::Ok => {}
+        Grade::Unknown => tracing::warn!(
+            fix,
+            "it's not known whether a pooler is between callbridge and the database: {message}"
+        ),
+        Grade::Failed(_) => {
+            let why = format!("{message}; {fix}");
+            return Err(Error::Unusable(session.place().to_path_buf(), why));
+        }
+    }
+    Ok(())
+}
+
 fn has_state(session: &Session) -> Result<bool, Error> {
     let text = format!(
         "SELECT EXISTS (SELECT 1 FROM pg_tables
@@ -181,11 +207,12 @@ fn rights(session: &Session) -> Result<ServerFinding, Error> {
                  AND has_schema_privilege(n.oid, 'CREATE'), false),
              (SELECT coalesce(string_agg(c.relname, ', ' ORDER BY c.relname), '') FROM pg_class c
               WHERE c.relnamespace = n.oid AND c.relkind = 'r'
-                  AND NOT pg_has_role(c.relowner, 'USAGE'))
+                  AND NOT pg_has_role(c.relowner, 'USAGE')),
+             {FOREIGN_OWNER}
          FROM (SELECT 1) AS one LEFT JOIN pg_namespace n ON n.nspname = {}",
         quoted(schema)
     );
-    let [role, database, can_create, exists, can_use, foreign] = row(session, &text)?;
+    let [role, database, can_create, exists, can_use, foreign, owner] = row(session, &text)?;
     if exists != "t" {
         if can_create == "t" {
             let message = format!("the role {role} can create the schema {schema}");
@@ -198,6 +225,13 @@ fn rights(session: &Session) -> Result<ServerFinding, Error> {
     }
     if can_use != "t" {
         let message = format!("the role {role} cannot create tables in the schema {schema}");
+        let fix = format!("run as its owner: ALTER SCHEMA \"{schema}\" OWNER TO \"{role}\"");
+        return Ok(denied(part, message, &fix));
+    }
+    if !owner.is_empty() {
+        let message = format!(
+            "the schema {schema} belongs to {owner}, who could run code as the role {role}"
+        );
         let fix = format!("run as its owner: ALTER SCHEMA \"{schema}\" OWNER TO \"{role}\"");
         return Ok(denied(part, message, &fix));
     }
@@ -223,7 +257,7 @@ fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error>
     let part = "pooling";
     let mut others = Vec::new();
     for _ in 0..OTHER_CLIENTS {
-        match Session::connect(url, Access::Write, LABEL) {
+        match session.connect_again(url, Access::Write, LABEL) {
             Ok(other) => others.push(other),
             Err(error) => {
                 let message = format!("not known: one more connection failed: {error}");

@@ -224,3 +224,14 @@ fn clock_that_differs_by_more_than_five_seconds_fails() {
     assert_failed(&[judge_clock(5_004_000, half)], "clock", "5 s ahead of");
     assert_failed(&[judge_clock(-5_004_000, half)], "clock", "5 s behind");
 }
+
+/// Even if the role's own path begins with a schema in which others can create functions.
+#[test]
+fn session_sees_only_pg_catalog_before_its_settings() {
+    let server = Postgres::start(Durability::None, "");
+    server.sql("ALTER ROLE callbridge SET search_path = public");
+    let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
+    let session = Session::connect(&url, Access::Read, "test").expect("a session");
+    let [path] = row(&session, "SHOW search_path").expect("a path");
+    assert_eq!(path, "pg_catalog");
+}

@@ -3,9 +3,10 @@
 //! The session belongs to one thread. Its Tokio runtime runs only while this thread waits for an
 //! answer.
 
+use super::connecting::{LastWarning, connect};
+use super::error;
 use super::pipeline::{Answer, Parameter, Pipeline, Purpose, Slot};
 use super::url::PostgresUrl;
-use super::{error, tls};
 use crate::Error;
 use crate::columns::{self, Names};
 use crate::value::{Columns, OwnedValue, Values};
@@ -14,25 +15,23 @@ use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
-use std::future::poll_fn;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use tokio_postgres::error::Severity;
-use tokio_postgres::{
-    AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage, Statement,
-};
+use tokio_postgres::{Client, Config, SimpleQueryMessage, Statement};
 
 /// The oldest server version that has all settings in [`WRITE_SETTINGS`], as `server_version_num`.
 pub(super) const VERSION_MIN: i64 = 140_000;
-/// Maximum time to connect to one host, including TLS and the login.
-const CONNECT: Duration = Duration::from_secs(5);
 /// Maximum number of prepared statements that are kept. Their number is bounded by the code, apart
 /// from statements with lists of ids.
 const PREPARED_MAX: usize = 500;
+
+/// SQL for the owner of the schema `n` (a row of `pg_namespace`) if this role isn't a member of it.
+/// Such an owner can put functions and operators into the schema that callbridge would then run.
+pub(super) const FOREIGN_OWNER: &str =
+    "CASE WHEN NOT pg_has_role(n.nspowner, 'MEMBER') THEN n.nspowner::regrole::text END";
 
 /// The purpose of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +100,8 @@ pub(crate) struct Session {
     runtime: Option<Runtime>,
     client: Arc<Client>,
     connection: JoinHandle<()>,
+    /// Place of the connected host among those of the URL.
+    host: usize,
     warning: LastWarning,
     pipeline: Pipeline,
     prepared: RefCell<HashMap<String, Statement>>,
@@ -140,14 +141,34 @@ impl Session {
         Ok(session)
     }
 
-    /// Connects without making the settings.
+    /// Connects without making the settings. From its first statement on, the session sees no
+    /// objects that other users of the database have made.
     pub(super) fn connect(url: &PostgresUrl, access: Access, name: &str) -> Result<Self, Error> {
+        Self::connect_to(url, url.configs(), access, name)
+    }
+
+    /// Connects to the host of this session, as [`Session::connect`] does.
+    pub(super) fn connect_again(
+        &self,
+        url: &PostgresUrl,
+        access: Access,
+        name: &str,
+    ) -> Result<Self, Error> {
+        let config = url.configs().swap_remove(self.host);
+        Self::connect_to(url, vec![config], access, name)
+    }
+
+    fn connect_to(
+        url: &PostgresUrl,
+        mut configs: Vec<Config>,
+        access: Access,
+        name: &str,
+    ) -> Result<Self, Error> {
         let place = url.place();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| Error::Unusable(place.clone(), error.to_string()))?;
-        let mut configs = url.configs();
         for config in &mut configs {
             config
                 .application_name(name)
@@ -165,11 +186,12 @@ impl Session {
             }
         }
         let warning = LastWarning::default();
-        let (client, connection) = runtime.block_on(connect(&configs, url, &warning))?;
-        Ok(Self {
+        let (host, (client, connection)) = runtime.block_on(connect(&configs, url, &warning))?;
+        let session = Self {
             runtime: Some(runtime),
             client: Arc::new(client),
             connection,
+            host,
             warning,
             pipeline: Pipeline::default(),
             prepared: RefCell::default(),
@@ -177,7 +199,9 @@ impl Session {
             in_transaction: Cell::new(false),
             place,
             schema: url.schema.clone(),
-        })
+        };
+        session.script("SET search_path = pg_catalog")?;
+        Ok(session)
     }
 
     fn make_settings(&self, url: &PostgresUrl, access: Access) -> Result<(), Error> {
@@ -198,6 +222,15 @@ impl Session {
         let facts = "SELECT current_setting('server_version_num')::bigint,
              current_setting('server_encoding'), current_setting('synchronous_commit')";
         let (version, encoding, commit): (i64, String, String) = self.one(facts, &())?;
+        let owner = format!("SELECT {FOREIGN_OWNER} FROM pg_namespace n WHERE n.nspname = ?1");
+        let owner: Vec<Option<String>> = self.rows(&owner, &[url.schema.as_str()], 1)?;
+        if let Some(owner) = owner.into_iter().flatten().next() {
+            let schema = &url.schema;
+            return Err(self.unusable(format!(
+                "the schema {schema} belongs to {owner}, who could run code as callbridge's role: \
+                 make this role its owner, or name another schema"
+            )));
+        }
         if version < VERSION_MIN {
             let found = version / 10_000;
             return Err(self.unusable(format!(
@@ -515,75 +548,6 @@ impl Session {
     pub(crate) const fn round_trips(&self) -> u64 {
         self.pipeline.round_trips.get()
     }
-}
-
-/// The last warning of the server.
-#[derive(Clone, Default)]
-struct LastWarning(Arc<Mutex<Option<String>>>);
-
-impl LastWarning {
-    fn set(&self, warning: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(warning);
-    }
-
-    fn take(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Runs a connection until it ends. A warning is stored before the answer that follows it.
-    async fn watch<S, T>(self, mut connection: Connection<S, T>)
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-        T: AsyncRead + AsyncWrite + Unpin,
-    {
-        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notice(notice) = message
-                && notice.parsed_severity() == Some(Severity::Warning)
-            {
-                self.set(format!("a warning: {}", notice.message()));
-            }
-        }
-    }
-}
-
-type Connected = (Client, JoinHandle<()>);
-
-/// Tries the hosts in turn, each with a deadline, because a host that is frozen or cut off can
-/// accept a connection and never answer.
-async fn connect(
-    configs: &[Config],
-    url: &PostgresUrl,
-    warning: &LastWarning,
-) -> Result<Connected, Error> {
-    let mut last = Error::Closed;
-    for config in configs {
-        let connecting = connect_to(config, url, warning.clone());
-        match tokio::time::timeout(CONNECT, connecting).await {
-            Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(error)) => last = error,
-            Err(_) => last = error::no_connection(&url.place(), CONNECT),
-        }
-    }
-    Err(last)
-}
-
-async fn connect_to(
-    config: &Config,
-    url: &PostgresUrl,
-    warning: LastWarning,
-) -> Result<Connected, Error> {
-    let place = url.place();
-    if !url.uses_tls() {
-        let connected = config.connect(NoTls).await;
-        let (client, connection) =
-            connected.map_err(|error| error::of_connection(&place, &error))?;
-        return Ok((client, tokio::spawn(warning.watch(connection))));
-    }
-    let tls = tls::connector(url.ca_file.as_deref());
-    let tls = tls.map_err(|why| Error::Unusable(place.clone(), why))?;
-    let connected = config.connect(tls).await;
-    let (client, connection) = connected.map_err(|error| error::of_connection(&place, &error))?;
-    Ok((client, tokio::spawn(warning.watch(connection))))
 }
 
 fn arrays(columns: Columns) -> Vec<Parameter> {

@@ -9,6 +9,7 @@ use crate::{
 };
 use callbridge_model::{Phone, TokenFingerprint};
 use callbridge_testbed::authority::{Authority, Flaw};
+use callbridge_testbed::pooler::Pooler;
 use callbridge_testbed::postgres::{Durability, Postgres, SECRET};
 use callbridge_testbed::proxy::Proxy;
 use callbridge_testbed::wait::pass;
@@ -474,5 +475,47 @@ fn database_over_tls_is_verified_and_its_password_is_not_shown() {
             refused.to_string().contains("certificate"),
             "{flaw:?}: {refused}"
         );
+    }
+}
+
+/// The owner of a schema could put functions and operators into it.
+#[test]
+fn schema_of_another_role_is_refused() {
+    let (_place, schema) = schema();
+    let server = Postgres::shared();
+    server.sql(&format!("CREATE SCHEMA {schema}"));
+    server.sql(&format!("GRANT ALL ON SCHEMA {schema} TO callbridge"));
+    let refused = try_open(&server.url(&schema)).expect_err("another role's");
+    assert!(matches!(refused, Error::Unusable(..)), "{refused}");
+    assert!(
+        refused.to_string().contains("belongs to postgres"),
+        "{refused}"
+    );
+    server.sql(&format!("ALTER SCHEMA {schema} OWNER TO callbridge"));
+    try_open(&server.url(&schema)).expect("its own schema");
+}
+
+/// Without other clients, such a pooler chooses the same backend each time, so the session's
+/// settings seem to be kept.
+#[test]
+fn pooler_of_transactions_is_refused_at_start() {
+    let (_place, schema) = schema();
+    let server = Postgres::shared();
+    for (mode, is_refused) in [("transaction", true), ("session", false)] {
+        let pooler = Pooler::start(server, mode);
+        let url = PostgresUrl::parse(&server.url_at(pooler.port(), &schema)).expect("a URL");
+        match open_postgres(&url, instance("hub1"), Settings::default()) {
+            Ok((_, guard)) => {
+                assert!(!is_refused, "{mode}");
+                guard.close();
+            }
+            Err(error) => {
+                assert!(
+                    is_refused && matches!(error, Error::Unusable(..)),
+                    "{error}"
+                );
+                assert!(error.to_string().contains("pool_mode = session"), "{error}");
+            }
+        }
     }
 }

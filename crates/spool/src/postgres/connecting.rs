@@ -1,0 +1,84 @@
+//! Connecting to the hosts of a URL, and the server's warnings on a connection.
+
+use super::url::PostgresUrl;
+use super::{error, tls};
+use crate::Error;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinHandle;
+use tokio_postgres::error::Severity;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
+
+/// Maximum time to connect to one host, including TLS and the login.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// The last warning of the server.
+#[derive(Clone, Default)]
+pub(super) struct LastWarning(Arc<Mutex<Option<String>>>);
+
+impl LastWarning {
+    fn set(&self, warning: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(warning);
+    }
+
+    pub(super) fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Runs a connection until it ends. A warning is stored before the answer that follows it.
+    async fn watch<S, T>(self, mut connection: Connection<S, T>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notice(notice) = message
+                && notice.parsed_severity() == Some(Severity::Warning)
+            {
+                self.set(format!("a warning: {}", notice.message()));
+            }
+        }
+    }
+}
+
+pub(super) type Connected = (Client, JoinHandle<()>);
+
+/// Tries the hosts in turn, each with a deadline, because a host that is frozen or cut off can
+/// accept a connection and never answer. Also returns the place of the host that did.
+pub(super) async fn connect(
+    configs: &[Config],
+    url: &PostgresUrl,
+    warning: &LastWarning,
+) -> Result<(usize, Connected), Error> {
+    let mut last = Error::Closed;
+    for (host, config) in configs.iter().enumerate() {
+        let connecting = connect_host(config, url, warning.clone());
+        match tokio::time::timeout(CONNECT, connecting).await {
+            Ok(Ok(connected)) => return Ok((host, connected)),
+            Ok(Err(error)) => last = error,
+            Err(_) => last = error::no_connection(&url.place(), CONNECT),
+        }
+    }
+    Err(last)
+}
+
+async fn connect_host(
+    config: &Config,
+    url: &PostgresUrl,
+    warning: LastWarning,
+) -> Result<Connected, Error> {
+    let place = url.place();
+    if !url.uses_tls() {
+        let connected = config.connect(NoTls).await;
+        let (client, connection) =
+            connected.map_err(|error| error::of_connection(&place, &error))?;
+        return Ok((client, tokio::spawn(warning.watch(connection))));
+    }
+    let tls = tls::connector(url.ca_file.as_deref());
+    let tls = tls.map_err(|why| Error::Unusable(place.clone(), why))?;
+    let connected = config.connect(tls).await;
+    let (client, connection) = connected.map_err(|error| error::of_connection(&place, &error))?;
+    Ok((client, tokio::spawn(warning.watch(connection))))
+}
