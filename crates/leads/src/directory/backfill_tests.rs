@@ -171,7 +171,7 @@ fn leads_changed_in_same_second_beyond_page_are_all_read() {
 }
 
 #[test]
-fn leads_without_a_time_are_read_whether_they_come_first_or_last() {
+fn leads_without_a_time_are_read_at_either_end() {
     for range in [Range::Taken, Range::Refused, Range::Ignored] {
         for untimed_last in [false, true] {
             let leads = (1..=240).map(|id| (id, if id % 2 == 0 { id } else { NO_TIME }));

@@ -7,7 +7,7 @@
 //! | rows | the array of objects in `data`, under any key, or `data` itself |
 //! | pages | `currentPage`, `totalPages` in `data` or next to it (§2.1) |
 //! | lead | `id` or `leadId`; the row can be wrapped in `lead` |
-//! | time | `updatedTimestamp`, or else `createdTimestamp`, which is not after it; both can be null |
+//! | time | `updatedTimestamp`, or else `createdTimestamp`, which is not after it, or neither |
 //! | name, responsible, stage | `name`, `responsibleId`, `responsibleName`, `statusName` |
 //! | name of a contact | its `name` |
 //! | phones | `phone`; `phones`; `phone` and `phones` of `contacts`, `contact`, `mainContact` |

@@ -8,6 +8,7 @@ use callbridge_model::CallUuid;
 use callbridge_spool::{Confirmable, Due, OutcomeSource};
 
 mod leads;
+mod limited;
 mod pauses;
 mod restart;
 mod tokens;
@@ -132,6 +133,10 @@ pub(super) fn only_step(answered: &Answered) -> Step {
         _ => None,
     });
     steps.next().expect("a step")
+}
+
+fn accepted_answer() -> ApiResult {
+    Ok(ApiReply::Accepted("r1".to_owned()))
 }
 
 #[test]
