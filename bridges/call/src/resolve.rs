@@ -200,7 +200,7 @@ pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWith
             let is_left = lines.peek().is_some() && lines.clone().all(|leg| leg.leg.is_over());
             let is_unanswered = plan.direction == Direction::Outbound
                 && !plan.talk.is_answer()
-                && !lines.any(dialing::has_answered);
+                && !lines.any(View::has_answered);
             let mut dialers = own.chain(plan.placed_by.map(|by| part.legs[by]));
             let mut patience = Duration::ZERO;
             if is_unanswered && dialers.any(|leg| !leg.leg.is_over()) {

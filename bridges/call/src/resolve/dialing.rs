@@ -12,14 +12,17 @@ use super::connections::talk;
 use super::number;
 use super::split::Part;
 use super::view::View;
-use crate::facts::{FactKind, Texts, any};
+use crate::facts::Texts;
 use crate::talk::Talk;
-use crate::{ChannelState, EventTime, Way, trunk};
+use crate::{EventTime, Way, trunk};
 use std::cell::OnceCell;
 use std::time::Duration;
 
 /// CEL may report a channel's start this long before the `Dial` that created it.
 const DIAL_SLACK: Duration = Duration::from_millis(100);
+
+/// Longest pause between two attempts that a call waits for. FreeSWITCH allows no longer one.
+const PAUSE_MAX: Duration = Duration::from_secs(300);
 
 /// The channels of a part and who dialed them. Channels are given as indices.
 pub(super) struct Dialing<'p, 'v, 'a> {
@@ -191,15 +194,6 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
     }
 }
 
-/// Returns `true` if the channel was reported as answered.
-pub(super) fn has_answered(leg: &View<'_>) -> bool {
-    let traits = leg.leg.traits.as_ref();
-    traits.is_some_and(|traits| traits.answered.is_some())
-        || any(&leg.leg.facts, |what| {
-            *what == FactKind::State(ChannelState::Up)
-        })
-}
-
 /// Returns how long the command that dialed this line waits before dialing again. Zero if it
 /// doesn't.
 pub(super) fn pause(legs: &[&View<'_>], line: &View<'_>) -> Duration {
@@ -207,7 +201,7 @@ pub(super) fn pause(legs: &[&View<'_>], line: &View<'_>) -> Duration {
     let dials = legs.iter().flat_map(|leg| &leg.leg.applications.dials);
     let dials = dials.filter(|dial| is_destination(&dial.data, line.name));
     let pauses = own.chain(dials.map(|dial| dial.pause));
-    pauses.max().unwrap_or_default()
+    pauses.max().unwrap_or_default().min(PAUSE_MAX)
 }
 
 /// Returns the channel that dialed this one, if the source reveals it.
@@ -281,7 +275,7 @@ fn successor(legs: &[&View<'_>], leg: &View<'_>, root: usize) -> Option<usize> {
     }
     let is_candidate = |other: &View<'_>| {
         let is_up = other.leg.first < at && at < other.end;
-        other.party.extension().is_some() && is_up && has_answered(other)
+        other.party.extension().is_some() && is_up && other.has_answered()
     };
     let candidates = (0..legs.len()).filter(|&i| is_candidate(legs[i]));
     candidates.max_by_key(|&i| legs[i].leg.linkedids.has(leg.first_linkedid()))

@@ -3,7 +3,7 @@
 
 use super::attempts::{DialedLine, divide_by_customer};
 use super::connections::talk;
-use super::dialing::{Dialing, has_answered, pause};
+use super::dialing::{Dialing, pause};
 use super::number;
 use super::split::Part;
 use super::view::View;
@@ -211,7 +211,7 @@ fn dialed_line(part: &Part<'_, '_>, dialing: &Dialing<'_, '_, '_>, i: usize) -> 
         origin,
         number: number::dialed_digits(legs, i).unwrap_or_default(),
         customer: dialing.customer_of(i),
-        answered: has_answered(legs[i]) || dialing.talk(i).is_answer(),
+        answered: legs[i].has_answered() || dialing.talk(i).is_answer(),
         pause: pause(&part.legs, legs[i]),
         from: legs[i].leg.first,
         to: legs[i].end,

@@ -219,20 +219,22 @@ fn was_on_call(view: &View<'_>, stay: &BridgeStay<'_>) -> bool {
         || waits.any(|wait| wait.to <= stay.from && stay.from.since(wait.to) <= MOVE)
 }
 
-/// Joins the lines to one number that FreeSWITCH dialed for an API, at once or one after the other.
-/// Nothing else shows that they come from one command.
+/// Joins a line that FreeSWITCH dialed for an API to the line that it dialed to the same number
+/// before, if nobody answered that one. Nothing else shows that they come from one command.
 fn join_by_commanded_number(views: &[View<'_>], sets: &mut Sets) {
-    let mut last: BTreeMap<&str, (EventTime, usize)> = BTreeMap::new();
+    let mut last: BTreeMap<&str, usize> = BTreeMap::new();
     for (i, view) in views.iter().enumerate() {
         let Some(number) = view.leg.commanded_number() else {
             continue;
         };
-        if let Some(&(end, other)) = last.get(number)
-            && view.leg.first.since(end) <= ATTEMPT_GAP
-        {
-            sets.join(other, i);
+        if let Some(other) = last.insert(number, i) {
+            let began = view.leg.first;
+            let ended = views[other].end;
+            let follows = began.plus(AT_ONCE) >= ended && began.since(ended) <= ATTEMPT_GAP;
+            if follows && !views[other].has_answered() {
+                sets.join(other, i);
+            }
         }
-        last.insert(number, (view.end, i));
     }
 }
 

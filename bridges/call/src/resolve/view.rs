@@ -160,6 +160,15 @@ impl<'a> View<'a> {
         own.any(|linkedid| other.leg.linkedids.has(&linkedid.text))
     }
 
+    /// Returns `true` if the channel was reported as answered.
+    pub(super) fn has_answered(&self) -> bool {
+        let traits = self.leg.traits.as_ref();
+        traits.is_some_and(|traits| traits.answered.is_some())
+            || any(&self.leg.facts, |what| {
+                *what == FactKind::State(ChannelState::Up)
+            })
+    }
+
     /// Returns the channel that dialed this one, if an event names it.
     pub(super) fn dialer(&self) -> Option<&'a UniqueId> {
         self.leg.facts.iter().find_map(|fact| fact.what.dialer())

@@ -96,6 +96,38 @@ fn number_dialed_by_an_api_over_two_gateways_is_one_call() {
     }
 }
 
+/// Two agents call the main number of a company at the same time.
+#[test]
+fn two_calls_that_an_api_dials_to_one_number_stay_two() {
+    let mut switch = Switch::default();
+    switch.at(0).dial_out("one", ("city", CUSTOMER), ("", ""));
+    switch.at(500).dial_out("two", ("city", CUSTOMER), ("", ""));
+    let agents = [("one", "p101", "101"), ("two", "p102", "102")];
+    switch.at(3000);
+    for (far, phone, extension) in agents {
+        switch.answer(far).ring(phone, extension, (far, far));
+    }
+    switch.at(4000);
+    for (far, phone, _) in agents {
+        switch.answer(phone).bridge(far, phone);
+    }
+    switch
+        .at(20_000)
+        .unbridge("one", "p101")
+        .hang_up("p101")
+        .hang_up("one");
+    switch
+        .at(30_000)
+        .unbridge("two", "p102")
+        .hang_up("p102")
+        .hang_up("two");
+    let wanted = [
+        format!("one out city {CUSTOMER} [101] 101 talk 16.0 of 20.0, whole"),
+        format!("two out city {CUSTOMER} [102] 102 talk 26.0 of 29.5, whole"),
+    ];
+    assert_eq!(lines(&switch), wanted);
+}
+
 /// The pause is in `originate_retry_sleep_ms` or `originate_retry_min_period_ms`, or is a second.
 #[test]
 fn number_dialed_again_by_one_command_is_one_attempt() {
