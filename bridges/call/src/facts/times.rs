@@ -5,7 +5,7 @@ use super::fact::{Fact, FactKind};
 use super::leg::Leg;
 use crate::{ClockDifference, EventStamp, EventTime, Kind, Origin, UniqueId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The moments that decide whether a call is over or silent.
@@ -110,11 +110,18 @@ impl Leg {
 
     /// Ends the channel's links at `at`, when its process ended.
     pub(crate) fn unlink(&mut self, at: EventTime) {
-        let links = self.facts.iter().filter_map(|fact| fact.what.link());
-        let partners: BTreeSet<UniqueId> = links.map(|(with, _)| with.clone()).collect();
-        for with in partners {
+        let mut partners: BTreeMap<UniqueId, EventTime> = BTreeMap::new();
+        for fact in self.facts.iter().filter(|fact| fact.at <= at) {
+            if let Some((with, _)) = fact.what.link() {
+                let last = partners.entry(with.clone()).or_insert(fact.at);
+                *last = fact.at.max(*last);
+            }
+        }
+        for (with, last) in partners {
+            // A link that began in the same moment ends after that.
+            let ended = at.max(last.plus(Duration::from_micros(1)));
             let unlinked = FactKind::Unlinked { with };
-            self.facts.push(Fact::new(at, Origin::Channel, unlinked));
+            self.facts.push(Fact::new(ended, Origin::Channel, unlinked));
         }
     }
 

@@ -148,6 +148,9 @@ fn call_known_only_from_a_list_is_incomplete_after_the_next_gap() {
     }
 }
 
+const RECOVERED: &str =
+    "the switch was restarted and recovered the call, so part of it was not reported";
+
 /// Plays a talk of which the switch is killed at second 10. Its next process recovers the channels
 /// at second 17 if `is_recovered`.
 fn talk_over_a_crash(is_recovered: bool) -> Switch {
@@ -169,12 +172,128 @@ fn talk_over_a_crash(is_recovered: bool) -> Switch {
 
 #[test]
 fn recovered_call_is_one_incomplete_call_without_the_outage() {
-    let recovered =
-        "the switch was restarted and recovered the call, so part of it was not reported";
-    for (is_recovered, talk, whole) in [(true, "23.0", recovered), (false, "30.0", "whole")] {
+    for (is_recovered, talk, whole) in [(true, "23.0", RECOVERED), (false, "30.0", "whole")] {
         let switch = talk_over_a_crash(is_recovered);
         let calls = finished_calls_when(&switch.messages, Ended::Recording);
         let wanted = format!("c in city 998901110001 [101] 101 talk {talk} of 32.0, {whole}");
         assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), [wanted]);
+    }
+}
+
+/// Recovers channels at `millis` by another process of the switch, or by the other node of a pair.
+fn recover(scene: &mut Switch, millis: u64, channels: &[&str], core: &str, node: &str) {
+    scene.at(millis);
+    for id in channels {
+        scene.recover(id, (core, node));
+    }
+}
+
+/// Each way in which a call can go on after its recovery makes one incomplete call, whose talk
+/// leaves out the outage.
+#[test]
+fn recovered_call_is_incomplete_whatever_it_does_next() {
+    type Next = fn(&mut Switch);
+    let cases: [(&str, Next, &[&str], &str); 8] = [
+        (
+            "by the other node",
+            |scene| {
+                recover(
+                    scene,
+                    17_000,
+                    &["c", "p"],
+                    "core of the other node",
+                    "node2",
+                );
+                scene.at(17_000).bridge("c", "p");
+            },
+            &["c", "p"],
+            "[101] 101 talk 23.0 of 32.0",
+        ),
+        (
+            "twice",
+            |scene| {
+                recover(scene, 15_000, &["c", "p"], "second core", "node1");
+                scene.bridge("c", "p");
+                recover(scene, 25_000, &["c", "p"], "third core", "node1");
+                scene.at(25_000).bridge("c", "p");
+            },
+            &["c", "p"],
+            "[101] 101 talk 15.0 of 32.0",
+        ),
+        (
+            "without the phone",
+            |scene| {
+                recover(scene, 17_000, &["c"], "second core", "node1");
+                scene.ring("q", "102", ("c", "c"));
+                scene.add_header("q", "Core-UUID", "second core");
+                scene.at(20_000).answer("q").bridge("c", "q");
+            },
+            &["c", "q"],
+            "[101 102] 102 talk 20.0 of 32.0",
+        ),
+        (
+            "and transferred",
+            |scene| {
+                recover(scene, 17_000, &["c", "p"], "second core", "node1");
+                scene.at(17_000).bridge("c", "p");
+                scene.at(20_000).unbridge("c", "p");
+                scene.ring("q", "102", ("c", "c"));
+                scene.at(21_000).answer("q").bridge("c", "q").hang_up("p");
+            },
+            &["c", "q"],
+            "[101 102] 102 talk 22.0 of 32.0",
+        ),
+        (
+            "and left by the agent",
+            |scene| {
+                recover(scene, 17_000, &["c", "p"], "second core", "node1");
+                scene.at(17_000).hang_up("p");
+            },
+            &["c"],
+            "[101] 101 talk 8.0 of 32.0",
+        ),
+        (
+            "and put into a room",
+            |scene| {
+                recover(scene, 17_000, &["c", "p"], "second core", "node1");
+                scene.at(17_000).bridge("c", "p");
+                scene.at(20_000).unbridge("c", "p");
+                scene.enter_or_leave_room("c", "room", true);
+                scene.enter_or_leave_room("p", "room", true);
+            },
+            &["c", "p"],
+            "[101] 101 talk 23.0 of 32.0",
+        ),
+        (
+            "without a new bridge",
+            |scene| recover(scene, 17_000, &["c", "p"], "second core", "node1"),
+            &["c", "p"],
+            "[101] 101 talk 8.0 of 32.0",
+        ),
+        (
+            "long after the crash",
+            |scene| {
+                recover(scene, 30_000, &["c", "p"], "second core", "node1");
+                scene.at(30_000).bridge("c", "p");
+            },
+            &["c", "p"],
+            "[101] 101 talk 10.0 of 32.0",
+        ),
+    ];
+    for (how, next, ended, wanted) in cases {
+        let mut scene = Switch::default();
+        scene.at(0).call_in("c", "998901110001");
+        scene.at(0).ring("p", "101", ("c", "c"));
+        scene.at(2_000).answer("p").answer("c").bridge("c", "p");
+        scene.at(10_000).send_heartbeat(2);
+        next(&mut scene);
+        scene.at(32_000);
+        for channel in ended {
+            scene.hang_up(channel);
+        }
+        let calls = finished_calls_when(&scene.messages, Ended::Recording);
+        let lines: Vec<String> = calls.iter().map(line).collect();
+        let wanted = format!("c in city 998901110001 {wanted}, {RECOVERED}");
+        assert_eq!(lines, [wanted], "recovered {how}");
     }
 }

@@ -257,6 +257,14 @@ impl Switch {
         self.send_event("CHANNEL_HANGUP_COMPLETE", id, &[])
     }
 
+    /// Reports the channel again under another process (`fsctl recover`), perhaps on another node.
+    pub fn recover(&mut self, id: &str, (core, node): (&str, &str)) -> &mut Self {
+        self.add_header(id, "Core-UUID", core);
+        self.add_header(id, "FreeSWITCH-Switchname", node);
+        self.add_header(id, "variable_recovered", "true");
+        self.send_event("CHANNEL_CREATE", id, &[])
+    }
+
     /// Sends a heartbeat, which shows the number of live channels.
     pub fn send_heartbeat(&mut self, channels: usize) -> &mut Self {
         self.sequence += 1;
