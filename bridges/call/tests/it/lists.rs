@@ -170,8 +170,53 @@ fn call_known_only_from_a_list_ends_with_the_next_gap() {
     assert!(calls[0].incomplete.is_some() && !calls[0].answered);
 }
 
+/// Every list names `listed`, until the last one is empty. Returns the customers' calls.
+fn calls_of_lists(listed: &[&Channel], lists: u32) -> Vec<FinishedCall> {
+    let mut assembler = assembler();
+    for n in 0..=lists {
+        let at = 10.0 + 10.0 * f64::from(n);
+        if n > 0 {
+            assembler.begin_gap(moment(at - 4.0));
+        }
+        assembler.end_gap(moment(at));
+        send_list(&mut assembler, if n < lists { listed } else { &[] }, at);
+    }
+    let mut calls = take_finished_at(&mut assembler, 100.0);
+    assert_eq!(assembler.open_calls(), 0);
+    calls.retain(|call| call.direction != Direction::Internal);
+    calls
+}
+
 #[test]
-fn listed_channels_keep_direction_number_and_employee() {
+fn every_customer_known_only_from_lists_has_an_incomplete_call() {
+    let [caller, waiting] = ["Dial", "Queue"].map(|running| customer(1).running(running, ""));
+    let dialed = customer(1).running("AppDial", "(Outgoing Line)");
+    let other = channel("PJSIP/city-00000005", 5).caller("998901110005");
+    let phone = channel("PJSIP/101-00000002", 2);
+    let rung = channel("PJSIP/101-00000002", 2).join_call(&caller);
+    for (what, listed, lists, wanted) in [
+        ("a caller who rings", &[&caller] as &[&Channel], 1, 1),
+        ("a caller in a queue", &[&waiting], 1, 1),
+        ("a customer who is dialed", &[&dialed], 1, 1),
+        ("over two lists", &[&caller], 2, 1),
+        ("over four lists", &[&waiting], 4, 1),
+        ("with the phone that rings", &[&caller, &rung], 1, 1),
+        ("with a phone of another call", &[&caller, &phone], 2, 1),
+        ("two customers", &[&caller, &other], 1, 2),
+        ("two customers over three lists", &[&waiting, &other], 3, 2),
+        ("only a phone", &[&phone], 1, 0),
+        ("only a phone over two lists", &[&phone], 2, 0),
+    ] {
+        let calls = calls_of_lists(listed, lists);
+        assert_eq!(calls.len(), wanted, "{what}: {calls:#?}");
+        for call in calls {
+            assert!(call.incomplete.is_some() && !call.answered, "{what}");
+        }
+    }
+}
+
+#[test]
+fn listed_channel_shows_direction_and_caller() {
     for (application, direction) in [
         ("Dial", Direction::Inbound),
         ("Queue", Direction::Inbound),
@@ -191,6 +236,10 @@ fn listed_channels_keep_direction_number_and_employee() {
         let calls = take_finished_at(&mut assembler, 30.0);
         assert_eq!(calls[0].direction, direction, "{application}");
         assert!(calls[0].incomplete.is_some(), "{application}");
+        if direction == Direction::Inbound {
+            let number = calls[0].number.as_ref().map(|number| number.text.as_str());
+            assert_eq!(number, Some("+998901110001"), "{application}");
+        }
     }
 }
 
