@@ -288,26 +288,35 @@ fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
 
 impl Assembler {
     /// Finishes the call that ended first within the open call `key`, while the rest stays open. If
-    /// events from before its end may still arrive, its deadline is moved instead.
+    /// events from before its end may still arrive, its deadline is moved instead, as long as
+    /// anything arrives.
     pub(super) fn give_out_ended(&mut self, key: u64) {
         let call = self.calls.get(key);
         let ended = call.map(|call| call.ended_groups(&self.settings));
         let Some(group) = ended.and_then(|ended| ended.into_iter().next()) else {
             return;
         };
-        if !self.has_overtaken(&group) {
+        if !self.has_overtaken(&group) || !self.move_deadline(key, &group) {
             self.give_out_group(key, &group.channels, EndReason::HungUp);
-            return;
         }
+    }
+
+    /// Moves the deadline of the ended call to the last arrival of any event. Returns `false` if
+    /// nothing has arrived since the deadline was set.
+    fn move_deadline(&mut self, key: u64, group: &EndedGroup) -> bool {
         let arrived = self.stream.arrived;
-        if let Some(call) = self.calls.get_mut(key) {
-            for leg in call.legs.values_mut() {
-                if group.channels.contains(&leg.id) {
-                    leg.over_arrived = leg.over_arrived.max(arrived);
-                }
+        let Some(call) = self.calls.get_mut(key) else {
+            return false;
+        };
+        let mut is_moved = false;
+        for leg in call.legs.values_mut() {
+            if group.channels.contains(&leg.id) && leg.over_arrived < arrived {
+                leg.over_arrived = arrived;
+                is_moved = true;
             }
         }
         self.update_settling(key);
+        is_moved
     }
 
     /// Gives out all ended calls of an open call, because the stream ends.

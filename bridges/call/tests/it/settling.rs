@@ -567,3 +567,30 @@ fn calls_of_a_file_in_reverse_order_are_complete() {
         .collect();
     assert_eq!(values, [(5.0, false, &None); 3]);
 }
+
+/// The PBX's clock was set ahead before the customer's hangup, and set back after it, while a
+/// colleague stays. The hangup seems to have overtaken earlier events, and none of them comes.
+#[test]
+fn hangup_ahead_of_its_arrival_is_not_awaited_for_ever() {
+    let (mut story, city, phone) = answered_by_101();
+    let guest = channel("PJSIP/102-00000009", 9).join_call(&city);
+    story.at(3.0).create(&guest, Ring).state(&guest, Up);
+    story.at(10_000.0).hangups(&[&phone, &city]);
+    let mut assembler = assembler();
+    for (arrival, (_, event)) in (0..).zip(&story.events) {
+        assembler.on_event(event, moment(f64::from(arrival) / 100.0));
+    }
+    let mut later = Story::new();
+    later.at(4.0).state(&guest, Up);
+    let mut now = moment(1.0);
+    assembler.on_event(&later.events[0].1, now);
+    for _ in 0..3 {
+        let Some(due) = assembler.next_deadline() else {
+            break;
+        };
+        now = now.max(due);
+        assembler.tick(now);
+    }
+    assert_eq!(assembler.take_finished().len(), 1);
+    assert!(assembler.next_deadline().is_none_or(|due| due > now));
+}
