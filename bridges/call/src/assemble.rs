@@ -287,12 +287,7 @@ impl Assembler {
         }
         if outcome.changed {
             self.changes.insert(key);
-            let call = self.calls.get(key);
-            let open = call.is_some_and(|call| call.is_plainly_open(id));
-            // If the call settles while a channel is still up, check it again.
-            if !open || self.settling.deadlines.contains_key(&key) {
-                self.update_settling(key);
-            }
+            self.update_settling(key);
         }
         if self.calls.get(key).is_some_and(OpenCall::is_over_limit) {
             self.give_out_rootless(key);

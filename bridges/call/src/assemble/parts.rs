@@ -72,7 +72,7 @@ impl OpenCall {
         for within in calls_within(&self.as_of_latest(), settings) {
             ended.extend(self.ended_group(within));
         }
-        ended.sort_by_key(|group| (group.arrived, group.at));
+        ended.sort_by_key(|group| (group.at, group.arrived));
         ended
     }
 

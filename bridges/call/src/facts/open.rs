@@ -264,13 +264,6 @@ impl OpenCall {
             })
     }
 
-    /// Returns `true` if this channel was seen to do something and has not hung up. The call is
-    /// then open, whatever the state of its other channels.
-    pub(crate) fn is_plainly_open(&self, id: &UniqueId) -> bool {
-        let leg = self.legs.get(id);
-        leg.is_some_and(|leg| leg.is_real() && !leg.is_over())
-    }
-
     /// Returns `true` if all known channels have hung up.
     pub(crate) fn has_hung_up(&self) -> bool {
         self.is_ghost() || !self.legs.values().any(Leg::is_up)

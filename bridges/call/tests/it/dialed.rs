@@ -422,3 +422,27 @@ fn hundredth_number_on_one_leg_is_right_like_the_first() {
         assert_eq!(shown.len(), 100, "{voice:?}");
     }
 }
+
+/// The end of a call is known only once the channel that its linkedid names has had an event.
+#[test]
+fn call_over_before_its_first_channel_is_seen_is_given_out() {
+    let agent = channel("PJSIP/101-00000001", 1);
+    let customer = channel("PJSIP/gsm-00000002", 2).join_call(&agent);
+    let colleague = channel("PJSIP/102-00000003", 3).join_call(&agent);
+    let mut story = Story::new();
+    story.at(1.0).originate(&customer, "998901110001@gsm");
+    story.at(2.0).create(&customer, Down).hangup(&customer);
+    story.at(3.0).create(&colleague, Down);
+    story
+        .dial(&agent, &colleague, "102")
+        .state(&colleague, Ring);
+    let mut assembler = assembler();
+    for (at, event) in &story.events {
+        assembler.on_event(event, *at);
+    }
+    assembler.tick(moment(60.0));
+    let given_out = assembler.take_finished();
+    assert_eq!(given_out.len(), 1);
+    assert_eq!(given_out[0].direction, Outbound);
+    assert_eq!(assembler.open_calls(), 1);
+}

@@ -114,7 +114,9 @@ fn settled_calls(events: &[(EventTime, PbxEvent<'static>)]) -> Vec<FinishedCall>
     for (at, event) in events {
         assembler.on_event(event, *at);
     }
-    assembler.tick(moment(14.0 * 3600.0));
+    while let Some(deadline) = assembler.next_deadline() {
+        assembler.tick(deadline);
+    }
     let mut calls = assembler.take_finished();
     calls.sort_by(|a, b| a.linkedid.cmp(&b.linkedid));
     calls
