@@ -384,12 +384,15 @@ fn traits<'a>(
 /// Returns how long the command that dialed the channel waits before dialing again. The switch
 /// waits for a second, unless the dial string says otherwise.
 fn pause(fields: &EventFields<'_>) -> Duration {
-    let number = |header| fields.get(header).parse::<u32>().ok();
-    if number(Header::Retries).is_none_or(|attempts| attempts < 2) {
+    if number(fields, Header::Retries).is_none_or(|attempts| attempts < 2) {
         return Duration::ZERO;
     }
-    let longest = number(Header::RetrySleep).max(number(Header::RetryPeriod));
+    let longest = number(fields, Header::RetrySleep).max(number(fields, Header::RetryPeriod));
     Duration::from_millis(longest.map_or(1000, u64::from))
+}
+
+fn number(fields: &EventFields<'_>, header: Header) -> Option<u32> {
+    fields.get(header).parse().ok()
 }
 
 /// Returns the start of the channel's last bridge, and the other channel. Only the events of a

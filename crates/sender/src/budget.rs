@@ -45,13 +45,13 @@ pub(super) struct Budget {
     offset: ClockOffset,
     jitter: Jitter,
     /// Set while the CRM limits us.
-    limited: Option<Limited>,
+    limit: Option<RateLimit>,
     takeover: Option<Takeover>,
 }
 
 /// A series of 429s. All times are times since boot.
 #[derive(Clone, Copy, Debug)]
-struct Limited {
+struct RateLimit {
     /// Number of waits so far.
     steps: u32,
     /// Time of the last 429.
@@ -89,7 +89,7 @@ impl Budget {
             boot_id: known.boot_id.clone().unwrap_or_default(),
             offset: now.offset(),
             jitter: Jitter::new(settings.seed),
-            limited: None,
+            limit: None,
             takeover,
         };
         let kept: BTreeMap<u32, Use> = budget.pacer.uses(now.boot).collect();
@@ -116,13 +116,13 @@ impl Budget {
     /// Returns `true` during a series of 429s. Requests then go one at a time, to find out whether
     /// the CRM still limits us.
     pub(super) fn is_limited(&self) -> bool {
-        self.limited.is_some()
+        self.limit.is_some()
     }
 
     /// Returns the end of the wait after a 429, as time since boot. `None` if there is no such
     /// wait.
     pub(super) fn limited_until(&self, now: Duration) -> Option<Duration> {
-        let until = self.limited.map(|limited| limited.until);
+        let until = self.limit.map(|limit| limit.until);
         until.filter(|until| *until > now)
     }
 
@@ -141,19 +141,19 @@ impl Budget {
         if own {
             self.pacer.note_limit(now);
         }
-        let steps = match &mut self.limited {
-            Some(limited) if sent <= limited.last => {
-                limited.last = now;
+        let steps = match &mut self.limit {
+            Some(limit) if sent <= limit.last => {
+                limit.last = now;
                 return;
             }
-            Some(limited) => limited.steps.saturating_add(1),
+            Some(limit) => limit.steps.saturating_add(1),
             None => 1,
         };
         let (wait, more) = match steps {
             0..=4 => (Duration::from_secs(1 << (steps - 1)), MORE),
             5.. => (self.pacer.rate.window(), 2 * MORE),
         };
-        self.limited = Some(Limited {
+        self.limit = Some(RateLimit {
             steps,
             last: now,
             until: now + wait + self.jitter.up_to(more),
@@ -193,8 +193,7 @@ impl Budget {
                 | ApiError::NotFound { own: true, .. }
                 | ApiError::Rejected { .. },
             ) => {
-                self.limited
-                    .take_if(|limited| limited.last < request.sent.boot);
+                self.limit.take_if(|limit| limit.last < request.sent.boot);
             }
             Err(_) => {}
         }

@@ -67,26 +67,27 @@ async fn misspelled_trunk_is_counted_and_warned_once_until_fixed() {
 
 /// A customer calls in and is in one bridge with `other`, which nothing dialed.
 fn call_bridged_with(other: &str) -> String {
-    let mut text = String::new();
-    let mut event = |at: u32, name: &str, (channel, id): (&str, u32), more: &str| {
-        text += &format!(
-            "Event: {name}\r\nTimestamp: 17951640{at:02}.000000\r\nChannel: {channel}\r\n\
-             Uniqueid: 1795164000.{id}\r\nLinkedid: 1795164000.1\r\n{more}\r\n"
-        );
-    };
     let customer = ("PJSIP/city-00000001", 1);
     let other = (other, 2);
     let ring = "ChannelStateDesc: Ring\r\nCallerIDNum: 998901110001\r\n";
     let bridge = "BridgeUniqueid: b1\r\nBridgeTechnology: simple_bridge\r\n";
-    event(0, "Newchannel", customer, ring);
-    event(1, "Newchannel", other, "ChannelStateDesc: Up\r\n");
-    event(1, "Newstate", customer, "ChannelStateDesc: Up\r\n");
-    event(2, "BridgeEnter", customer, bridge);
-    event(2, "BridgeEnter", other, bridge);
-    event(9, "BridgeLeave", other, bridge);
-    event(9, "BridgeLeave", customer, bridge);
-    event(10, "Hangup", other, "Cause: 16\r\n");
-    event(10, "Hangup", customer, "Cause: 16\r\n");
+    let mut text = String::new();
+    for (at, name, (channel, id), more) in [
+        (0, "Newchannel", customer, ring),
+        (1, "Newchannel", other, "ChannelStateDesc: Up\r\n"),
+        (1, "Newstate", customer, "ChannelStateDesc: Up\r\n"),
+        (2, "BridgeEnter", customer, bridge),
+        (2, "BridgeEnter", other, bridge),
+        (9, "BridgeLeave", other, bridge),
+        (9, "BridgeLeave", customer, bridge),
+        (10, "Hangup", other, "Cause: 16\r\n"),
+        (10, "Hangup", customer, "Cause: 16\r\n"),
+    ] {
+        text += &format!(
+            "Event: {name}\r\nTimestamp: 17951640{at:02}.000000\r\nChannel: {channel}\r\n\
+             Uniqueid: 1795164000.{id}\r\nLinkedid: 1795164000.1\r\n{more}\r\n"
+        );
+    }
     text
 }
 

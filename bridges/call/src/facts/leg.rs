@@ -406,8 +406,9 @@ impl Leg {
             changed |= self.variable(at, name, value);
         }
         if let Some(reported) = &channel.traits {
-            let new = || Box::new(LegTraits::new(at));
-            let known = self.traits.get_or_insert_with(new);
+            let known = self
+                .traits
+                .get_or_insert_with(|| Box::new(LegTraits::new(at)));
             changed |= known.note(at, reported, &channel.context);
             self.first = self.first.min(known.created.unwrap_or(self.first));
         }

@@ -148,21 +148,23 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
             if !only_share_room && talk.spans.iter().any(|&(.., with)| with == line) {
                 return Some(caller);
             }
-            let of_phone = |with: usize| {
+            let mut since = None;
+            let (mut with_phone, mut with_others) = (false, false);
+            for &(from, to, with) in talk.spans.iter().filter(|span| span.0 <= at) {
                 let on_other_line = self.legs[with].party.extension() == phone;
-                with == by || on_other_line && !only_share_room
-            };
-            let now = talk.spans.iter().filter(|span| span.0 <= at && at < span.1);
-            let with: Vec<usize> = now.map(|&(.., with)| with).collect();
-            let elsewhere = !with.is_empty() && !with.iter().any(|&with| of_phone(with));
-            let talked = talk.spans.iter().filter(|span| span.0 <= at);
-            let since = talked
-                .filter(|&&(.., with)| of_phone(with))
-                .map(|span| span.0);
+                let is_phone = with == by || on_other_line && !only_share_room;
+                if is_phone {
+                    since = since.max(Some(from));
+                }
+                if at < to {
+                    with_phone |= is_phone;
+                    with_others |= !is_phone;
+                }
+            }
             let rang = self.ancestors(by).any(|ancestor| ancestor == caller);
-            let since = since.max().or(rang.then_some(self.legs[caller].leg.first));
+            let since = since.or(rang.then_some(self.legs[caller].leg.first));
             if let Some(since) = since
-                && !elsewhere
+                && (with_phone || !with_others)
             {
                 found = found.max(Some((since, caller)));
             }

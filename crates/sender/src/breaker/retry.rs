@@ -198,18 +198,19 @@ mod tests {
     #[test]
     fn waits_grow_only_while_other_requests_work() {
         let mut failures = CallFailures::new(7, true);
-        let fail = |failures: &mut CallFailures, row| {
-            let wait = failures.note_failure(row, 1).wait.expect("it goes on");
-            wait.as_secs().div_ceil(60)
-        };
-        assert_eq!(fail(&mut failures, ONE), 1);
-        assert_eq!(fail(&mut failures, ONE), 1, "an outage");
-        failures.note_works();
-        assert_eq!(fail(&mut failures, ONE), 4);
-        failures.note_works();
-        assert_eq!(fail(&mut failures, OTHER), 1, "its first failure");
-        failures.note_works();
-        assert_eq!(fail(&mut failures, ONE), 4, "submissions fail");
+        for (row, others_work, minutes) in [
+            (ONE, false, 1),
+            (ONE, false, 1),
+            (ONE, true, 4),
+            (OTHER, true, 1),
+            (ONE, true, 4),
+        ] {
+            if others_work {
+                failures.note_works();
+            }
+            let wait = failures.note_failure(row, 1).wait.expect("another send");
+            assert_eq!(wait.as_secs().div_ceil(60), minutes, "{row:?}");
+        }
     }
 
     #[test]

@@ -43,7 +43,8 @@ impl LastWarning {
     }
 }
 
-pub(super) type Connected = (Client, JoinHandle<()>);
+/// A client, and the task that runs its connection.
+pub(super) type RunningClient = (Client, JoinHandle<()>);
 
 /// Tries the hosts in turn, each with a deadline, because a host that is frozen or cut off can
 /// accept a connection and never answer. Also returns the place of the host that did.
@@ -51,7 +52,7 @@ pub(super) async fn connect(
     configs: &[Config],
     url: &PostgresUrl,
     warning: &LastWarning,
-) -> Result<(usize, Connected), Error> {
+) -> Result<(usize, RunningClient), Error> {
     let mut last = Error::Closed;
     for (host, config) in configs.iter().enumerate() {
         let connecting = connect_host(config, url, warning.clone());
@@ -68,7 +69,7 @@ async fn connect_host(
     config: &Config,
     url: &PostgresUrl,
     warning: LastWarning,
-) -> Result<Connected, Error> {
+) -> Result<RunningClient, Error> {
     let place = url.place();
     if !url.uses_tls() {
         let connected = config.connect(NoTls).await;
