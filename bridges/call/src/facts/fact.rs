@@ -124,7 +124,7 @@ pub(crate) struct Passage<'a> {
 }
 
 impl FactKind {
-    /// Returns `true` if the fact reports that the channel came into being.
+    /// Returns `true` if the channel was created or dialed.
     pub(crate) fn is_creation(&self) -> bool {
         matches!(self, Self::Born(_)) || self.is_dialed()
     }

@@ -512,8 +512,9 @@ impl Session {
     /// Commits the transaction. If one of its statements failed, the server rolls back instead, and
     /// the error is returned.
     ///
-    /// A warning means that the outcome isn't known: the server commits without its synchronous
-    /// standby if somebody cancels the wait for it. The commit is lost if the standby takes over.
+    /// If the wait for a synchronous standby is canceled, PostgreSQL warns and commits locally. The
+    /// standby may not have the transaction, and a failover would lose it, so a warning counts as a
+    /// lost session.
     pub(crate) fn commit(&self) -> Result<(), Error> {
         self.run("COMMIT", &())?;
         self.in_transaction.set(false);

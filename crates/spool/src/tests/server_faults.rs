@@ -115,7 +115,8 @@ async fn unanswered_commit_is_stored_at_most_once() {
     close_guard(guard).await;
 }
 
-/// If somebody cancels the wait for a synchronous standby, PostgreSQL commits and only warns.
+/// When an administrator cancels the wait for a synchronous standby, PostgreSQL commits locally and
+/// sends a warning rather than an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn commit_without_its_standby_is_not_confirmed() {
     const CANCEL: &str = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
