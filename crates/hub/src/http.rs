@@ -8,21 +8,20 @@ use crate::protocol::{
 };
 use crate::receiver::{Origin, Receiver, Refusal};
 use crate::token::KnownBranch;
-use bytes::Bytes;
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::budget::{ByteBudget, ByteShare};
+use callbridge_listener::held::{BodyFault, BodyLimits, HeldBody};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{AnswerHttp, Limits, Open};
 use callbridge_listener::site::{HostRule, SiteRules};
 use callbridge_listener::{descriptors, serve};
 use callbridge_model::{Secret, clock};
 use callbridge_spool::{Error, HubPosition};
-use futures_util::StreamExt as _;
-use http_body_util::BodyExt as _;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header::HeaderValue};
 use rustls::ServerConfig;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -31,6 +30,8 @@ use tokio::time::timeout;
 
 /// Maximum bytes of all bodies that are held at once.
 pub const BUDGET_BYTES: usize = 16 << 20;
+/// Maximum bytes of all bodies of one branch that are held at once.
+const BRANCH_BYTES: usize = BUDGET_BYTES / 4;
 /// A body that is too large is read and dropped up to this many bytes, because its sender reads no
 /// answer before the end of the body.
 const PASSED_OVER_MAX: usize = 4 << 20;
@@ -68,6 +69,7 @@ pub async fn serve(
     let gate = Gate {
         receiver,
         budget: ByteBudget::new(BUDGET_BYTES),
+        parts: Mutex::default(),
         rates: Mutex::default(),
     };
     serve::serve(open, Arc::new(gate), stop).await;
@@ -77,6 +79,8 @@ pub async fn serve(
 struct Gate {
     receiver: Arc<Receiver>,
     budget: ByteBudget,
+    /// The part of the budget that each branch with bodies can use.
+    parts: Mutex<BTreeMap<String, ByteBudget>>,
     rates: Mutex<BranchRates>,
 }
 
@@ -192,10 +196,21 @@ impl Gate {
             .headers()
             .get(CONTENT_TYPE)
             .and_then(|text| text.to_str().ok().map(str::to_owned));
-        let mut share = self.budget.share();
-        let body = self
-            .read_body(&origin, request.into_body(), bytes_max, &mut share)
-            .await?;
+        let limits = BodyLimits {
+            bytes_max,
+            dropped_max: PASSED_OVER_MAX,
+        };
+        let mut held = HeldBody::new(limits, self.share(&origin.branch.name));
+        let reading = held.read(request.into_body(), |_| ());
+        let read = timeout(BODY_WITHIN, reading).await;
+        self.note_bytes(&origin, held.length());
+        let body = match read {
+            Ok(body) => body.map_err(|fault| unread(fault, bytes_max))?,
+            Err(_) => {
+                let message = "the body arrived too slowly";
+                return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "slow", message));
+            }
+        };
         let _answering = place.answer();
         let answered = if path == REPORT {
             let answer = self.receiver.report(&origin, &body).await;
@@ -219,80 +234,32 @@ impl Gate {
         })
     }
 
-    async fn read_body(
-        &self,
-        origin: &Origin,
-        body: Incoming,
-        bytes_max: usize,
-        share: &mut ByteShare,
-    ) -> Result<Bytes, Refused> {
-        let mut length = 0;
-        let reading = read(body, bytes_max, share, &mut length);
-        let read = timeout(BODY_WITHIN, reading).await;
+    fn note_bytes(&self, origin: &Origin, length: usize) {
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         rates.note_bytes(&origin.branch.name, length as u64, clock::now().boot);
-        match read {
-            Ok(read) => read,
-            Err(_) => {
-                let message = "the body arrived too slowly";
-                Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "slow", message))
-            }
-        }
+    }
+
+    /// Returns an empty share of the memory that the branch can use.
+    fn share(&self, branch: &str) -> ByteShare {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.retain(|name, part| name == branch || !part.is_unused());
+        parts
+            .entry(branch.to_owned())
+            .or_insert_with(|| self.budget.part(BRANCH_BYTES))
+            .share()
     }
 }
 
-/// Reads a body to its end, and counts its bytes in `length`. A body that is too large is read and
-/// dropped, up to a limit, because an answer in the middle of the body would be lost with the
-/// connection.
-async fn read(
-    body: Incoming,
-    bytes_max: usize,
-    share: &mut ByteShare,
-    length: &mut usize,
-) -> Result<Bytes, Refused> {
-    let mut pieces = body.into_data_stream();
-    let mut whole = Vec::new();
-    let mut refused = None;
-    while let Some(piece) = pieces.next().await {
-        let Ok(piece) = piece else {
-            let message = "the body was cut off";
-            return Err(Refused::new(StatusCode::BAD_REQUEST, "cut", message));
-        };
-        *length += piece.len();
-        if *length > PASSED_OVER_MAX {
-            return Err(too_large(bytes_max));
-        }
-        if *length > bytes_max {
-            refused = Some(too_large(bytes_max));
-        } else if refused.is_none() && !make_room(&mut whole, *length, bytes_max, share) {
+fn unread(fault: BodyFault, bytes_max: usize) -> Refused {
+    match fault {
+        BodyFault::Cut => Refused::new(StatusCode::BAD_REQUEST, "cut", "the body was cut off"),
+        BodyFault::TooLarge => too_large(bytes_max),
+        BodyFault::NoRoom => {
             let message = "the hub holds too many request bodies now; send the request again later";
-            let full = Refused::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message);
-            refused = Some(full.retry_after(RETRY_SOON_SEC));
-        }
-        if refused.is_none() {
-            whole.extend_from_slice(&piece);
-        } else {
-            whole = Vec::new();
-            share.give_back();
+            let busy = Refused::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message);
+            busy.retry_after(RETRY_SOON_SEC)
         }
     }
-    match refused {
-        Some(refused) => Err(refused),
-        None => Ok(Bytes::from(whole)),
-    }
-}
-
-/// Doubles the memory of a body until `length` bytes fit. Returns `false` if the budget is used up.
-fn make_room(whole: &mut Vec<u8>, length: usize, bytes_max: usize, share: &mut ByteShare) -> bool {
-    if length <= whole.capacity() {
-        return true;
-    }
-    let capacity = length.next_power_of_two().min(bytes_max);
-    let held = share.grow_to(capacity);
-    if held {
-        whole.reserve_exact(capacity - whole.len());
-    }
-    held
 }
 
 fn too_large(bytes_max: usize) -> Refused {

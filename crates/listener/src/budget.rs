@@ -5,7 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A number of free bytes, from which shares are taken. Clones share the same bytes.
 #[derive(Clone, Debug)]
-pub struct ByteBudget(Arc<AtomicUsize>);
+pub struct ByteBudget {
+    left: Arc<AtomicUsize>,
+    /// The budget of which this one is a part.
+    whole: Option<Arc<ByteBudget>>,
+}
 
 /// A part of a budget. It is returned to the budget when it is dropped.
 #[derive(Debug)]
@@ -17,7 +21,19 @@ pub struct ByteShare {
 impl ByteBudget {
     /// Makes a budget of this many bytes, all of them free.
     pub fn new(bytes: usize) -> Self {
-        Self(Arc::new(AtomicUsize::new(bytes)))
+        Self {
+            left: Arc::new(AtomicUsize::new(bytes)),
+            whole: None,
+        }
+    }
+
+    /// Makes a budget of at most this many bytes, which also count in this one. The parts together
+    /// can have more bytes than the whole.
+    pub fn part(&self, bytes: usize) -> Self {
+        Self {
+            whole: Some(Arc::new(self.clone())),
+            ..Self::new(bytes)
+        }
     }
 
     /// Returns an empty share, which grows by [`ByteShare::grow_to`].
@@ -28,7 +44,32 @@ impl ByteBudget {
 
     /// Returns the number of bytes that no share holds.
     pub fn left(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.left.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if no share or part of this budget exists.
+    pub fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.left) == 1
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let order = Ordering::Relaxed;
+        let taken = (self.left).fetch_update(order, order, |left| left.checked_sub(bytes));
+        if taken.is_err() {
+            return false;
+        }
+        let is_in_whole = self.whole.as_ref().is_none_or(|whole| whole.take(bytes));
+        if !is_in_whole {
+            self.left.fetch_add(bytes, order);
+        }
+        is_in_whole
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.left.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(whole) = &self.whole {
+            whole.give_back(bytes);
+        }
     }
 }
 
@@ -37,22 +78,16 @@ impl ByteShare {
     /// too few bytes left.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
-        let taken = self
-            .budget
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(more)
-            });
-        if taken.is_ok() {
+        let is_taken = self.budget.take(more);
+        if is_taken {
             self.bytes += more;
         }
-        taken.is_ok()
+        is_taken
     }
 
     /// Returns the whole share to the budget.
     pub fn give_back(&mut self) {
-        let bytes = std::mem::take(&mut self.bytes);
-        self.budget.0.fetch_add(bytes, Ordering::Relaxed);
+        self.budget.give_back(std::mem::take(&mut self.bytes));
     }
 }
 
@@ -79,5 +114,21 @@ mod tests {
         assert_eq!(budget.left(), 100);
         drop(other);
         assert_eq!(budget.left(), 100);
+    }
+
+    #[test]
+    fn part_of_a_budget_leaves_the_rest_to_the_other_parts() {
+        let whole = ByteBudget::new(100);
+        let (one, other) = (whole.part(60), whole.part(60));
+        let (mut first, mut second) = (one.share(), other.share());
+        assert!(!first.grow_to(61));
+        assert!(first.grow_to(60) && second.grow_to(40));
+        assert!(!second.grow_to(41), "the whole is used up");
+        assert_eq!((other.left(), whole.left()), (20, 0));
+        assert!(!one.is_unused());
+        drop(first);
+        assert!(one.is_unused());
+        assert_eq!((one.left(), whole.left()), (60, 60));
+        assert!(second.grow_to(60));
     }
 }

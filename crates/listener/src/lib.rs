@@ -15,6 +15,7 @@ pub mod accept;
 pub mod body;
 pub mod budget;
 pub mod descriptors;
+pub mod held;
 pub mod places;
 pub mod serve;
 pub mod site;

@@ -3,15 +3,14 @@
 //! deliveries.
 
 use super::headers::Headers;
-use super::receiver::{BODY_WITHIN, Proof, Receiver};
+use super::receiver::{BODY_WITHIN, Receiver};
 use callbridge_listener::body::{self, Body};
-use callbridge_listener::budget::{ByteBudget, ByteShare};
+use callbridge_listener::budget::ByteBudget;
+use callbridge_listener::held::{BodyFault, BodyLimits, HeldBody};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{AnswerHttp, Limits, Open};
 use callbridge_listener::site::{HostRule, SiteRules};
 use callbridge_listener::{descriptors, serve};
-use futures_util::StreamExt as _;
-use http_body_util::BodyExt as _;
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
 use rustls::ServerConfig;
 use std::sync::Arc;
@@ -27,9 +26,6 @@ pub const BODY_BYTES_MAX: usize = 256 * 1024;
 /// A body that is too large is read and dropped up to this many bytes, so that its sender receives
 /// the answer.
 pub const PASSED_OVER_MAX: usize = 16 << 20;
-/// Bytes of each body that do not count in the budget, because each connection can use this many. A
-/// sender who fills the budget therefore does not block ordinary events.
-pub const BODY_BYTES_FREE: usize = 16 * 1024;
 /// Memory budget: bytes of all bodies together, without the free bytes of each.
 pub const BUDGET_BYTES: usize = 8 << 20;
 /// Maximum number of open connections. The CRM has up to 20 deliveries of a company in flight. With
@@ -110,11 +106,18 @@ impl AnswerHttp for Gate {
             return self.turn_away(413, "too_large");
         }
         let mut proof = self.receiver.proof(&headers);
-        let mut share = self.budget.share();
-        let reading = read(request.into_body(), &mut proof, &mut share);
+        let limits = BodyLimits {
+            bytes_max: BODY_BYTES_MAX,
+            dropped_max: PASSED_OVER_MAX,
+        };
+        let mut held = HeldBody::new(limits, self.budget.share());
+        let reading = held.read(request.into_body(), |piece| proof.add(piece));
         let body = match timeout(BODY_WITHIN, reading).await {
             Ok(Ok(body)) => body,
-            Ok(Err((status, word))) => return self.turn_away(status, word),
+            Ok(Err(BodyFault::Cut)) => return self.turn_away(408, "cut"),
+            Ok(Err(BodyFault::TooLarge)) => return self.turn_away(413, "too_large"),
+            // The sender did not cause the lack of memory, so the answer makes it send again.
+            Ok(Err(BodyFault::NoRoom)) => return self.turn_away(503, "no_room"),
             Err(_) => return self.turn_away(408, "too_slow"),
         };
         let _answering = place.answer();
@@ -139,58 +142,6 @@ fn length(request: &Request<Incoming>) -> Option<(usize, usize)> {
         PASSED_OVER_MAX
     };
     Some((length.to_str().ok()?.parse().ok()?, most))
-}
-
-/// Status and word of the answer to a body that is incomplete or too large.
-type BodyFault = (u16, &'static str);
-
-/// Reads a body to its end, and adds its pieces to `proof`. A body that is too large is read and
-/// dropped, up to a limit, because an answer before its end would be lost with the connection.
-async fn read(
-    body: Incoming,
-    proof: &mut Proof,
-    share: &mut ByteShare,
-) -> Result<Vec<u8>, BodyFault> {
-    let too_large = (413, "too_large");
-    let mut pieces = body.into_data_stream();
-    let mut whole = Vec::new();
-    let mut length = 0;
-    let mut torn = None;
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|_| (408, "cut"))?;
-        length += piece.len();
-        if length > PASSED_OVER_MAX {
-            return Err(too_large);
-        }
-        if length > BODY_BYTES_MAX {
-            torn = Some(too_large);
-        } else if torn.is_none() && !make_room(&mut whole, length, share) {
-            // The sender did not cause the lack of memory, so the answer makes it send again.
-            torn = Some((503, "no_room"));
-        }
-        if torn.is_none() {
-            proof.add(&piece);
-            whole.extend_from_slice(&piece);
-        } else {
-            whole = Vec::new();
-            share.give_back();
-        }
-    }
-    torn.map_or(Ok(whole), Err)
-}
-
-/// Enlarges the memory of a body by doubling it, until `length` bytes fit. Returns `false` if the
-/// budget is used up.
-fn make_room(whole: &mut Vec<u8>, length: usize, share: &mut ByteShare) -> bool {
-    if length <= whole.capacity() {
-        return true;
-    }
-    let capacity = length.next_power_of_two().min(BODY_BYTES_MAX);
-    let held = share.grow_to(capacity.saturating_sub(BODY_BYTES_FREE));
-    if held {
-        whole.reserve_exact(capacity - whole.len());
-    }
-    held
 }
 
 fn response(status: u16, word: &'static str) -> Response<Body> {

@@ -27,7 +27,8 @@ async fn request(hub: SocketAddr, token: &str, body: &[u8]) -> Option<u16> {
     let mut line = TcpStream::connect(hub).await.ok()?;
     let head = format!(
         "POST /v1/calls HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer {token}\r\n\
-         Content-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
+         Content-Type: application/x-ndjson\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
         body.len()
     );
     line.write_all(head.as_bytes()).await.ok()?;
@@ -108,5 +109,48 @@ async fn million_calls_of_one_branch_delay_no_other() {
     assert!(passed <= PASSED_MAX, "{passed}");
     assert!(memory < MEMORY_MAX, "{memory}");
     drop(slow);
+    hub.program.terminate().await;
+}
+
+/// Begins a request with a body of the maximum length, and sends all but the last byte.
+async fn hold_body_open(hub: SocketAddr, token: &str) -> TcpStream {
+    let mut line = TcpStream::connect(hub).await.expect("it listens");
+    let head = format!(
+        "POST /v1/calls HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer {token}\r\n\
+         Content-Length: {}\r\n\r\n",
+        1 << 20
+    );
+    line.write_all(head.as_bytes()).await.expect("taken");
+    let body = vec![b'\n'; (1 << 20) - 1];
+    line.write_all(&body).await.expect("taken");
+    line
+}
+
+/// The branch holds its requests open, and sends all but the last byte of each.
+#[tokio::test]
+async fn branch_that_uses_up_its_memory_leaves_room_for_others() {
+    let hub = Hub::start().await;
+    let address = hub.address;
+    let greedy = hub.add_branch("greedy").await;
+    let quiet = hub.add_branch("quiet").await;
+    let full = format!("{}{}", messages("greedy", 0..1), "\n".repeat(1 << 19));
+    let mut held = Vec::new();
+    let mut status = Some(200);
+    while status == Some(200) {
+        for _ in 0..4 {
+            held.push(hold_body_open(address, &greedy).await);
+        }
+        status = soon("an answer", request(address, &greedy, full.as_bytes())).await;
+    }
+    assert_eq!(status, Some(503), "the branch has used up its memory");
+    let short = messages("greedy", 1..2);
+    let status = soon("an answer", request(address, &greedy, short.as_bytes())).await;
+    assert_eq!(status, Some(200), "a short body always fits");
+    for n in 0..20 {
+        let body = format!("{}{}", messages("quiet", n..n + 1), "\n".repeat(1 << 19));
+        let status = soon("an answer", request(address, &quiet, body.as_bytes())).await;
+        assert_eq!(status, Some(200), "request {n}");
+    }
+    drop(held);
     hub.program.terminate().await;
 }

@@ -2,7 +2,8 @@
 
 use super::line::{Line, soon};
 use super::place::{Delivery, PLACES, Place, SECRET, completed_event, now};
-use callbridge_webhook::http::{BODY_BYTES_FREE, BODY_BYTES_MAX, BUDGET_BYTES, PASSED_OVER_MAX};
+use callbridge_listener::held::FREE_BYTES;
+use callbridge_webhook::http::{BODY_BYTES_MAX, BUDGET_BYTES, PASSED_OVER_MAX};
 use futures_util::future::join_all;
 
 /// The source address of floods.
@@ -163,7 +164,7 @@ fn delivery_with_wrong_signature(bytes: usize) -> Delivery {
 #[tokio::test]
 async fn bodies_over_budget_do_not_block_ordinary_events() {
     let place = Place::start().await;
-    let most = BUDGET_BYTES / (BODY_BYTES_MAX - BODY_BYTES_FREE);
+    let most = BUDGET_BYTES / (BODY_BYTES_MAX - FREE_BYTES);
     let many = most + 10;
     assert!(many < PLACES);
     let mut n = 0;
@@ -194,7 +195,7 @@ async fn bodies_over_budget_do_not_block_ordinary_events() {
     // Space that one delivery has released is free for the next.
     place.store_sent_call(n).await;
     let mut large = completed_event(n);
-    large["mood"] = "x".repeat(BODY_BYTES_MAX - 2 * BODY_BYTES_FREE).into();
+    large["mood"] = "x".repeat(BODY_BYTES_MAX - 2 * FREE_BYTES).into();
     let large = Delivery::for_event(&large, now(), SECRET);
     assert_eq!(place.post(&large).await, 200);
     place.stop().await;
