@@ -6,13 +6,13 @@ use crate::facts::FactKind;
 use crate::timeline::{
     Channel, ENTRIES_MAX, Moment, MomentKind, Stay, TEXT_BYTES_MAX, Timeline, fit_channels,
 };
-use crate::{ChannelState, EventTime, clip};
+use crate::{ChannelState, Direction, EventTime, clip};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What happens this long after the customer's end still belongs to the call, such as the agent's
-/// hangup. It's shorter than the time for which a call settles, so that the timeline is the same
-/// whether the call is given out while the agent's channel goes on, or after that.
+/// hangup. Unless `--settle` is shorter, the timeline is the same whether the call is given out
+/// while the agent's channel goes on, or after that.
 const AFTERMATH: Duration = Duration::from_millis(300);
 
 /// Returns the timeline of one plan.
@@ -46,10 +46,12 @@ pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
     }
 }
 
-/// Returns the time at which the timeline ends, or `None` if a customer's channel is still up.
+/// Returns the time at which the timeline ends, or `None` if it ends with the last channel, because
+/// a customer's channel is still up or there's no customer.
 fn end(legs: &[&View<'_>], plan: &Plan) -> Option<EventTime> {
     let customers = plan.customers.iter().map(|&i| legs[i]);
-    if !customers.clone().all(|leg| leg.leg.is_over()) {
+    let is_internal = plan.direction == Direction::Internal;
+    if is_internal || !customers.clone().all(|leg| leg.leg.is_over()) {
         return None;
     }
     let last = customers.map(|leg| leg.end).max()?;

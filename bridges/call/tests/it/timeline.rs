@@ -154,3 +154,37 @@ fn huge_conference_timeline_is_bounded_and_has_the_customer() {
     assert!(timeline.left_out > 0);
     assert!(timeline.channels.iter().all(|channel| channel.hung_up()));
 }
+
+/// 101 calls 102, transfers them to 103, and hangs up.
+#[test]
+fn timeline_of_an_internal_call_goes_on_after_its_first_party() {
+    let first = channel("PJSIP/101-00000001", 1);
+    let second = channel("PJSIP/102-00000002", 2).join_call(&first);
+    let third = channel("PJSIP/103-00000003", 3).join_call(&first);
+    let mut story = Story::new();
+    story.at(0.0).create(&first, Ring).state(&first, Up);
+    story
+        .at(1.0)
+        .create(&second, Down)
+        .dial(&first, &second, "102");
+    story
+        .at(2.0)
+        .state(&second, Up)
+        .enter(&first, "b1")
+        .enter(&second, "b1");
+    story.at(5.0).leave(&first, "b1").hangup(&first);
+    story
+        .at(6.0)
+        .create(&third, Down)
+        .dial(&second, &third, "103");
+    story.at(7.0).state(&third, Up).enter(&third, "b1");
+    story.at(60.0).leave(&third, "b1").leave(&second, "b1");
+    story.hangups(&[&third, &second]);
+    let call = story.call();
+    let ends: Vec<f64> = timeline(&call)
+        .channels
+        .iter()
+        .map(|channel| seconds_at(channel.to))
+        .collect();
+    assert_eq!(ends, [5.0, 60.0, 60.0]);
+}
