@@ -287,12 +287,15 @@ impl Assembler {
         }
         if outcome.changed {
             self.changes.insert(key);
-            self.update_settling(key);
         }
         if self.calls.get(key).is_some_and(OpenCall::is_over_limit) {
             self.give_out_rootless(key);
         }
-        self.keep_deadlines(key);
+        if outcome.changed {
+            self.update_settling(key);
+        } else {
+            self.keep_deadlines(key);
+        }
     }
 
     /// Registers the channels that an event mentions for the first time: its own channel `id`, and

@@ -202,8 +202,9 @@ impl Folder {
         if self.awaits(group) {
             return group.arrived.plus(self.settings.max_call);
         }
-        let later_ones_arrived = self.stream >= Some(group.end().plus(self.wait()));
-        let waited = group.arrived.plus(self.wait());
+        let wait = self.wait().max(group.patience());
+        let later_ones_arrived = self.stream >= Some(group.end().plus(wait));
+        let waited = group.arrived.plus(wait);
         if group.is_live() || self.batches && later_ones_arrived {
             return waited;
         }
@@ -212,7 +213,7 @@ impl Folder {
         }
         // More records of a backlog can still arrive.
         let last = self.stream_arrived.unwrap_or(group.arrived);
-        let quiet = last.max(group.arrived).plus(self.wait());
+        let quiet = last.max(group.arrived).plus(wait);
         quiet.min(waited.max(group.arrived.plus(BATCH)))
     }
 

@@ -50,7 +50,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use view::View;
 
-pub(crate) use attempts::ATTEMPT_GAP;
+pub(crate) use attempts::patience;
 pub(crate) use number::is_number;
 pub(crate) use sets::Sets;
 
@@ -162,7 +162,7 @@ fn planned_parts<'v, 'a>(
         if call.parts.past && !plan::is_rooted(&part) {
             given.insert(oldest);
         }
-        let mut plans = plan::plans(&part, &given, &call.rooms);
+        let mut plans = plan::plans(&part, &given, &call.parts.reported, &call.rooms);
         // A colleague who stays after a customer's call belongs to that call, and does not begin an
         // internal call.
         plans.retain(|plan| {
@@ -202,12 +202,17 @@ pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWith
                 && !plan.talk.is_answer()
                 && !lines.any(View::has_answered);
             let mut dialers = own.chain(plan.placed_by.map(|by| part.legs[by]));
-            let mut patience = Duration::ZERO;
-            if is_unanswered && dialers.any(|leg| !leg.leg.is_over()) {
-                let customers = plan.customers.iter().map(|&i| part.legs[i]);
-                let pauses = customers.map(|line| dialing::pause(&part.legs, line));
-                patience = attempts::ATTEMPT_GAP + pauses.max().unwrap_or_default();
-            }
+            let is_dialer_up = dialers.any(|leg| !leg.leg.is_over());
+            let customers = plan.customers.iter().map(|&i| part.legs[i]);
+            let pauses = customers.map(|line| dialing::pause(&part.legs, line));
+            let pause = pauses.max().unwrap_or_default();
+            let mut lines = plan.customers.iter().map(|&i| part.legs[i].leg);
+            let dials_again = is_dialer_up || lines.any(Leg::is_dialed_repeatedly);
+            let patience = if is_unanswered && dials_again {
+                attempts::patience(pause)
+            } else {
+                Duration::ZERO
+            };
             calls.push(CallWithin {
                 channels: plan_ids(&part, &plan, &call.parts),
                 is_left,

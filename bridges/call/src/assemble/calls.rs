@@ -6,7 +6,7 @@
 //! is ended. The call that has been silent longest can be an ordinary one.
 
 use super::index::{FinishedIds, Index, Schedule, in_order};
-use crate::facts::{LinkKeys, OpenCall, Texts, is_holding};
+use crate::facts::{Leg, LinkKeys, OpenCall, Texts, is_holding};
 use crate::trunk::{self, is_outside};
 use crate::{ChannelEvent, ChannelRef, EventTime, Kind, Text, UNNAMED, UniqueId};
 use foldhash::fast::RandomState;
@@ -352,6 +352,23 @@ impl OpenCalls {
             self.finished.insert(id.as_str(), ());
             self.ids.remove(id.as_str());
             call.ties.ids.remove(id.as_str());
+        }
+    }
+
+    /// Removes the numbers that only calls that were given out had. A line that is dialed to one of
+    /// them later begins another call.
+    pub(super) fn forget_numbers(&mut self, key: u64) {
+        let Some(call) = self.calls.get_mut(&key) else {
+            return;
+        };
+        let reported = &call.parts.reported;
+        let staying = call.legs.values().filter(|leg| !reported.contains(&leg.id));
+        let needed: BTreeSet<&str> = staying.filter_map(Leg::commanded_number).collect();
+        let known = call.ties.numbers.iter();
+        let past = known.filter(|number| !needed.contains(number.as_str()));
+        for number in past.cloned().collect::<Vec<SmolStr>>() {
+            self.numbers.remove(&number);
+            call.ties.numbers.remove(&number);
         }
     }
 

@@ -5,18 +5,11 @@ use super::calls::{CALL_BYTES_MAX, OpenCalls};
 use super::settling::Deadline;
 use crate::facts::OpenCall;
 use crate::resolve::{EndReason, resolve};
-use crate::{EventTime, FinishedCall, Settings};
+use crate::{EventTime, FinishedCall};
 use std::time::Duration;
 
 /// Reason why a call is incomplete if only its end was received.
 const HEADLESS: &str = "the beginning of the call was not received";
-
-impl OpenCall {
-    /// Returns `true` if the call is over or contains calls that are over.
-    fn has_ended_parts(&self, settings: &Settings) -> bool {
-        self.is_over() || !self.ended_groups(settings).is_empty()
-    }
-}
 
 impl Assembler {
     /// Finishes all calls that are due at `now`. Call this function at [`Assembler::next_deadline`]
@@ -207,26 +200,21 @@ impl Assembler {
     /// Updates both deadlines of a call. Only a call that is over, or contains calls that are over,
     /// has a deadline for settling.
     pub(super) fn update_settling(&mut self, key: u64) {
-        match self.calls.get(key) {
-            Some(call) if call.has_ended_parts(&self.settings) => {
-                self.settling
-                    .put(key, Deadline::for_call(call, &self.settings));
-            }
-            Some(_) | None => self.settling.remove(key),
+        let call = self.calls.get(key);
+        match call.and_then(|call| Deadline::for_call(call, &self.settings)) {
+            Some(deadline) => self.settling.put(key, deadline),
+            None => self.settling.remove(key),
         }
         self.update_overdue(key);
     }
 
-    /// Updates the deadlines of a call that changed: the one for settling, if it settles, and the
-    /// one for giving it out as overdue.
+    /// Updates the deadlines of a call after an event that can't have ended it.
     pub(super) fn keep_deadlines(&mut self, key: u64) {
-        if self.settling.deadlines.contains_key(&key)
-            && let Some(call) = self.calls.get(key)
-        {
-            self.settling
-                .put(key, Deadline::for_call(call, &self.settings));
+        if self.settling.deadlines.contains_key(&key) {
+            self.update_settling(key);
+        } else {
+            self.update_overdue(key);
         }
-        self.update_overdue(key);
     }
 
     /// Asserts in debug builds that each settling call is listed under its current deadline.
@@ -234,7 +222,8 @@ impl Assembler {
         debug_assert!(
             self.settling.deadlines.iter().all(|(key, kept)| {
                 let call = self.calls.get(*key);
-                call.is_some_and(|call| Deadline::for_call(call, &self.settings) == *kept)
+                let deadline = call.and_then(|call| Deadline::for_call(call, &self.settings));
+                deadline.as_ref() == Some(kept)
             }),
             "a call settles under a deadline that it no longer has"
         );

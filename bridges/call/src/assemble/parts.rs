@@ -417,6 +417,7 @@ impl Assembler {
             return;
         }
         self.calls.forget_bridges(key);
+        self.calls.forget_numbers(key);
         self.changes.insert(key);
         self.update_settling(key);
     }

@@ -3,6 +3,7 @@
 
 use super::index::{Schedule, in_order};
 use crate::facts::{Leg, OpenCall};
+use crate::resolve::calls_within;
 use crate::{EventTime, Settings};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,28 +31,31 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// Returns the deadline of a call that has hung up, or of the first call within it that has.
-    pub(super) fn for_call(call: &OpenCall, settings: &Settings) -> Self {
+    /// Returns the deadline of a call that is over, or of the first call within it that is. `None`
+    /// if all of it goes on.
+    pub(super) fn for_call(call: &OpenCall, settings: &Settings) -> Option<Self> {
         let times = &call.times;
         if call.is_ghost() {
-            return Self {
+            return Some(Self {
                 stream: Some(times.quiet.plus(BEGINNING_WAIT)),
                 ..Self::default()
-            };
+            });
         }
-        match call.ended_groups(settings).first() {
-            Some(group) => {
-                let awaits_beginning = times.backwards && !group.begun;
-                let wait = wait(call, settings, awaits_beginning, |leg| {
-                    group.channels.contains(&leg.id)
-                });
-                Self::for_quiet_since(call, settings, (group.at, group.arrived), wait)
-            }
-            None => {
-                let wait = wait(call, settings, call.awaits_beginning(), |_| true);
-                Self::for_quiet_since(call, settings, (times.quiet, times.quiet_arrived), wait)
-            }
-        }
+        let (quiet_since, wait) = if call.is_over() {
+            let patience = patience_after_end(call, settings);
+            let quiet = times.quiet.plus(patience);
+            let arrived = times.quiet_arrived.plus(patience);
+            let wait = wait(call, settings, call.awaits_beginning(), |_| true);
+            ((quiet, arrived), wait)
+        } else {
+            let group = call.ended_groups(settings).into_iter().next()?;
+            let awaits_beginning = times.backwards && !group.begun;
+            let wait = wait(call, settings, awaits_beginning, |leg| {
+                group.channels.contains(&leg.id)
+            });
+            ((group.at, group.arrived), wait)
+        };
+        Some(Self::for_quiet_since(call, settings, quiet_since, wait))
     }
 
     /// Returns the deadline of a call that has been quiet since the moment `quiet_since` by the
@@ -98,6 +102,16 @@ impl Deadline {
     const fn is_scraps(&self) -> bool {
         self.clock.is_none()
     }
+}
+
+/// Returns how long a command that dials repeatedly can still dial another line for a call of which
+/// all channels have hung up.
+fn patience_after_end(call: &OpenCall, settings: &Settings) -> Duration {
+    if !call.legs.values().any(Leg::is_dialed_repeatedly) {
+        return Duration::ZERO;
+    }
+    let within = calls_within(call, settings).into_iter();
+    within.map(|call| call.patience).max().unwrap_or_default()
 }
 
 /// Returns how long the channels that `is_own` selects wait after their last hangup, for a CDR or

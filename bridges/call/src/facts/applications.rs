@@ -31,6 +31,9 @@ const ROOMS: [&str; 4] = ["ConfBridge", "MeetMe", "Konference", "conference"];
 /// How long `RetryDial` waits between attempts if its data doesn't say.
 const PAUSE_DEFAULT: Duration = Duration::from_secs(10);
 
+/// Longest accepted wait of a command that dials repeatedly.
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(300);
+
 /// A `Dial` or `RetryDial` that the channel ran, along with when it was first and last seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SeenDial {
@@ -99,10 +102,11 @@ impl Applications {
     fn note_dial(&mut self, dial: SeenDial) -> bool {
         let mut dials = self.dials.iter_mut();
         if let Some(known) = dials.find(|known| known.data == dial.data) {
-            let changed = dial.first < known.first || dial.last > known.last;
+            let before = known.clone();
             known.first = known.first.min(dial.first);
             known.last = known.last.max(dial.last);
-            return changed;
+            known.pause = known.pause.max(dial.pause);
+            return *known != before;
         }
         let room = self.dials.len() < TEXTS_MAX;
         if room {
@@ -137,7 +141,7 @@ fn retried(data: &str) -> (&str, Duration) {
     let pause = arguments.next().and_then(|pause| pause.trim().parse().ok());
     let pause = pause.filter(|&seconds: &u16| seconds > 0);
     let pause = pause.map_or(PAUSE_DEFAULT, |seconds| Duration::from_secs(seconds.into()));
-    (arguments.nth(1).unwrap_or_default(), pause)
+    (arguments.nth(1).unwrap_or_default(), pause.min(PAUSE_MAX))
 }
 
 /// Sets `known` to the earlier of the two times, returning `true` if it changed.

@@ -443,6 +443,18 @@ impl Leg {
         room
     }
 
+    /// Returns how long FreeSWITCH waits before it dials this channel's number again for the same
+    /// command. Zero if it doesn't dial again, or with another PBX.
+    pub(crate) fn pause(&self) -> Duration {
+        let traits = self.traits.as_ref();
+        traits.map_or(Duration::ZERO, |traits| traits.pause)
+    }
+
+    /// Returns `true` if the channel was dialed for an API by a command that dials repeatedly.
+    pub(crate) fn is_dialed_repeatedly(&self) -> bool {
+        !self.pause().is_zero() && self.commanded_number().is_some()
+    }
+
     /// Returns the outside number that FreeSWITCH dialed on this channel for an API, and not for
     /// another channel.
     pub(crate) fn commanded_number(&self) -> Option<&str> {

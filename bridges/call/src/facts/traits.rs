@@ -1,5 +1,6 @@
 //! What a PBX reports about a channel in addition to its name.
 
+use super::applications::PAUSE_MAX;
 use super::fact::{TEXT_BYTES_MAX, TEXTS_MAX};
 use crate::trunk::LineTraits;
 use crate::{ChannelTraits, EventTime, UniqueId, clip};
@@ -80,7 +81,7 @@ impl LegTraits {
         self.fresh |= reported.fresh;
         self.sole |= reported.sole;
         self.unlinked |= reported.unlinked;
-        self.pause = self.pause.max(reported.pause);
+        self.pause = self.pause.max(reported.pause.min(PAUSE_MAX));
         self.recovered |= reported.recovered;
         self.created = self.created.into_iter().chain(reported.created).min();
         self.answered = self.answered.into_iter().chain(reported.answered).min();

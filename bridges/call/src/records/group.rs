@@ -3,7 +3,7 @@
 
 use super::record::Record;
 use crate::assemble::index::{Keys, Schedule};
-use crate::resolve::ATTEMPT_GAP;
+use crate::resolve::patience;
 use crate::trunk;
 use crate::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,16 @@ impl Group {
     /// Returns `true` if the last record arrived soon after its end, so the call happens now.
     pub(super) fn is_live(&self) -> bool {
         self.arrived <= self.end().plus(LIVE)
+    }
+
+    /// Returns how long after the last record a command that dials repeatedly can still dial
+    /// another line. Zero if no such command dialed.
+    pub(super) fn patience(&self) -> Duration {
+        let unanswered = self.records.iter().filter(|record| !record.answered);
+        let lines = unanswered.filter_map(|record| record.legs.first());
+        let repeated = lines.filter(|leg| leg.is_dialed_repeatedly());
+        let waits = repeated.map(|leg| patience(leg.pause()));
+        waits.max().unwrap_or_default()
     }
 
     /// Returns `true` if a record is still missing, whether it's for the channel that started the
@@ -177,7 +187,8 @@ fn same_room(a: &Record, b: &Record) -> bool {
 /// Returns `true` if an API dialed the same number on both records' channels at nearly the same
 /// time.
 fn same_attempt(a: &Record, b: &Record) -> bool {
-    a.commanded_number() == b.commanded_number() && are_near(a, b, ATTEMPT_GAP)
+    a.commanded_number() == b.commanded_number()
+        && are_near(a, b, patience(a.pause().max(b.pause())))
 }
 
 /// Returns `true` if two records share an id that makes them records of one call. If two channels

@@ -273,6 +273,11 @@ impl Record {
         self.legs.first()?.commanded_number()
     }
 
+    /// Returns how long the command that dialed the record's channel waits before dialing again.
+    pub(super) fn pause(&self) -> Duration {
+        self.legs.first().map_or(Duration::ZERO, Leg::pause)
+    }
+
     /// Returns `true` if the record's channel was dialed by another channel of the same call.
     pub(super) fn is_dialed_side(&self) -> bool {
         self.app.eq_ignore_ascii_case(DIALED_SIDE)

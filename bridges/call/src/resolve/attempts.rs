@@ -15,7 +15,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A line dialed within this time after an unanswered one continues the same attempt.
-pub(crate) const ATTEMPT_GAP: Duration = Duration::from_secs(5);
+const ATTEMPT_GAP: Duration = Duration::from_secs(5);
+
+/// Returns how long after an unanswered line another line can be dialed for the same attempt.
+/// `pause` is how long the command that dialed the line waits before dialing again.
+pub(crate) fn patience(pause: Duration) -> Duration {
+    ATTEMPT_GAP + pause
+}
 
 /// A trunk channel that was dialed.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +34,8 @@ pub(super) struct DialedLine {
     /// The customer in whose call the line was dialed, if any, in which case the line itself isn't
     /// a customer's.
     pub(super) customer: Option<usize>,
+    /// Set if the line's call was given out before, so no other line can join it.
+    pub(super) is_given_out: bool,
     pub(super) answered: bool,
     /// How long the command that dialed the line waits before dialing again. Zero if it doesn't.
     pub(super) pause: Duration,
@@ -41,7 +49,8 @@ impl DialedLine {
     /// Returns `true` if both lines called the same number at the same time.
     fn is_to_number_of(&self, other: &Self) -> bool {
         let overlaps = self.from <= other.to && other.from <= self.to;
-        overlaps && !self.number.is_empty() && self.number == other.number
+        let can_join = self.is_given_out == other.is_given_out;
+        overlaps && can_join && !self.number.is_empty() && self.number == other.number
     }
 }
 
@@ -60,10 +69,12 @@ impl Attempt<'_> {
     /// Returns `true` if `next` is part of this attempt: it was dialed while another line was up,
     /// soon after lines that weren't answered, or by a command that dials the number repeatedly.
     fn goes_on(&self, next: &DialedLine) -> bool {
-        let mut patience = ATTEMPT_GAP;
-        if next.number == self.number {
-            patience += self.pause;
-        }
+        let same_number = next.number == self.number;
+        let patience = patience(if same_number {
+            self.pause
+        } else {
+            Duration::ZERO
+        });
         next.from <= self.to || !self.answered && next.from.since(self.to) <= patience
     }
 }
@@ -72,7 +83,7 @@ impl Attempt<'_> {
 /// of each. Every customer who called in has a call. So has each attempt to reach a customer, as
 /// far as its lines were not dialed in another customer's call. The lines of an attempt are one
 /// call, because the first carrier can refuse and the second can answer. They are several calls
-/// only if people on several numbers talked.
+/// only if people on several numbers talked, or if some of them were given out before.
 pub(super) fn divide_by_customer(
     trunks: impl Iterator<Item = usize>,
     came_in: impl Fn(usize) -> bool,
@@ -118,10 +129,11 @@ fn divide_by_attempt(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLi
     }
     let mut by_time: Vec<usize> = (0..lines.len()).collect();
     by_time.sort_by_key(|&i| lines[i].1.from);
-    let mut attempts: BTreeMap<&str, Attempt<'_>> = BTreeMap::new();
+    let mut attempts: BTreeMap<(bool, &str), Attempt<'_>> = BTreeMap::new();
     for i in by_time {
         let line = &lines[i].1;
-        match attempts.get_mut(line.origin.as_str()) {
+        let dialer = (line.is_given_out, line.origin.as_str());
+        match attempts.get_mut(&dialer) {
             Some(attempt) if attempt.goes_on(line) => {
                 of_one_attempt.join(attempt.first, i);
                 attempt.pause = attempt.pause.max(line.pause);
@@ -136,7 +148,7 @@ fn divide_by_attempt(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLi
                     to: line.to,
                     answered: line.answered,
                 };
-                attempts.insert(&line.origin, attempt);
+                attempts.insert(dialer, attempt);
             }
         }
     }

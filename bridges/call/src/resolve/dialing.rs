@@ -21,9 +21,6 @@ use std::time::Duration;
 /// CEL may report a channel's start this long before the `Dial` that created it.
 const DIAL_SLACK: Duration = Duration::from_millis(100);
 
-/// Longest pause between two attempts that a call waits for. FreeSWITCH allows no longer one.
-const PAUSE_MAX: Duration = Duration::from_secs(300);
-
 /// The channels of a part and who dialed them. Channels are given as indices.
 pub(super) struct Dialing<'p, 'v, 'a> {
     legs: &'p [&'v View<'a>],
@@ -199,11 +196,10 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
 /// Returns how long the command that dialed this line waits before dialing again. Zero if it
 /// doesn't.
 pub(super) fn pause(legs: &[&View<'_>], line: &View<'_>) -> Duration {
-    let own = line.leg.traits.iter().map(|traits| traits.pause);
     let dials = legs.iter().flat_map(|leg| &leg.leg.applications.dials);
     let dials = dials.filter(|dial| is_destination(&dial.data, line.name));
-    let pauses = own.chain(dials.map(|dial| dial.pause));
-    pauses.max().unwrap_or_default().min(PAUSE_MAX)
+    let longest = dials.map(|dial| dial.pause).max();
+    longest.unwrap_or_default().max(line.leg.pause())
 }
 
 /// Returns the channel that dialed this one, if the source reveals it.

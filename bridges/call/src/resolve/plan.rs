@@ -33,8 +33,13 @@ pub(super) struct Plan {
 /// Returns the calls of a part's own channels, which are sorted by age. There are none if no real
 /// party took part. The oldest call gets the part's linkedid unless that's in `given`, the ids of
 /// calls that were given out before, and any other call the id of its customer's own channel.
-/// `rooms` are the bridges that are conferences.
-pub(super) fn plans(part: &Part<'_, '_>, given: &BTreeSet<UniqueId>, rooms: &Texts) -> Vec<Plan> {
+/// `reported` are the channels of those calls. `rooms` are the bridges that are conferences.
+pub(super) fn plans(
+    part: &Part<'_, '_>,
+    given: &BTreeSet<UniqueId>,
+    reported: &BTreeSet<UniqueId>,
+    rooms: &Texts,
+) -> Vec<Plan> {
     let legs = part.legs.as_slice();
     let own_legs = part.own();
     let first = (0..part.own).find(|&i| legs[i].party.is_real());
@@ -46,7 +51,7 @@ pub(super) fn plans(part: &Part<'_, '_>, given: &BTreeSet<UniqueId>, rooms: &Tex
     let mut calls = divide_by_customer(
         trunks.clone(),
         |i| legs[i].way == Way::CameIn,
-        |i| dialed_line(part, &dialing, i),
+        |i| dialed_line(part, &dialing, reported, i),
         |customers| talk(legs, customers),
     );
     if calls.is_empty() {
@@ -198,7 +203,12 @@ impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
 }
 
 /// Returns the line that was dialed on this trunk channel.
-fn dialed_line(part: &Part<'_, '_>, dialing: &Dialing<'_, '_, '_>, i: usize) -> DialedLine {
+fn dialed_line(
+    part: &Part<'_, '_>,
+    dialing: &Dialing<'_, '_, '_>,
+    reported: &BTreeSet<UniqueId>,
+    i: usize,
+) -> DialedLine {
     let legs = part.own();
     let origin = match dialing.placed_by(i) {
         Some(by) => part.legs[by].leg.id.to_string(),
@@ -211,6 +221,7 @@ fn dialed_line(part: &Part<'_, '_>, dialing: &Dialing<'_, '_, '_>, i: usize) -> 
         origin,
         number: number::dialed_digits(legs, i).unwrap_or_default(),
         customer: dialing.customer_of(i),
+        is_given_out: reported.contains(&legs[i].leg.id),
         answered: legs[i].has_answered() || dialing.talk(i).is_answer(),
         pause: pause(&part.legs, legs[i]),
         from: legs[i].leg.first,

@@ -446,3 +446,54 @@ fn call_over_before_its_first_channel_is_seen_is_given_out() {
     assert_eq!(given_out[0].direction, Outbound);
     assert_eq!(assembler.open_calls(), 1);
 }
+
+/// The connection stalls while the agent's attempt is given out, and its second line comes late.
+#[test]
+fn line_that_arrives_after_its_attempt_was_given_out_is_a_call() {
+    for voice in VOICES {
+        let agent = phone(1, "101");
+        let lines = [line(2, &agent), line(3, &agent)];
+        let mut story = begin_story(voice);
+        begin(&mut story, voice, &agent);
+        story.at(1.0);
+        dial(&mut story, voice, &agent, (&lines[0], "998901110001"));
+        story.at(4.0).hangup(&lines[0]).at(8.0);
+        dial(&mut story, voice, &agent, (&lines[1], "998901110001"));
+        talk(&mut story, (&agent, &lines[1]), "b1", (12.0, 30.0));
+        story.hangups(&[&lines[1], &agent]);
+        let mut assembler = assembler();
+        for (at, event) in &story.events {
+            let stalled = *at > moment(4.0) && *at < moment(12.0);
+            let arrived = if stalled { moment(12.0) } else { *at };
+            assembler.tick(arrived);
+            assembler.on_event(event, arrived);
+        }
+        assembler.tick(moment(60.0));
+        let calls: Vec<String> = assembler.take_finished().iter().map(shown).collect();
+        let wanted = [
+            "out 101 1 talk 0 of 4, whole",
+            "out 101 1 talk 18 of 22, whole",
+        ];
+        assert_eq!(calls, wanted, "{voice:?}");
+    }
+}
+
+#[test]
+fn command_that_dials_again_is_recognized_after_a_plain_dial() {
+    let retries = "PJSIP/998901110001@city,20";
+    for voice in VOICES {
+        let agent = phone(1, "101");
+        let mut story = begin_story(voice);
+        begin(&mut story, voice, &agent);
+        story.at(1.0).app(&agent, "Dial", retries).at(1.5);
+        story.app(&agent, "RetryDial", &format!("busy,10,3,{retries}"));
+        for (n, at) in [(2, 2.0), (3, 17.0)] {
+            let far = line(n, &agent);
+            story.at(at);
+            dial(&mut story, voice, &agent, (&far, "998901110001"));
+            story.at(at + 3.0).hangup(&far);
+        }
+        story.hangup(&agent);
+        assert_eq!(story.calls().len(), 1, "{voice:?}");
+    }
+}

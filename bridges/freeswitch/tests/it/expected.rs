@@ -226,8 +226,21 @@ pub fn finished_calls_with_gap(
 
 /// Returns the calls with customers in files of `mod_json_cdr`, which can be in any order.
 pub fn folded_calls<'f>(files: impl Iterator<Item = &'f [u8]>) -> Vec<FinishedCall> {
+    // No call is given out before the last file.
+    fold_with_wait(files, Duration::from_secs(86_400))
+}
+
+/// Returns the calls with customers in files of `mod_json_cdr`, each of which arrives when its
+/// channel ends. A call waits this long for further files.
+pub fn fold_with_wait<'f>(
+    files: impl Iterator<Item = &'f [u8]>,
+    cdr_wait: Duration,
+) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(None);
-    let mut folder = Folder::new(settings());
+    let mut folder = Folder::new(Settings {
+        cdr_wait: Some(cdr_wait),
+        ..settings()
+    });
     let mut now = EventTime::from_seconds(0);
     for file in files {
         let Decoded::Event { received, .. } = decoder.decode_cdr(file) else {
@@ -237,6 +250,7 @@ pub fn folded_calls<'f>(files: impl Iterator<Item = &'f [u8]>) -> Vec<FinishedCa
             panic!("{:?}", received.event);
         };
         now = now.max(cdr.ended_at.unwrap_or(now));
+        folder.tick(now);
         folder.on_cdr(cdr, now);
     }
     folder.finish_all(now);

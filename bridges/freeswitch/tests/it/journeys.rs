@@ -1,7 +1,7 @@
 //! Tests of calls that are diverted, transferred, picked up, parked, queued, or dialed over several
 //! carriers, with events like those of a live switch.
 
-use crate::expected::{Ended, finished_calls, finished_calls_with_gap};
+use crate::expected::{Ended, finished_calls, finished_calls_with_gap, snapshots};
 use crate::switch::{Switch, line};
 
 const CUSTOMER: &str = "998901110001";
@@ -135,35 +135,91 @@ fn number_dialed_again_by_one_command_is_one_attempt() {
     let sleep = ("variable_originate_retry_sleep_ms", "20000");
     let period = ("variable_originate_retry_min_period_ms", "20000");
     let once = ("variable_originate_retries", "1");
-    for (headers, wanted) in [
-        (&[] as &[_], 3),
-        (&[retries, sleep], 1),
-        (&[retries, period], 1),
-        (&[retries], 3),
-        (&[once, sleep], 3),
-        (&[sleep], 3),
+    for (headers, gap, wanted) in [
+        (&[] as &[_], 19_000, 3),
+        (&[retries, sleep], 19_000, 1),
+        (&[retries, period], 19_000, 1),
+        (&[retries], 19_000, 3),
+        (&[retries], 5500, 1),
+        (&[], 5500, 3),
+        (&[once, sleep], 19_000, 3),
+        (&[sleep], 19_000, 3),
     ] {
         for answered in [false, true] {
             let mut switch = Switch::default();
             let dialed = ("p101", "p101");
             switch.at(0).dial("p101", "101").answer("p101");
             for (n, far) in (0..).zip(["one", "two", "three"]) {
-                switch.at(1000 + n * 22_000);
+                switch.at(1000 + n * (3000 + gap));
                 switch.dial_out_with(far, ("city", CUSTOMER), dialed, headers);
-                switch.at(4000 + n * 22_000);
+                switch.at(4000 + n * (3000 + gap));
                 if answered && n == 2 {
-                    switch.answer(far).bridge("p101", far).at(70_000);
-                    switch.unbridge("p101", far);
+                    switch.answer(far).bridge("p101", far);
+                    switch.at(26_000 + n * (3000 + gap)).unbridge("p101", far);
                 }
                 switch.hang_up(far);
             }
             // The agent's leg stays up, so the calls are given out before its end.
             switch.at(300_000).hang_up("p101");
             let calls = lines(&switch);
-            assert_eq!(calls.len(), wanted, "{headers:?} {answered} {calls:?}");
+            let case = format!("{headers:?} {gap} {answered}");
+            assert_eq!(calls.len(), wanted, "{case} {calls:?}");
             let has_talk = calls[wanted - 1].contains("talk 22.0 of");
-            assert_eq!(has_talk, answered, "{headers:?} {calls:?}");
+            assert_eq!(has_talk, answered, "{case} {calls:?}");
         }
+    }
+}
+
+#[test]
+fn number_that_an_api_dials_again_is_one_attempt() {
+    let retries = ("variable_originate_retries", "3");
+    let sleep = ("variable_originate_retry_sleep_ms", "20000");
+    for (headers, gap, wanted) in [
+        (&[retries, sleep] as &[_], 20_000, 1),
+        (&[retries], 1000, 1),
+        (&[retries], 20_000, 2),
+        (&[], 1000, 2),
+    ] {
+        let mut switch = Switch::default();
+        let nobody = ("", "");
+        switch.at(0);
+        switch.dial_out_with("one", ("city", CUSTOMER), nobody, headers);
+        switch.at(4000).hang_up("one").at(4000 + gap);
+        switch.dial_out_with("two", ("city", CUSTOMER), nobody, headers);
+        switch.at(7000 + gap).answer("two");
+        switch.ring("p101", "101", ("two", "two")).at(8000 + gap);
+        switch.answer("p101").bridge("two", "p101");
+        switch.at(18_000 + gap).unbridge("two", "p101");
+        switch.hang_up("p101").hang_up("two");
+        let calls = lines(&switch);
+        assert_eq!(calls.len(), wanted, "{headers:?} {gap} {calls:?}");
+        let last = &calls[wanted - 1];
+        assert!(last.contains("[101] 101 talk 10.0 of"), "{last}");
+    }
+}
+
+/// A later call to a customer isn't tied to the call of an agent whose leg stays up.
+#[test]
+fn number_that_an_api_dialed_before_ties_no_later_call() {
+    let mut switch = Switch::default();
+    for (n, far, phone) in [(0, "one", "p101"), (1, "two", "p102")] {
+        switch.at(n * 3_600_000);
+        switch.dial(phone, &phone[1..]).answer(phone);
+        switch.at(n * 3_600_000 + 1000);
+        switch.dial_out(far, ("city", CUSTOMER), ("", ""));
+        switch.at(n * 3_600_000 + 4000);
+        switch.answer(far).bridge(phone, far);
+        switch.at(n * 3_600_000 + 20_000).unbridge(phone, far);
+        switch.hang_up(far);
+    }
+    let open = snapshots(&switch.messages);
+    assert_eq!(open.len(), 2, "one for each agent: {open:?}");
+    switch.at(7_200_000).hang_up("p102").hang_up("p101");
+    let calls = lines(&switch);
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    for (call, phone) in calls.iter().zip(["101", "102"]) {
+        let wanted = format!("[{phone}] {phone} talk 16.0 of 19.0, whole");
+        assert!(call.ends_with(&wanted), "{calls:?}");
     }
 }
 
