@@ -8,13 +8,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
-use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
 /// Maximum time to connect to one host, including TLS and the login.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The last warning of the server.
+/// The server's function that waits for a synchronous standby. It warns if the wait ends before the
+/// standby has the transaction.
+const SYNC_WAIT: &str = "SyncRepWaitForLSN";
+
+/// The last warning that a commit did not reach the standby.
 #[derive(Clone, Default)]
 pub(super) struct LastWarning(Arc<Mutex<Option<String>>>);
 
@@ -34,8 +37,10 @@ impl LastWarning {
         T: AsyncRead + AsyncWrite + Unpin,
     {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            // Other warnings, such as that of a database that must be vacuumed, say nothing about
+            // the commit.
             if let AsyncMessage::Notice(notice) = message
-                && notice.parsed_severity() == Some(Severity::Warning)
+                && notice.routine() == Some(SYNC_WAIT)
             {
                 self.set(format!("a warning: {}", notice.message()));
             }

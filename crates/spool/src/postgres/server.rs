@@ -260,7 +260,7 @@ fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error>
         match session.connect_again(url, Access::Write, LABEL) {
             Ok(other) => others.push(other),
             Err(error) => {
-                let message = format!("not known: one more connection failed: {error}");
+                let message = format!("one more connection failed: {error}");
                 let fix = "let the role open more connections";
                 return Ok(ServerFinding::new(part, Grade::Unknown, message, fix));
             }
@@ -285,6 +285,10 @@ fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error>
     Ok(ServerFinding::failed(part, message, fix))
 }
 
+/// The SQLSTATE with which PgBouncer in statement mode refuses a transaction before it closes the
+/// connection.
+const PROTOCOL_VIOLATION: &str = "08P01";
+
 fn is_backend_kept(
     session: &Session,
     others: &[Session],
@@ -295,7 +299,10 @@ fn is_backend_kept(
         let held = match row::<1>(other, "BEGIN; SELECT pg_backend_pid()") {
             Ok([held]) => held,
             // A pooler in statement mode refuses transactions.
-            Err(Error::SessionLost(..) | Error::Sql(..)) => return Ok(false),
+            Err(Error::Sql(..)) => return Ok(false),
+            Err(Error::SessionLost(_, why)) if why.contains(PROTOCOL_VIOLATION) => {
+                return Ok(false);
+            }
             Err(error) => return Err(error),
         };
         if held == backend {

@@ -84,10 +84,13 @@ const READ_SETTINGS: [Setting; 2] = [
     ("default_transaction_read_only", "on"),
     ("statement_timeout", "2s"),
 ];
-/// Settings for query plans. Each statement was written for an index and its order. It is planned
+/// Settings of every session. Each statement was written for an index and its order. It is planned
 /// once per session, perhaps while the tables are empty, so its plan must not depend on the
 /// server's statistics. The statements are also too short to be worth compiling (`jit`).
-const COMMON_SETTINGS: [Setting; 4] = [
+///
+/// The warning that a commit did not reach the standby must arrive (`client_min_messages`).
+const COMMON_SETTINGS: [Setting; 5] = [
+    ("client_min_messages", "warning"),
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),

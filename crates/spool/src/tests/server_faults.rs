@@ -119,12 +119,20 @@ async fn unanswered_commit_is_stored_at_most_once() {
 /// sends a warning rather than an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn commit_without_its_standby_is_not_confirmed() {
+    const WARNING_TRIGGER: &str = "CREATE FUNCTION hub.warn() RETURNS trigger LANGUAGE plpgsql
+         AS $$BEGIN RAISE WARNING 'database must be vacuumed'; RETURN NEW; END$$;
+         CREATE TRIGGER warn BEFORE INSERT ON hub.calls
+         FOR EACH ROW EXECUTE FUNCTION hub.warn()";
     const CANCEL: &str = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
          WHERE wait_event = 'SyncRep'";
     let server = Postgres::start(Durability::Synced, "");
+    server.sql("ALTER ROLE ALL SET client_min_messages = error");
     let (handle, guard) = leader(&server.url("hub")).await;
     let mut calls = Calls::new(handle);
     calls.write_again().await;
+    server.sql(WARNING_TRIGGER);
+    let is_repeat = calls.write_again().await;
+    assert!(!is_repeat, "another warning changes nothing");
     server.sql("ALTER SYSTEM SET synchronous_standby_names = 'away'");
     server.sql("SELECT pg_reload_conf()");
     let canceling = async {
