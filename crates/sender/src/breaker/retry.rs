@@ -42,10 +42,6 @@ pub struct CallFailures {
     /// Number of submissions that succeeded since the start.
     succeeded: u64,
     last: BTreeMap<RowId, LastFailure>,
-    /// The call that failed last since a submission succeeded.
-    failing: Option<RowId>,
-    /// Several calls have failed since then, so none of them is the cause.
-    several_fail: bool,
     /// A request of any kind has succeeded since a call failed, so this isn't an outage.
     works: bool,
 }
@@ -76,8 +72,6 @@ impl CallFailures {
             failed_before,
             succeeded: 0,
             last: BTreeMap::new(),
-            failing: None,
-            several_fail: false,
             works: false,
         }
     }
@@ -90,8 +84,6 @@ impl CallFailures {
     /// Notes that a submission succeeded.
     pub fn note_success(&mut self, row: RowId) {
         self.succeeded += 1;
-        self.failing = None;
-        self.several_fail = false;
         self.works = true;
         self.last.remove(&row);
     }
@@ -119,9 +111,10 @@ impl CallFailures {
         } else {
             counted
         };
-        self.several_fail |= self.failing.is_some_and(|other| other != row);
-        self.failing = Some(row);
-        let grows = u32::from(self.works && !self.several_fail);
+        // If several calls have failed since the last success, none of them is the cause.
+        let mut others = self.last.iter().filter(|(other, _)| **other != row);
+        let several_fail = others.any(|(_, failure)| failure.succeeded == self.succeeded);
+        let grows = u32::from(self.works && !several_fail);
         self.works = false;
         let sends = last.map_or(1, |last| last.sends + grows).max(counted);
         let succeeded = self.succeeded;
@@ -210,6 +203,18 @@ mod tests {
             }
             let wait = failures.note_failure(row, 1).wait.expect("another send");
             assert_eq!(wait.as_secs().div_ceil(60), minutes, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn call_that_was_given_up_does_not_count_as_failing() {
+        let mut failures = CallFailures::new(7, true);
+        failures.note_failure(ONE, 1);
+        failures.forget(ONE);
+        for minutes in [1, 4, 10] {
+            failures.note_works();
+            let wait = failures.note_failure(OTHER, 1).wait.expect("another send");
+            assert_eq!(wait.as_secs().div_ceil(60), minutes);
         }
     }
 

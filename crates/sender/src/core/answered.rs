@@ -381,10 +381,14 @@ impl Ended<'_> {
             return;
         }
         self.core.failures.forget(row);
-        let message = format!(
-            "the CRM failed on this call {counted} times while it accepted other calls; the last \
-             time: {why}"
-        );
+        let message = if wait.is_some() {
+            format!("submissions have failed for 24 hours; the last error: {why}")
+        } else {
+            format!(
+                "the CRM failed on this call {counted} times while it accepted other calls; the \
+                 last error: {why}"
+            )
+        };
         if !self.core.confirm.reads_pages(self.now.wall) {
             self.step(confirm::give_up(&message));
             return;
