@@ -257,7 +257,7 @@ callbridge status --exit-code --state /var/lib/callbridge/pbx1
 callbridge calls --today
   List the calls of today with their states.
 callbridge dead retry 12 13 --lead 4001
-  Send two dead letters of one customer again, with another lead.
+  Resend two of a customer's dead letters with a different lead.
 callbridge lead missing --csv
   List numbers that called and have no lead.
 callbridge missed --since 24h

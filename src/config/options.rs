@@ -319,7 +319,7 @@ pub(crate) struct RetryFlags {
     /// For dead letters whose direction is unknown: inbound if the customer called
     #[arg(long, value_name = "inbound|outbound")]
     pub direction: Option<String>,
-    /// Send calls of several numbers with the one lead of --lead
+    /// Allow --lead even if the selected calls have different numbers
     #[arg(long)]
     pub yes: bool,
     /// Only show what would be sent

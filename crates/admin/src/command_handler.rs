@@ -381,9 +381,9 @@ impl CommandHandler {
         }
         let count = numbers.len();
         Err(Refusal::usage(format!(
-            "--lead {lead} would log {calls} calls of {count} numbers on one lead, so none was \
-             sent: select the calls of one number by their ids, or add --yes if all of them \
-             belong to this lead"
+            "--lead {lead} would log {calls} calls with {count} different numbers on one lead, so \
+             nothing was sent: select the calls of one number by their ids, or add --yes if all of \
+             them belong to this lead"
         )))
     }
 

@@ -95,7 +95,7 @@ async fn retry_dead_letters(place: &Place) {
     let retry = "dead retry --reason failed --lead 4001";
     let refused = place.run_on_state(retry).await;
     assert_eq!(refused.code, 64, "{refused:?}");
-    assert!(refused.err.contains("30 calls of"), "{refused:?}");
+    assert!(refused.err.contains("30 different numbers"), "{refused:?}");
     assert!(refused.err.contains("add --yes"), "{refused:?}");
     assert_eq!(place.number("/books/dead").await, Some(30));
     let output = place

@@ -284,7 +284,7 @@ impl Backfill {
 
     fn end(&mut self) {
         if !self.timed && self.untimed >= u64::from(SIZE) {
-            return self.leave("none of its leads has a time");
+            return self.leave("no lead has an updatedTimestamp or createdTimestamp");
         }
         self.last_read |= self.reads_by_page();
         self.read_to = self.read_to.max(self.newest);

@@ -201,7 +201,7 @@ fn round_of_leads_without_any_time_stops_after_all_are_read() {
         assert!((1..=count).all(|id| reader.has_lead(id)), "{count}");
         let left = reader.backfill.left.unwrap_or_default();
         assert_eq!(
-            left.contains("none of its leads has a time"),
+            left.contains("no lead has an updatedTimestamp"),
             stops,
             "{left}"
         );
