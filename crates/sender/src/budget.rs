@@ -69,20 +69,18 @@ impl Budget {
         memory: &Memory,
         now: Now,
     ) -> (Self, Vec<Op>) {
-        let mut pacer = pacer(settings.rate, known, memory, now);
+        let late = if settings.by_proxy {
+            OTHERS_ARRIVE_BY_PROXY
+        } else {
+            OTHERS_ARRIVE
+        };
+        let mut pacer = pacer(settings.rate, late, known, memory, now);
         let takeover = match &known.predecessor {
             Predecessor::Local => None,
-            Predecessor::Other(name) => {
-                let late = if settings.by_proxy {
-                    OTHERS_ARRIVE_BY_PROXY
-                } else {
-                    OTHERS_ARRIVE
-                };
-                Some(Takeover {
-                    from: name.clone(),
-                    until: pacer.take_over(now.boot, memory.window, late),
-                })
-            }
+            Predecessor::Other(name) => Some(Takeover {
+                from: name.clone(),
+                until: pacer.take_over(now.boot, memory.window, late),
+            }),
         };
         let budget = Self {
             pacer,
@@ -260,17 +258,17 @@ impl Budget {
 
 /// Restores the pacer from the stored slots. Begins a silence if there may be requests that the
 /// slots do not show.
-fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
+fn pacer(rate: Rate, late: Duration, known: &Known, memory: &Memory, now: Now) -> Pacer {
     let sure = known.slots.iter().all(|row| is_known(row, known, now));
     let uses = known.slots.iter().map(|row| {
         let (sent, ended) = if sure {
             (row.sent, row.answered)
         } else {
-            (now.boot, None)
+            (now.boot, Some(now.boot + STRAGGLER))
         };
         (row.slot, Use { sent, ended })
     });
-    let mut pacer = Pacer::start(rate, uses.collect(), now.boot);
+    let mut pacer = Pacer::start(rate, uses.collect(), now.boot, late);
     let window = rate.window();
     if !sure || known.restored || !memory.doubts.is_empty() {
         pacer.doubt(now.boot);

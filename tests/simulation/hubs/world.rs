@@ -315,7 +315,6 @@ impl World {
         self.lock.left.store(left, Ordering::SeqCst);
         if self.last_leader == Some(at) {
             self.met.regained += 1;
-            self.close_connections(at);
         }
         if self.lead(at).is_err() {
             self.hubs[at].leads = false;
@@ -352,16 +351,6 @@ impl World {
         ops.extend(hub.core.token(now, Some(TokenFingerprint::of(TOKEN))));
         hub.unwritten.push_back(ops);
         Ok(())
-    }
-
-    /// Ends the requests of a hub that lost its session, before it leads again.
-    fn close_connections(&mut self, at: usize) {
-        let closed = self.truth.plus(STRAGGLER);
-        self.events.retain(|(moment, _), event| match event {
-            Event::Leaves(sent) => sent.hub != at,
-            Event::Arrives(sent) => sent.hub != at || *moment < closed,
-            Event::Answered(..) | Event::TakesLock(_) | Event::Call(_) => true,
-        });
     }
 
     /// Does all that the hub can do now. Returns the time until its next turn.

@@ -9,7 +9,8 @@
 //! > are taken until after w + 60 > s. All N slots were taken at s, so that request was not sent.
 //!
 //! A request without an answer ends when it can no longer arrive: 5 s after the timeout closed its
-//! connection. A request that was under way when the process was killed ends 5 s after the restart.
+//! connection. A request that was under way when the process stopped, or lost the state, ends when
+//! a request of another process would.
 //! The CRM's clock and ours can drift apart by 1 in 2000, so a window here is longer by this part.
 //!
 //! With a rate of a shorter window (`30/30s`), a slot is counted for that window against the rate,
@@ -117,11 +118,10 @@ struct RefusedWindows {
 
 impl Pacer {
     /// Makes the budget from the stored slots (`uses`) at the start of the process. `now` is the
-    /// time since boot.
-    pub fn start(rate: Rate, mut uses: BTreeMap<u32, Use>, now: Duration) -> Self {
+    /// time since boot. `late` is the time in which a request that was in flight can still arrive.
+    pub fn start(rate: Rate, mut uses: BTreeMap<u32, Use>, now: Duration, late: Duration) -> Self {
         for one in uses.values_mut() {
-            // The request was killed in flight: its connection ended with the process.
-            one.ended = one.ended.or(Some(now + STRAGGLER));
+            one.ended = one.ended.or(Some(now + late));
         }
         Self {
             rate,

@@ -11,14 +11,14 @@ fn rate(text: &str) -> Rate {
 }
 
 fn fresh_pacer(text: &str) -> Pacer {
-    Pacer::start(rate(text), BTreeMap::new(), Duration::ZERO)
+    Pacer::start(rate(text), BTreeMap::new(), Duration::ZERO, OTHERS_ARRIVE)
 }
 
 /// Makes a pacer after slots of another boot, or slots whose boot is unknown.
 fn doubtful_pacer(rate: Rate, slots: impl IntoIterator<Item = u32>, now: Duration) -> Pacer {
-    let (sent, ended) = (now, None);
+    let (sent, ended) = (now, Some(now + STRAGGLER));
     let uses = slots.into_iter().map(|slot| (slot, Use { sent, ended }));
-    let mut pacer = Pacer::start(rate, uses.collect(), now);
+    let mut pacer = Pacer::start(rate, uses.collect(), now, OTHERS_ARRIVE);
     pacer.doubt(now);
     pacer
 }
@@ -92,13 +92,13 @@ fn restart_in_same_boot_keeps_slots_and_adds_no_wait() {
     pacer.note_end(first, 2 * S);
     pacer.take(3 * S, Pace::AtOnce).expect("free");
     let kept = pacer.uses(4 * S).collect();
-    let mut again = Pacer::start(rate("3/60s"), kept, 10 * S);
+    let mut again = Pacer::start(rate("3/60s"), kept, 10 * S, OTHERS_ARRIVE);
     assert_eq!(used_slots(&again, 10 * S), 2);
     assert!(again.take(10 * S, Pace::AtOnce).is_ok());
     let ends: Vec<_> = again.uses(10 * S).map(|(_, one)| one.ended).collect();
     assert_eq!(
         ends,
-        [Some(2 * S), Some(10 * S + STRAGGLER), None],
+        [Some(2 * S), Some(10 * S + OTHERS_ARRIVE), None],
         "killed under way: now"
     );
 }
@@ -210,7 +210,7 @@ fn lower_limit_after_restart_counts_earlier_requests() {
     let mut pacer = fresh_pacer("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
     let kept = pacer.uses(S).collect();
-    let mut lower = Pacer::start(rate("10/60s"), kept, 2 * S);
+    let mut lower = Pacer::start(rate("10/60s"), kept, 2 * S, OTHERS_ARRIVE);
     assert_eq!(burst(&mut lower, 60 * S), 0);
     assert_eq!(burst(&mut lower, 62 * S), 10);
 }
@@ -225,7 +225,7 @@ fn shorter_window_before_restart_counts_in_crm_window() {
         "sixty in the service's window"
     );
     let kept = pacer.uses(33 * S).collect();
-    let mut again = Pacer::start(rate("60/60s"), kept, 34 * S);
+    let mut again = Pacer::start(rate("60/60s"), kept, 34 * S, OTHERS_ARRIVE);
     assert_eq!(burst(&mut again, 60 * S), 0);
     assert_eq!(burst(&mut again, 62 * S), 30);
 }
@@ -235,7 +235,7 @@ fn shorter_window_after_restart_keeps_crm_window_limit() {
     let mut pacer = fresh_pacer("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
     let kept = pacer.uses(31 * S).collect();
-    let mut again = Pacer::start(rate("10/10s"), kept, 32 * S);
+    let mut again = Pacer::start(rate("10/10s"), kept, 32 * S, OTHERS_ARRIVE);
     assert_eq!(
         used_slots(&again, 32 * S),
         0,
@@ -341,7 +341,7 @@ impl Simulation {
         Self {
             now: 0,
             booted: 0,
-            pacer: Pacer::start(rate, BTreeMap::new(), Duration::ZERO),
+            pacer: Pacer::start(rate, BTreeMap::new(), Duration::ZERO, OTHERS_ARRIVE),
             under_way: Vec::new(),
             arrived: Vec::new(),
         }
@@ -373,7 +373,7 @@ impl Simulation {
             Event::Restart { down, rate } => {
                 let kept = self.pacer.uses(self.boot_time(self.now)).collect();
                 self.kill(down);
-                self.pacer = Pacer::start(rate, kept, self.boot_time(self.now));
+                self.pacer = Pacer::start(rate, kept, self.boot_time(self.now), OTHERS_ARRIVE);
             }
             Event::Reboot { down, rate } => {
                 let kept = self
