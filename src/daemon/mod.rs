@@ -359,11 +359,13 @@ impl Daemon {
 }
 
 fn start_sources(sources: Vec<Source>, ring: Ring, tasks: &mut Tasks) -> Vec<source::Verdicts> {
+    let live = sources.iter().filter(|source| source.is_live()).count();
+    let live = u32::try_from(live).unwrap_or(u32::MAX);
     let mut ways_back = Vec::new();
     for source in sources {
         let (verdicts, reader) = source::verdicts();
         ways_back.push(verdicts);
-        tasks.start(source.run(ring.clone(), reader, tasks.stop()));
+        tasks.start(source.run(ring.for_one_of(live), reader, tasks.stop()));
     }
     ways_back
 }

@@ -3,7 +3,8 @@
 //! Two kinds of source share it. A live connection (AMI, WebSocket) never waits, because Asterisk
 //! drops a reader that is slower than 100 ms. Frames without room are dropped, counted, and
 //! reported as one gap as soon as there is room. A patient source (a broker, a file) waits. It has
-//! its own smaller share, so a long file can never use the room of a live connection.
+//! its own smaller share, so a long file can never use the room of a live connection. Each live
+//! connection has an equal part of the live share, so a flood of one PBX costs another one no call.
 //!
 //! ```text
 //!              frames   bytes      full means
@@ -93,6 +94,7 @@ type Entry = (SourceId, Item, Option<Permits>);
 #[derive(Clone, Debug)]
 pub struct Ring {
     sender: mpsc::Sender<Entry>,
+    limits: Limits,
     live: RingShare,
     patient: RingShare,
 }
@@ -103,6 +105,22 @@ pub struct Ring {
 pub struct Gone;
 
 impl Ring {
+    /// Returns the ring for one of `sources` live connections, which has an equal part of the live
+    /// share, but room for at least one frame.
+    #[must_use]
+    pub fn for_one_of(&self, sources: u32) -> Self {
+        let Limits {
+            live_frames,
+            live_bytes,
+            ..
+        } = self.limits;
+        let part = |whole: u32| (whole / sources.max(1)).max(1);
+        Self {
+            live: RingShare::new(part(live_frames), part(live_bytes)),
+            ..self.clone()
+        }
+    }
+
     /// Gives the frame of a live connection if there is room. Returns `false` if there is none.
     pub(crate) fn offer(&self, source: SourceId, frame: Frame) -> Result<bool, Gone> {
         let Some(permits) = self.live.try_take(&frame) else {
@@ -176,6 +194,7 @@ pub fn ring(limits: Limits) -> (Ring, Intake) {
     let (sender, receiver) = mpsc::channel(places);
     let ring = Ring {
         sender,
+        limits,
         live: RingShare::new(limits.live_frames, limits.live_bytes),
         patient: RingShare::new(limits.patient_frames, limits.patient_bytes),
     };

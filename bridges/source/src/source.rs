@@ -30,6 +30,11 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
+    /// Returns `true` for a live connection, which does not repeat earlier events.
+    pub const fn is_live(&self) -> bool {
+        self.url.transport.live_endpoint().is_some()
+    }
+
     /// Makes a source that begins at `start`, the position in the spool. Without a position, the
     /// source begins where its URL says.
     pub fn new(

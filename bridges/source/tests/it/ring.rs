@@ -2,7 +2,7 @@
 
 use crate::listener::{Listener, send};
 use crate::stage::{Stage, settings, wait_until};
-use callbridge_source::{Item, Limits};
+use callbridge_source::{EventTime, Item, Limits, Secret, Source, SourceId, SourceUrl, verdicts};
 use std::fmt::Write;
 
 fn small_limits() -> Limits {
@@ -50,6 +50,49 @@ async fn live_connection_never_waits_and_dropped_frames_are_one_gap() {
     let frame = stage.frame().await;
     assert_eq!((&frame.bytes[..], frame.seq), (&b"Event: E10"[..], 5));
     assert_eq!(stage.counts.now().frames, 5);
+}
+
+/// The intake takes nothing meanwhile.
+#[tokio::test]
+async fn flood_of_one_live_source_leaves_room_for_another() {
+    let (ring, mut intake) = callbridge_source::ring(Limits {
+        live_frames: 8,
+        live_bytes: 2 << 20,
+        ..small_limits()
+    });
+    let mut counts = Vec::new();
+    let mut lines = Vec::new();
+    for id in 0..2 {
+        let listener = Listener::plain().await;
+        let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
+        let source = Source::new(
+            SourceId(id),
+            SourceUrl::parse(&url).expect("good"),
+            Secret::Value("bridgesecret".into()),
+            None,
+            settings(),
+            || EventTime::from_seconds(0),
+        );
+        assert!(source.is_live());
+        counts.push(source.counts());
+        let (_verdicts, reader) = verdicts();
+        let never = std::future::pending();
+        tokio::spawn(source.run(ring.for_one_of(2), reader, never));
+        lines.push(listener.accept_ami().await);
+    }
+    send(&mut lines[0], events(0..100).as_bytes()).await;
+    wait_until("the flood", || counts[0].now().overflow == 97).await;
+    // The answer to the login takes the fourth place.
+    send(&mut lines[1], events(0..3).as_bytes()).await;
+    wait_until("the other PBX's events", || counts[1].now().frames == 4).await;
+    assert_eq!(counts[1].now().overflow, 0);
+    let mut texts = Vec::new();
+    while let Some((source, item)) = intake.try_next() {
+        if let (SourceId(1), Item::Frame(frame)) = (source, item) {
+            texts.push(String::from_utf8_lossy(&frame.bytes).into_owned());
+        }
+    }
+    assert_eq!(texts[1..], ["Event: E0", "Event: E1", "Event: E2"]);
 }
 
 #[tokio::test]
