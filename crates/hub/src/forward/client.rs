@@ -3,6 +3,7 @@
 
 use super::core::Reply;
 use crate::protocol::{BRANCH, CALLS, NDJSON, REPORT, SEEN_INCARNATION, SEEN_SEQ};
+use callbridge_call::redact::Redactor;
 use callbridge_crm::https::{self, ServerFlags};
 use callbridge_crm::{Address, Timeouts};
 use callbridge_model::{ExposeSecret as _, Secret};
@@ -102,8 +103,10 @@ impl HubClient {
         };
         value.set_sensitive(true);
         let sent = request.header(AUTHORIZATION, value).send().await;
+        // A hub or a gateway can repeat the token in its answer.
+        let redactor = Redactor::new([token.expose_secret()]);
         let answered = match sent {
-            Ok(response) => read(response).await,
+            Ok(response) => read(response, &redactor).await,
             Err(error) => Err(error),
         };
         answered.unwrap_or_else(|error| Reply::Lost(self.failure(error)))
@@ -135,7 +138,7 @@ impl HubClient {
     }
 }
 
-async fn read(mut response: Response) -> Result<Reply, reqwest::Error> {
+async fn read(mut response: Response, redactor: &Redactor) -> Result<Reply, reqwest::Error> {
     let status = response.status().as_u16();
     let retry_after = response
         .headers()
@@ -150,9 +153,52 @@ async fn read(mut response: Response) -> Result<Reply, reqwest::Error> {
         }
         body.extend_from_slice(&piece);
     }
+    let body = redactor.redact(&String::from_utf8_lossy(&body));
     Ok(Reply::Answer {
         status,
         retry_after,
-        body,
+        body: body.into_bytes(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    /// Answers one request with 403 and the value of its `Authorization` header.
+    async fn answer_with_token(listener: TcpListener) {
+        let (mut line, _) = listener.accept().await.expect("a client");
+        let mut request = [0; 4096];
+        let length = line.read(&mut request).await.expect("a request");
+        let request = String::from_utf8_lossy(&request[..length]).into_owned();
+        let mut headers = request.lines();
+        let header = headers.find_map(|line| line.strip_prefix("authorization: "));
+        let body = format!(
+            r#"{{"error":"no branch has {}"}}"#,
+            header.expect("a token")
+        );
+        let length = body.len();
+        let answer = format!("HTTP/1.1 403 Forbidden\r\nContent-Length: {length}\r\n\r\n{body}");
+        line.write_all(answer.as_bytes()).await.expect("sent");
+    }
+
+    #[tokio::test]
+    async fn token_that_a_hub_repeats_is_removed_from_its_answer() {
+        // Another test of this process may have chosen the same provider before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let place = listener.local_addr().expect("bound");
+        let address = Address::parse(&format!("http://{place}")).expect("loopback");
+        let client = HubClient::new(address, None);
+        let token = Secret::from("branch-token-1234".to_owned());
+        let (reply, ()) = tokio::join!(client.branch(&token), answer_with_token(listener));
+        let Reply::Answer { status, body, .. } = reply else {
+            panic!("no answer");
+        };
+        assert_eq!(status, 403);
+        let wanted = r#"{"error":"no branch has Bearer [redacted]"}"#;
+        assert_eq!(String::from_utf8_lossy(&body), wanted);
+    }
 }
