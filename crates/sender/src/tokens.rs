@@ -3,6 +3,7 @@
 
 use crate::breaker::pause::PROBE;
 use crate::budget::pacer::STRAGGLER;
+use crate::confirm::REQUEST_ID_LIFE;
 use crate::memory::{Memory, Refused};
 use crate::plan::Known;
 use crate::queue::Work;
@@ -124,8 +125,25 @@ impl KnownTokens {
     /// Returns `true` if the requestId can soon no longer be read, because its 24 hours end or its
     /// token expires.
     pub(super) fn request_id_ends_soon(&self, now: Now, call: &Unconfirmed) -> bool {
-        let life = crate::confirm::REQUEST_ID_LIFE;
-        call.age(now.wall) + REQUEST_ID_END >= life || self.ends_soon(now, &call.token)
+        let is_old = call.age(now.wall) + REQUEST_ID_END >= REQUEST_ID_LIFE;
+        is_old || self.ends_soon(now, &call.token)
+    }
+
+    /// Returns when the requestId can no longer be read.
+    pub(super) fn request_id_ends(&self, call: &Unconfirmed) -> EventTime {
+        let of_request = call.submitted_at.plus(REQUEST_ID_LIFE);
+        let of_token = self.expires_at(&call.token);
+        of_token.map_or(of_request, |at| {
+            of_request.min(EventTime::from_seconds(at.get()))
+        })
+    }
+
+    /// Returns when the token expires, if that is known.
+    fn expires_at(&self, token: &TokenFingerprint) -> Option<EpochSeconds> {
+        match self.before.as_ref().filter(|(before, _)| before == token) {
+            Some((_, until)) => Some(*until),
+            None => self.info.as_ref()?.expires_at,
+        }
     }
 
     /// Returns the CRM's address to which the state is bound. Empty before the first binding.
@@ -177,14 +195,16 @@ impl KnownTokens {
 
     /// Returns `true` if the token expires soon, so its requestIds can soon no longer be polled.
     pub(super) fn ends_soon(&self, now: Now, token: &TokenFingerprint) -> bool {
-        let (expires, soon) = match self.before.as_ref().filter(|(before, _)| before == token) {
-            Some((_, until)) => (Some(*until), self.ends_within.min(PROBE)),
-            None => {
-                let expires = self.info.as_ref().and_then(|info| info.expires_at);
-                (expires, self.ends_within)
-            }
+        let is_former = self
+            .before
+            .as_ref()
+            .is_some_and(|(before, _)| before == token);
+        let soon = if is_former {
+            self.ends_within.min(PROBE)
+        } else {
+            self.ends_within
         };
-        expires.is_some_and(|at| {
+        self.expires_at(token).is_some_and(|at| {
             now.wall.plus(soon).floor_seconds() >= at && now.wall.floor_seconds() < at
         })
     }

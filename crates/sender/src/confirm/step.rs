@@ -24,9 +24,14 @@ const RESEND_AFTER: [Duration; 3] = [
 /// Shortest wait after a page that did not show a call.
 const AFTER_PAGE: Duration = Duration::from_secs(15);
 
+/// Times before the end of a requestId at which it is polled, whatever the plan. Each is at most a
+/// quarter of the requestId's life.
+const LAST_POLLS: [Duration; 2] = [Duration::from_secs(15 * 60), Duration::from_secs(60)];
+
 /// Returns the time of the next poll: 2, 5, 15, and 60 s after the acceptance, then after a wait
-/// that doubles from two minutes to an hour. `polls` is the number of polls so far.
-pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime) -> EventTime {
+/// that doubles from two minutes to an hour, and twice before the requestId `ends`. `polls` is the
+/// number of polls so far.
+pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime, ends: EventTime) -> EventTime {
     let planned = match polls {
         0 => submitted.plus(Duration::from_secs(2)),
         1 => submitted.plus(Duration::from_secs(5)),
@@ -34,6 +39,13 @@ pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime) -> EventTime 
         3 => submitted.plus(Duration::from_secs(60)),
         _ => now.plus(poll_backoff(polls - 4)),
     };
+    let quarter = ends.since(submitted) / 4;
+    let mut last_polls = LAST_POLLS
+        .map(|before| ends.minus(before.min(quarter)))
+        .into_iter();
+    let planned = last_polls
+        .find(|at| *at > now)
+        .map_or(planned, |last| planned.min(last));
     // Under load, a poll can be late. The next poll is then not due at once.
     planned.max(now.plus(Duration::from_secs(1)))
 }

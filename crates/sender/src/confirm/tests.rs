@@ -71,12 +71,16 @@ pub(super) fn next_check(step: Step) -> EventTime {
     }
 }
 
+fn day_later() -> EventTime {
+    T0.plus(24 * 60 * MINUTE)
+}
+
 #[test]
 fn polls_come_after_2_5_15_60_s_and_then_double_to_an_hour() {
     let mut now = T0;
     let mut waits = Vec::new();
     for polls in 0..13 {
-        let next = next_poll(T0, polls, now);
+        let next = next_poll(T0, polls, now, day_later());
         waits.push(next.since(now).as_secs());
         now = next;
     }
@@ -87,7 +91,24 @@ fn polls_come_after_2_5_15_60_s_and_then_double_to_an_hour() {
 
 #[test]
 fn late_poll_is_not_followed_by_another_at_once() {
-    assert_eq!(next_poll(T0, 1, wall_time(100)), wall_time(101));
+    let next = next_poll(T0, 1, wall_time(100), day_later());
+    assert_eq!(next, wall_time(101));
+}
+
+#[test]
+fn request_id_is_polled_twice_before_it_ends() {
+    let before_end = |seconds| day_later().minus(Duration::from_secs(seconds));
+    for (now, wanted) in [
+        (before_end(7200), before_end(3600)),
+        (before_end(4000), before_end(900)),
+        (before_end(900), before_end(60)),
+        (before_end(60), before_end(0).plus(59 * MINUTE)),
+    ] {
+        assert_eq!(next_poll(T0, 12, now, day_later()), wanted);
+    }
+    // A token that expires after eight minutes.
+    let next = next_poll(T0, 5, wall_time(300), wall_time(480));
+    assert_eq!(next, wall_time(360));
 }
 
 #[test]

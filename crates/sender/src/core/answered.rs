@@ -420,10 +420,14 @@ impl Ended<'_> {
                 why: why.to_owned(),
                 failures: self.in_flight.failures,
             },
-            Work::Poll(call) => Step::NotYet {
-                next_check: next_poll(call.submitted_at, call.polls.saturating_add(1), now),
-                absent: None,
-            },
+            Work::Poll(call) => {
+                let polls = call.polls.saturating_add(1);
+                let ends = self.core.tokens.request_id_ends(call);
+                Step::NotYet {
+                    next_check: next_poll(call.submitted_at, polls, now, ends),
+                    absent: None,
+                }
+            }
             Work::Page { .. } => return self.core.confirm.drop_reading(),
             Work::TokenInfo | Work::Lead(_) | Work::Settle(_) => return,
         };
