@@ -38,7 +38,7 @@ pub struct Assembler {
     /// Calls all of whose channels have hung up.
     settling: settling::Settling,
     /// Open calls whose end was possibly missed, each with the time at which its known part is
-    /// given out.
+    /// emitted.
     overdue: Schedule<EventTime>,
     stream: Stream,
     /// Set while our own clock is clearly wrong, for example after the boot of a board without a
@@ -289,7 +289,7 @@ impl Assembler {
             self.changes.insert(key);
         }
         if self.calls.get(key).is_some_and(OpenCall::is_over_limit) {
-            self.give_out_rootless(key);
+            self.emit_rootless(key);
         }
         if outcome.changed {
             self.update_settling(key);

@@ -20,7 +20,7 @@
 //!
 //! A record that arrives after its call was folded is counted as late. An example is a dialed party
 //! that was transferred and still talks after the caller has hung up. If the record shows that the
-//! call has more talk or a later end, a revised call is given out ([`Folder::take_revised`]).
+//! call has more talk or a later end, a revised call is emitted ([`Folder::take_revised`]).
 //!
 //! | module | contents |
 //! |---|---|

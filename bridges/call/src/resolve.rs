@@ -136,13 +136,13 @@ pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: EndReason) ->
     finished
 }
 
-/// Channels that belong together, and the calls among them that were not given out before.
+/// Channels that belong together, and the calls among them that were not already emitted.
 struct PlannedPart<'v, 'a> {
     part: Part<'v, 'a>,
     plans: Vec<Plan>,
 }
 
-/// Returns the calls within an open call that were not given out before.
+/// Returns the calls within an open call that were not already emitted.
 fn planned_parts<'v, 'a>(
     call: &OpenCall,
     channels: &Channels,
@@ -184,7 +184,7 @@ pub(crate) struct CallWithin {
     pub(crate) patience: Duration,
 }
 
-/// Returns the calls within an open call that were not given out before, as [`resolve`] divides
+/// Returns the calls within an open call that were not already emitted, as [`resolve`] divides
 /// them.
 pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWithin> {
     let channels = Channels::from_call(call, settings);
@@ -223,7 +223,7 @@ pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWith
     calls
 }
 
-/// Returns the channels of every group in which one is still up or was not given out.
+/// Returns the channels of every group in which one is still up or was not emitted.
 pub(crate) fn channels_of_live_calls(call: &OpenCall, settings: &Settings) -> BTreeSet<UniqueId> {
     let channels = Channels::from_call(call, settings);
     let views = channels.views(call, settings);
@@ -237,7 +237,7 @@ pub(crate) fn channels_of_live_calls(call: &OpenCall, settings: &Settings) -> BT
     live
 }
 
-/// Returns the ids of the call's own channels, except those of calls that were given out before.
+/// Returns the ids of the call's own channels, except those of calls that were already emitted.
 fn plan_ids(part: &Part<'_, '_>, plan: &Plan, parts: &Parts) -> BTreeSet<UniqueId> {
     let own = plan.own.iter().map(|&i| part.legs[i]);
     own.filter(|leg| !is_reported(leg, parts))
@@ -245,7 +245,7 @@ fn plan_ids(part: &Part<'_, '_>, plan: &Plan, parts: &Parts) -> BTreeSet<UniqueI
         .collect()
 }
 
-/// Returns `true` if the channel's call was given out before.
+/// Returns `true` if the channel's call was already emitted.
 fn is_reported(leg: &View<'_>, parts: &Parts) -> bool {
     parts.reported.contains(&leg.leg.id)
 }

@@ -31,8 +31,8 @@ pub struct Settings {
     pub max_open_bytes: Option<usize>,
     /// Maximum number of facts and channels in one call. A call with more is incomplete.
     pub max_facts: usize,
-    /// If a call was open during a gap, and is silent for this time after it, it is given out with
-    /// its known values, as incomplete. It stays open, and is given out again when its end is
+    /// If a call was open during a gap, and is silent for this time after it, it is emitted with
+    /// its known values, as incomplete. It stays open, and is emitted again when its end is
     /// received.
     pub lost_after: Duration,
     /// `true` if a catch-up file fills gaps (`--catch-up`). A call that may have lost events is

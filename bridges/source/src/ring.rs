@@ -3,8 +3,9 @@
 //! Two kinds of source share it. A live connection (AMI, WebSocket) never waits, because Asterisk
 //! drops a reader that is slower than 100 ms. Frames without room are dropped, counted, and
 //! reported as one gap as soon as there is room. A patient source (a broker, a file) waits. It has
-//! its own smaller share, so a long file can never use the room of a live connection. Each live
-//! connection has an equal part of the live share, so a flood of one PBX costs another one no call.
+//! its own smaller share, so a long file can never use the room of a live connection. The live
+//! share is split equally among the live connections, so a flood from one PBX can't cost another
+//! its calls.
 //!
 //! ```text
 //!              frames   bytes      full means
@@ -105,8 +106,8 @@ pub struct Ring {
 pub struct Gone;
 
 impl Ring {
-    /// Returns the ring for one of `sources` live connections, which has an equal part of the live
-    /// share, but room for at least one frame.
+    /// Returns the ring for one of `sources` live connections. The live share is split equally
+    /// among them, but each has room for at least one frame.
     #[must_use]
     pub fn for_one_of(&self, sources: u32) -> Self {
         let Limits {

@@ -30,7 +30,7 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// Returns `true` for a live connection, which does not repeat earlier events.
+    /// Returns `true` for a live connection, which never repeats an event.
     pub const fn is_live(&self) -> bool {
         self.url.transport.live_endpoint().is_some()
     }

@@ -30,7 +30,7 @@ use tokio::time::timeout;
 
 /// Maximum bytes of all bodies that are held at once.
 pub const BUDGET_BYTES: usize = 16 << 20;
-/// Maximum bytes of all bodies of one branch that are held at once.
+/// The most bytes that the bodies of one branch can hold at a time.
 const BRANCH_BYTES: usize = BUDGET_BYTES / 4;
 /// A body that is too large is read and dropped up to this many bytes, because its sender reads no
 /// answer before the end of the body.
@@ -79,7 +79,7 @@ pub async fn serve(
 struct Gate {
     receiver: Arc<Receiver>,
     budget: ByteBudget,
-    /// The part of the budget that each branch with bodies can use.
+    /// Each branch's part of the budget.
     parts: Mutex<BTreeMap<String, ByteBudget>>,
     rates: Mutex<BranchRates>,
 }
@@ -239,7 +239,7 @@ impl Gate {
         rates.note_bytes(&origin.branch.name, length as u64, clock::now().boot);
     }
 
-    /// Returns an empty share of the memory that the branch can use.
+    /// Returns an empty share of the branch's part of the budget.
     fn share(&self, branch: &str) -> ByteShare {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts.retain(|name, part| name == branch || !part.is_unused());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Debug)]
 pub struct ByteBudget {
     left: Arc<AtomicUsize>,
-    /// The budget of which this one is a part.
+    /// The budget that this one is part of, if any.
     whole: Option<Arc<ByteBudget>>,
 }
 
@@ -27,8 +27,8 @@ impl ByteBudget {
         }
     }
 
-    /// Makes a budget of at most this many bytes, which also count in this one. The parts together
-    /// can have more bytes than the whole.
+    /// Creates a smaller budget within this one. Whatever is taken from it is taken from both. The
+    /// parts may add up to more than the whole.
     pub fn part(&self, bytes: usize) -> Self {
         Self {
             whole: Some(Arc::new(self.clone())),
@@ -47,7 +47,7 @@ impl ByteBudget {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if no share or part of this budget exists.
+    /// Returns `true` if this budget has no shares or parts.
     pub fn is_unused(&self) -> bool {
         Arc::strong_count(&self.left) == 1
     }

@@ -1,4 +1,4 @@
-//! Reads the body of a request into memory, within a budget that all bodies share.
+//! Reads request bodies into memory within a shared budget.
 
 use crate::budget::ByteShare;
 use bytes::Bytes;
@@ -6,8 +6,8 @@ use futures_util::StreamExt as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-/// Bytes of each body that do not count in the budget. A sender who fills the budget therefore does
-/// not block short bodies.
+/// The first bytes of each body are free, so a sender who fills the budget can't keep short bodies
+/// out.
 pub const FREE_BYTES: usize = 16 * 1024;
 
 /// Limits on the length of a body, in bytes.
@@ -15,23 +15,23 @@ pub const FREE_BYTES: usize = 16 * 1024;
 pub struct BodyLimits {
     /// Maximum length.
     pub bytes_max: usize,
-    /// A longer body is read and dropped up to this many bytes, because its sender reads no answer
-    /// before the end of the body.
+    /// A longer body is discarded as it arrives, up to this many bytes, because senders don't read
+    /// the response until they have sent the whole body.
     pub dropped_max: usize,
 }
 
 /// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFault {
-    /// The connection ended before the body did.
+    /// The connection was closed before the end of the body.
     Cut,
     /// The body is longer than its limit.
     TooLarge,
-    /// The budget is used up. The sender did not necessarily cause that.
+    /// The budget is used up, which isn't necessarily the sender's fault.
     NoRoom,
 }
 
-/// A body, and its share of the budget, which is returned when this is dropped.
+/// A body, along with its share of the budget, which is given back on drop.
 #[derive(Debug)]
 pub struct HeldBody {
     limits: BodyLimits,
@@ -42,7 +42,7 @@ pub struct HeldBody {
 }
 
 impl HeldBody {
-    /// Makes an empty body that grows within this share.
+    /// Creates an empty body that will count against this share.
     pub const fn new(limits: BodyLimits, share: ByteShare) -> Self {
         Self {
             limits,
@@ -58,10 +58,10 @@ impl HeldBody {
         self.length
     }
 
-    /// Reads a body to its end, and passes each piece that is kept to `on_piece`.
+    /// Reads a body to the end, passing each chunk that is kept to `on_piece`.
     ///
     /// # Errors
-    /// The body was cut off, is too large, or does not fit into the budget.
+    /// The body was cut off, is too large, or exceeds the budget.
     pub async fn read(
         &mut self,
         body: Incoming,
@@ -80,7 +80,7 @@ impl HeldBody {
         }
     }
 
-    /// Adds a piece. Returns `true` if it is kept, and an error if nothing more should be read.
+    /// Adds a chunk. Returns `true` if it was kept, or an error if reading should stop.
     fn add(&mut self, piece: &[u8]) -> Result<bool, BodyFault> {
         self.length += piece.len();
         if self.length > self.limits.dropped_max {
@@ -100,8 +100,8 @@ impl HeldBody {
         Ok(true)
     }
 
-    /// Doubles the memory of the body until all bytes that have arrived fit. Returns `false` if the
-    /// budget is used up.
+    /// Doubles the buffer until everything that has arrived fits. Returns `false` if the budget is
+    /// used up.
     fn make_room(&mut self) -> bool {
         if self.length <= self.bytes.capacity() {
             return true;

@@ -137,7 +137,7 @@ impl Recording {
         self.messages.iter().map(|m| m.event.as_str()).collect()
     }
 
-    /// Returns the calls of the messages that are not lost. Those that never end are given out when
+    /// Returns the calls of the messages that are not lost. Those that never end are emitted when
     /// they have been open for too long.
     pub fn calls(&self, is_lost: impl Fn(usize, &Message) -> bool) -> Vec<FinishedCall> {
         let mut decoder = Decoder::new(self.format, DecoderSettings::default());

@@ -355,8 +355,8 @@ impl OpenCalls {
         }
     }
 
-    /// Removes the numbers that only calls that were given out had. A line that is dialed to one of
-    /// them later begins another call.
+    /// Removes the numbers that belong only to calls that have been emitted. If one of them is
+    /// dialed later, the line starts a new call.
     pub(super) fn forget_numbers(&mut self, key: u64) {
         let Some(call) = self.calls.get_mut(&key) else {
             return;

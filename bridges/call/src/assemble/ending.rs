@@ -29,8 +29,8 @@ impl Assembler {
         let most = self.settings.max_call;
         let awaited = self.reception.clock(now, self.settings.lost_after);
         self.end_too_long(|calls| calls.opened_arrived.due_at(awaited.minus(most)).collect());
-        self.give_out_overdue(self.reception.clock(now, Duration::ZERO));
-        self.give_out_silent(now);
+        self.emit_overdue(self.reception.clock(now, Duration::ZERO));
+        self.emit_silent(now);
         self.forget_early(now);
     }
 
@@ -83,7 +83,7 @@ impl Assembler {
         }
         self.advance(now);
         for key in self.calls.keys() {
-            self.give_out_all_ended(key);
+            self.emit_all_ended(key);
         }
         for key in self.calls.keys_of(OpenCall::has_hung_up) {
             self.finish(key, EndReason::HungUp);
@@ -97,7 +97,7 @@ impl Assembler {
     }
 
     /// Finishes a call that has settled. If channels are still up, only the part that is over is
-    /// given out, and the rest goes on.
+    /// emitted, and the rest goes on.
     fn end(&mut self, key: u64) {
         self.settling.remove(key);
         let Some(call) = self.calls.get(key) else {
@@ -106,7 +106,7 @@ impl Assembler {
         if call.is_over() {
             self.finish(key, EndReason::HungUp);
         } else {
-            self.give_out_ended(key);
+            self.emit_ended(key);
         }
     }
 
@@ -208,7 +208,7 @@ impl Assembler {
         self.update_overdue(key);
     }
 
-    /// Updates the deadlines of a call after an event that can't have ended it.
+    /// Updates a call's deadlines after an event that can't have ended the call.
     pub(super) fn keep_deadlines(&mut self, key: u64) {
         if self.settling.deadlines.contains_key(&key) {
             self.update_settling(key);
@@ -264,7 +264,7 @@ impl Assembler {
         if !call.is_some_and(|call| call.is_room() || call.parts.relieved) {
             return false;
         }
-        self.give_out_rootless(key);
+        self.emit_rootless(key);
         let endpoints = &self.settings.endpoints;
         let Some(call) = self.calls.get(key) else {
             return false;

@@ -45,14 +45,14 @@ impl OpenCall {
         self.legs.values_mut().for_each(|leg| leg.touch());
     }
 
-    /// Returns when the known part of the call is given out because its end was possibly missed.
+    /// Returns when the known part of the call is emitted because its end was possibly missed.
     /// `None` if this is done already, or if there is no doubt. There is doubt if the call was open
     /// in a gap. There is also doubt if all its known channels have hung up and its first channel
     /// was never seen, or if the remaining channels hear no one. The wait is a multiple of
     /// `lost_after` without any event, and begins at `since`, when messages began to arrive, at the
     /// earliest.
     pub(super) fn overdue_at(&self, settings: &Settings, since: EventTime) -> Option<EventTime> {
-        // A call that is over waits at most for its CDR, and is given out after that.
+        // A call that is over waits at most for its CDR, and is emitted after that.
         if self.gaps.overdue || self.is_over() {
             return None;
         }
@@ -125,7 +125,7 @@ impl OpenCall {
         self.end_all_channels(last, arrived);
     }
 
-    /// Sets the end of each channel that is up, because the call is given out before the channels
+    /// Sets the end of each channel that is up, because the call is emitted before the channels
     /// end. The end is the beginning of the first gap after the channel's last event. If there is
     /// no such gap, the end is `latest`.
     pub(super) fn is_cut(&mut self, latest: EventTime) {
@@ -313,17 +313,17 @@ impl Assembler {
         }
     }
 
-    /// Gives out the overdue calls as far as they are known. They stay open, because a long talk is
+    /// Emits the overdue calls as far as they are known. They stay open, because a long talk is
     /// just as silent.
-    pub(super) fn give_out_overdue(&mut self, now: EventTime) {
+    pub(super) fn emit_overdue(&mut self, now: EventTime) {
         for key in in_order(self.overdue.due_at(now)) {
-            self.give_out_open(key, |call| call.times.latest);
+            self.emit_open(key, |call| call.times.latest);
         }
     }
 
-    /// Gives out the known part of a call as incomplete, unless this was done before. The call
+    /// Emits the known part of a call as incomplete, unless this was done before. The call
     /// stays open. `latest` returns the assumed end of its channels that are up.
-    pub(super) fn give_out_open(&mut self, key: u64, latest: fn(&OpenCall) -> EventTime) {
+    pub(super) fn emit_open(&mut self, key: u64, latest: fn(&OpenCall) -> EventTime) {
         self.overdue.remove(key);
         let Some(call) = self.calls.get_mut(key) else {
             return;

@@ -1,15 +1,15 @@
-//! Gives out the calls of customers who have left while an agent's channel goes on: in a conference
+//! Emits the calls of customers who have left while an agent's channel goes on: in a conference
 //! or logged in all day, dialing the next customer of a list, or stuck. Such an open call contains
 //! several calls. Each is over when its last line to the outside has hung up.
 //!
 //! ```text
 //! agent         |------------------------------------------- …   up: it stays in the open call
-//! customer A       |----|                                        ended: given out
-//! supervisor              |------|                               ended: given out, kept as a guest
-//! customer B                 |-------|                           ended: given out with its guest
+//! customer A       |----|                                        ended: emitted
+//! supervisor              |------|                               ended: emitted, kept as a guest
+//! customer B                 |-------|                           ended: emitted with its guest
 //! customer C                              |---------- …          up
 //! ```
-//! A channel that was given out stays in the open call while a customer is up who can have met it,
+//! A channel that was emitted stays in the open call while a customer is up who can have met it,
 //! or while the call that it was part of goes on.
 
 use super::Assembler;
@@ -127,7 +127,7 @@ impl OpenCall {
             })
     }
 
-    /// Returns `true` if the call has too many facts, so its past parts must be given out.
+    /// Returns `true` if the call has too many facts, so its past parts must be emitted.
     pub(super) fn is_over_limit(&self) -> bool {
         self.size.facts >= FACTS_MANY.max(self.parts.checked_facts + FACTS_MORE)
     }
@@ -144,7 +144,7 @@ impl OpenCall {
     }
 
     /// Returns the time of the first event of the contained calls that have a customer and were not
-    /// given out.
+    /// emitted.
     fn needed_since(&self, settings: &Settings) -> Option<EventTime> {
         let mut since: Option<EventTime> = None;
         for within in calls_within(&self.as_of_latest(), settings) {
@@ -159,7 +159,7 @@ impl OpenCall {
         since
     }
 
-    /// Marks these channels as given out. Returns the ids among them that belong to no open call
+    /// Marks these channels as emitted. Returns the ids among them that belong to no open call
     /// from here on.
     fn mark_reported(&mut self, channels: &BTreeSet<UniqueId>) -> BTreeSet<UniqueId> {
         let legs = channels.iter().filter_map(|id| self.legs.get(id));
@@ -186,7 +186,7 @@ impl OpenCall {
         past
     }
 
-    /// Returns the channels that were given out, have hung up, and cannot have met a customer who
+    /// Returns the channels that were emitted, have hung up, and cannot have met a customer who
     /// is up. The first of those customers' calls began at `since`.
     fn past_channels(&self, since: Option<EventTime>) -> BTreeSet<UniqueId> {
         // On AMI 1.x, a channel that has hung up can show which telephone another one became.
@@ -209,7 +209,7 @@ impl OpenCall {
         past
     }
 
-    /// Returns the oldest channel whose call was given out and whose id may go on as a linkedid. Of
+    /// Returns the oldest channel whose call was emitted and whose id may go on as a linkedid. Of
     /// several linkedids, a PBX keeps the oldest.
     fn oldest_given(&self) -> Option<&UniqueId> {
         let given: Vec<&Leg> = self
@@ -290,14 +290,14 @@ impl Assembler {
     /// Finishes the call that ended first within the open call `key`, while the rest stays open. If
     /// events from before its end may still arrive, its deadline is moved instead, as long as
     /// anything arrives.
-    pub(super) fn give_out_ended(&mut self, key: u64) {
+    pub(super) fn emit_ended(&mut self, key: u64) {
         let call = self.calls.get(key);
         let ended = call.map(|call| call.ended_groups(&self.settings));
         let Some(group) = ended.and_then(|ended| ended.into_iter().next()) else {
             return;
         };
         if !self.has_overtaken(&group) || !self.move_deadline(key, &group) {
-            self.give_out_group(key, &group.channels, EndReason::HungUp);
+            self.emit_group(key, &group.channels, EndReason::HungUp);
         }
     }
 
@@ -319,29 +319,29 @@ impl Assembler {
         is_moved
     }
 
-    /// Gives out all ended calls of an open call, because the stream ends.
-    pub(super) fn give_out_all_ended(&mut self, key: u64) {
+    /// Emits all ended calls of an open call, because the stream ends.
+    pub(super) fn emit_all_ended(&mut self, key: u64) {
         loop {
             let call = self.calls.get(key);
             let ended = call.map(|call| call.ended_groups(&self.settings));
             let Some(group) = ended.and_then(|ended| ended.into_iter().next()) else {
                 return;
             };
-            self.give_out_group(key, &group.channels, EndReason::HungUp);
+            self.emit_group(key, &group.channels, EndReason::HungUp);
         }
     }
 
-    /// Gives out the calls within the open call `key` that ended more than `settle` before its
+    /// Emits the calls within the open call `key` that ended more than `settle` before its
     /// latest event, even if their first channels have had no event. Used when the open call is too
     /// old or too large.
-    pub(super) fn give_out_rootless(&mut self, key: u64) {
+    pub(super) fn emit_rootless(&mut self, key: u64) {
         while let Some(call) = self.calls.get(key) {
             let mut ended = call.groups_hung_up(&self.settings).into_iter();
             let settled = call.times.latest.minus(self.settings.settle);
             let Some(group) = ended.find(|group| group.at < settled) else {
                 break;
             };
-            self.give_out_group(key, &group.channels, EndReason::HungUp);
+            self.emit_group(key, &group.channels, EndReason::HungUp);
         }
         self.sweep(key);
         if self.calls.get(key).is_some() {
@@ -379,9 +379,9 @@ impl Assembler {
         group.at.since(group.arrived) > CLOCK_TOLERANCE && settled < Some(group.at)
     }
 
-    /// Gives out the call of these channels, which is part of the open call `key`, for the reason
+    /// Emits the call of these channels, which is part of the open call `key`, for the reason
     /// `ended`. Closes the open call if no channel is left.
-    fn give_out_group(&mut self, key: u64, channels: &BTreeSet<UniqueId>, ended: EndReason) {
+    fn emit_group(&mut self, key: u64, channels: &BTreeSet<UniqueId>, ended: EndReason) {
         let mut ids = Texts::default();
         channels
             .iter()
@@ -444,7 +444,7 @@ impl Assembler {
                 }
             }
         }
-        self.give_out_group(key, &own, EndReason::Missed);
+        self.emit_group(key, &own, EndReason::Missed);
         true
     }
 }

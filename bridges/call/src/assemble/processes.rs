@@ -6,7 +6,7 @@
 //! process B                            ├─♥────♥────♥──▶    began after it, and A is silent
 //! ```
 //! If there is no other process, the connection can be the cause of the silence. The calls are then
-//! given out as far as they are known, and stay open.
+//! emitted as far as they are known, and stay open.
 //!
 //! The events of a process also show when the PBX's clock is set back while calls are open. The
 //! number of each event grows, and so does the reported uptime, whatever the clock shows and in
@@ -46,7 +46,7 @@ pub(super) struct Sign {
     beat: Option<EventTime>,
     /// Longest interval seen between two heartbeats, up to `EVERY_MAX`.
     every: Duration,
-    /// Set once the calls of the process were given out because it was silent.
+    /// Set once the calls of the process were emitted because it was silent.
     given_up: bool,
     counter: Counter,
 }
@@ -217,9 +217,9 @@ impl Assembler {
         }
     }
 
-    /// Gives out the known parts of the calls of processes whose heartbeats have stopped. The calls
+    /// Emits the known parts of the calls of processes whose heartbeats have stopped. The calls
     /// stay open.
-    pub(super) fn give_out_silent(&mut self, now: EventTime) {
+    pub(super) fn emit_silent(&mut self, now: EventTime) {
         let Reception::Arriving { since } = self.reception else {
             return;
         };
@@ -239,7 +239,7 @@ impl Assembler {
             process.is_some_and(|process| silent.contains(&process))
         });
         for key in keys {
-            self.give_out_open(key, OpenCall::alive_at);
+            self.emit_open(key, OpenCall::alive_at);
         }
     }
 

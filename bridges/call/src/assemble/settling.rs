@@ -31,8 +31,8 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// Returns the deadline of a call that is over, or of the first call within it that is. `None`
-    /// if all of it goes on.
+    /// Returns the deadline of a call that is over, or of the first call within it that is. Returns
+    /// `None` if nothing in it is over.
     pub(super) fn for_call(call: &OpenCall, settings: &Settings) -> Option<Self> {
         let times = &call.times;
         if call.is_ghost() {
@@ -104,8 +104,8 @@ impl Deadline {
     }
 }
 
-/// Returns how long a command that dials repeatedly can still dial another line for a call of which
-/// all channels have hung up.
+/// Returns how long a command that keeps redialing can still dial another line for a call whose
+/// channels have all hung up.
 fn patience_after_end(call: &OpenCall, settings: &Settings) -> Duration {
     if !call.legs.values().any(Leg::is_dialed_repeatedly) {
         return Duration::ZERO;

@@ -31,7 +31,7 @@ const ROOMS: [&str; 4] = ["ConfBridge", "MeetMe", "Konference", "conference"];
 /// How long `RetryDial` waits between attempts if its data doesn't say.
 const PAUSE_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Longest accepted wait of a command that dials repeatedly.
+/// The longest wait between redials that is taken into account.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(300);
 
 /// A `Dial` or `RetryDial` that the channel ran, along with when it was first and last seen.

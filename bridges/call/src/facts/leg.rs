@@ -64,7 +64,7 @@ pub(crate) struct Leg {
     #[serde(skip)]
     pub(crate) source: Option<u16>,
     /// Stays in bridges that ended by this moment were removed, because they belonged to calls that
-    /// were given out. Events of such stays are ignored.
+    /// were emitted. Events of such stays are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) forgotten_until: Option<EventTime>,
     /// Arrival of the channel's hangup, by our clock.
@@ -443,14 +443,14 @@ impl Leg {
         room
     }
 
-    /// Returns how long FreeSWITCH waits before it dials this channel's number again for the same
-    /// command. Zero if it doesn't dial again, or with another PBX.
+    /// Returns how long FreeSWITCH waits before redialing this channel's number for the same
+    /// command, or zero if it doesn't redial or the PBX isn't FreeSWITCH.
     pub(crate) fn pause(&self) -> Duration {
         let traits = self.traits.as_ref();
         traits.map_or(Duration::ZERO, |traits| traits.pause)
     }
 
-    /// Returns `true` if the channel was dialed for an API by a command that dials repeatedly.
+    /// Returns `true` if an API command dialed the channel and keeps redialing its number.
     pub(crate) fn is_dialed_repeatedly(&self) -> bool {
         !self.pause().is_zero() && self.commanded_number().is_some()
     }

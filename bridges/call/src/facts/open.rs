@@ -62,18 +62,18 @@ pub(crate) struct Size {
     pub(crate) bytes: usize,
 }
 
-/// State of a call of which parts are given out while the rest of it goes on.
+/// State of a call of which parts are emitted while the rest of it goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parts {
-    /// Set once parts of the call were given out.
+    /// Set once parts of the call were emitted.
     pub(crate) relieved: bool,
-    /// Set on a copy that has only a part of the call, which is given out.
+    /// Set on a copy that has only a part of the call, which is emitted.
     #[serde(skip)]
     pub(crate) past: bool,
     /// Channels that are still in the call, and whose unique ids are the linkedids of calls that
-    /// were given out.
+    /// were emitted.
     pub(crate) given: BTreeSet<UniqueId>,
-    /// Channels of calls that were given out. They are kept while a customer who is up can have met
+    /// Channels of calls that were emitted. They are kept while a customer who is up can have met
     /// them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) reported: BTreeSet<UniqueId>,
@@ -366,7 +366,7 @@ impl OpenCall {
         })
     }
 
-    /// Returns the linkedids of the channels, without those of calls that were given out.
+    /// Returns the linkedids of the channels, without those of calls that were emitted.
     fn linkedids(&self) -> impl Iterator<Item = &str> {
         self.legs
             .values()

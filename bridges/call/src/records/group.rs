@@ -58,8 +58,8 @@ impl Group {
         self.arrived <= self.end().plus(LIVE)
     }
 
-    /// Returns how long after the last record a command that dials repeatedly can still dial
-    /// another line. Zero if no such command dialed.
+    /// Returns how long after the last record a command that keeps redialing can still dial another
+    /// line, or zero if there's no such command.
     pub(super) fn patience(&self) -> Duration {
         let unanswered = self.records.iter().filter(|record| !record.answered);
         let lines = unanswered.filter_map(|record| record.legs.first());

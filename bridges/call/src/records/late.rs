@@ -20,7 +20,7 @@ pub(super) struct FoldedGroups(VecDeque<FoldedGroup>);
 #[derive(Debug)]
 struct FoldedGroup {
     records: Vec<Record>,
-    /// The calls of these records, as they were last given out.
+    /// The calls of these records, as they were last emitted.
     calls: Vec<FinishedCall>,
 }
 

@@ -273,7 +273,7 @@ impl Record {
         self.legs.first()?.commanded_number()
     }
 
-    /// Returns how long the command that dialed the record's channel waits before dialing again.
+    /// Returns how long the command that dialed the record's channel waits before redialing.
     pub(super) fn pause(&self) -> Duration {
         self.legs.first().map_or(Duration::ZERO, Leg::pause)
     }

@@ -17,8 +17,8 @@ use std::time::Duration;
 /// A line dialed within this time after an unanswered one continues the same attempt.
 const ATTEMPT_GAP: Duration = Duration::from_secs(5);
 
-/// Returns how long after an unanswered line another line can be dialed for the same attempt.
-/// `pause` is how long the command that dialed the line waits before dialing again.
+/// Returns how long after a line goes unanswered the same attempt may dial another one. `pause` is
+/// how long the command that dialed the line waits before redialing.
 pub(crate) fn patience(pause: Duration) -> Duration {
     ATTEMPT_GAP + pause
 }
@@ -34,8 +34,8 @@ pub(super) struct DialedLine {
     /// The customer in whose call the line was dialed, if any, in which case the line itself isn't
     /// a customer's.
     pub(super) customer: Option<usize>,
-    /// Set if the line's call was given out before, so no other line can join it.
-    pub(super) is_given_out: bool,
+    /// Set once the line's call has been emitted, after which no other line can join it.
+    pub(super) is_emitted: bool,
     pub(super) answered: bool,
     /// How long the command that dialed the line waits before dialing again. Zero if it doesn't.
     pub(super) pause: Duration,
@@ -49,7 +49,7 @@ impl DialedLine {
     /// Returns `true` if both lines called the same number at the same time.
     fn is_to_number_of(&self, other: &Self) -> bool {
         let overlaps = self.from <= other.to && other.from <= self.to;
-        let can_join = self.is_given_out == other.is_given_out;
+        let can_join = self.is_emitted == other.is_emitted;
         overlaps && can_join && !self.number.is_empty() && self.number == other.number
     }
 }
@@ -79,11 +79,11 @@ impl Attempt<'_> {
     }
 }
 
-/// Divides these trunk channels into calls, the oldest first, and returns the customer's channels
-/// of each. Every customer who called in has a call. So has each attempt to reach a customer, as
-/// far as its lines were not dialed in another customer's call. The lines of an attempt are one
-/// call, because the first carrier can refuse and the second can answer. They are several calls
-/// only if people on several numbers talked, or if some of them were given out before.
+/// Divides these trunk channels into calls, oldest first, and returns the customer's channels in
+/// each. Every customer who called in has a call, and so does every attempt to reach a customer
+/// unless its lines were dialed in another customer's call. The lines of an attempt are one call,
+/// because the first carrier can refuse and the second can answer. They are several calls only if
+/// people on several numbers talked, or if some of the lines have already been emitted.
 pub(super) fn divide_by_customer(
     trunks: impl Iterator<Item = usize>,
     came_in: impl Fn(usize) -> bool,
@@ -132,7 +132,7 @@ fn divide_by_attempt(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLi
     let mut attempts: BTreeMap<(bool, &str), Attempt<'_>> = BTreeMap::new();
     for i in by_time {
         let line = &lines[i].1;
-        let dialer = (line.is_given_out, line.origin.as_str());
+        let dialer = (line.is_emitted, line.origin.as_str());
         match attempts.get_mut(&dialer) {
             Some(attempt) if attempt.goes_on(line) => {
                 of_one_attempt.join(attempt.first, i);

@@ -106,7 +106,7 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         let stays = dialer.stays.iter();
         let in_rooms = stays.filter(|stay| self.rooms.contains(stay.bridge));
         let mut busy = waited.chain(in_rooms.map(|stay| stay.from));
-        // What the party did earlier may have been given out and removed from the open call.
+        // What the party did earlier may have been emitted and removed from the open call.
         dialer.leg.forgotten_until.is_none()
             && !busy.any(|from| from < at)
             && !others.iter().any(|&other| {

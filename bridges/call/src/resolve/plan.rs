@@ -32,7 +32,7 @@ pub(super) struct Plan {
 
 /// Returns the calls of a part's own channels, which are sorted by age. There are none if no real
 /// party took part. The oldest call gets the part's linkedid unless that's in `given`, the ids of
-/// calls that were given out before, and any other call the id of its customer's own channel.
+/// calls that were already emitted, and any other call the id of its customer's own channel.
 /// `reported` are the channels of those calls. `rooms` are the bridges that are conferences.
 pub(super) fn plans(
     part: &Part<'_, '_>,
@@ -55,7 +55,7 @@ pub(super) fn plans(
         |customers| talk(legs, customers),
     );
     if calls.is_empty() {
-        // Lines that were dialed for a call that was given out before make no other call.
+        // Lines that were dialed for a call that was already emitted make no other call.
         if trunks.clone().next().is_some() {
             return Vec::new();
         }
@@ -221,7 +221,7 @@ fn dialed_line(
         origin,
         number: number::dialed_digits(legs, i).unwrap_or_default(),
         customer: dialing.customer_of(i),
-        is_given_out: reported.contains(&legs[i].leg.id),
+        is_emitted: reported.contains(&legs[i].leg.id),
         answered: legs[i].has_answered() || dialing.talk(i).is_answer(),
         pause: pause(&part.legs, legs[i]),
         from: legs[i].leg.first,

@@ -10,9 +10,9 @@ use crate::{ChannelState, Direction, EventTime, clip};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What happens this long after the customer's end still belongs to the call, such as the agent's
-/// hangup. Unless `--settle` is shorter, the timeline is the same whether the call is given out
-/// while the agent's channel goes on, or after that.
+/// Events that follow the customer's hangup within this time, such as the agent's hangup, still
+/// count as part of the call. Unless `--settle` is shorter, the timeline is the same whether the
+/// call is emitted before or after the agent's channel ends.
 const AFTERMATH: Duration = Duration::from_millis(300);
 
 /// Returns the timeline of one plan.
@@ -46,8 +46,8 @@ pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
     }
 }
 
-/// Returns the time at which the timeline ends, or `None` if it ends with the last channel, because
-/// a customer's channel is still up or there's no customer.
+/// Returns the time at which the timeline ends, or `None` if it ends with the last channel because
+/// a customer's channel is still up or there is no customer.
 fn end(legs: &[&View<'_>], plan: &Plan) -> Option<EventTime> {
     let customers = plan.customers.iter().map(|&i| legs[i]);
     let is_internal = plan.direction == Direction::Internal;

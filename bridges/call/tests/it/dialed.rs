@@ -423,9 +423,9 @@ fn hundredth_number_on_one_leg_is_right_like_the_first() {
     }
 }
 
-/// The end of a call is known only once the channel that its linkedid names has had an event.
+/// A call is only known to be over after an event has named the channel of its linkedid.
 #[test]
-fn call_over_before_its_first_channel_is_seen_is_given_out() {
+fn call_over_before_its_first_channel_is_seen_is_emitted() {
     let agent = channel("PJSIP/101-00000001", 1);
     let customer = channel("PJSIP/gsm-00000002", 2).join_call(&agent);
     let colleague = channel("PJSIP/102-00000003", 3).join_call(&agent);
@@ -441,15 +441,15 @@ fn call_over_before_its_first_channel_is_seen_is_given_out() {
         assembler.on_event(event, *at);
     }
     assembler.tick(moment(60.0));
-    let given_out = assembler.take_finished();
-    assert_eq!(given_out.len(), 1);
-    assert_eq!(given_out[0].direction, Outbound);
+    let emitted = assembler.take_finished();
+    assert_eq!(emitted.len(), 1);
+    assert_eq!(emitted[0].direction, Outbound);
     assert_eq!(assembler.open_calls(), 1);
 }
 
-/// The connection stalls while the agent's attempt is given out, and its second line comes late.
+/// The connection stalls, so the attempt's second line arrives after the attempt has been emitted.
 #[test]
-fn line_that_arrives_after_its_attempt_was_given_out_is_a_call() {
+fn line_that_arrives_after_its_attempt_was_emitted_is_a_call() {
     for voice in VOICES {
         let agent = phone(1, "101");
         let lines = [line(2, &agent), line(3, &agent)];

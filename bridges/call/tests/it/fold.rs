@@ -308,7 +308,7 @@ fn live_call_is_folded_after_the_wait_without_a_record() {
     folder.tick(moment(30));
     let call = folder.take_finished().remove(0);
     assert!(call.live);
-    // The call was given out, so the CDR of the customer's next talk arrives too late.
+    // The call was emitted, so the CDR of the customer's next talk arrives too late.
     let late = cdr(&Row(CITY, BORIS, "Dial", 20, 90, Some(70), (0, 2)));
     assert!(!folder.on_cdr(&late, moment(90)));
 }

@@ -1,4 +1,4 @@
-//! Tests of events that arrive after their call was given out.
+//! Tests of events that arrive after their call was emitted.
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment, seconds};
 use callbridge_call::ChannelState::{Down, Up};

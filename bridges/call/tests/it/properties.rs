@@ -168,7 +168,7 @@ proptest! {
     fn every_channel_of_a_customer_is_part_of_a_call(story in some_story()) {
         let (calls, _, late) = run(&story, false);
         prop_assume!(late == 0);
-        // A line that's dialed for a caller whose call was given out is no call.
+        // A line that's dialed for a caller whose call was emitted is no call.
         let (left, dialed) = (first_hangup(&story), last_dial(&story));
         prop_assume!(left.is_none_or(|left| dialed < Some(left.plus(Duration::from_millis(500)))));
         let known: BTreeSet<&str> = calls

@@ -1,5 +1,5 @@
 //! Tests of rooms in which agents stay all day. Each customer in a room has a separate call, which
-//! is given out when the customer leaves.
+//! is emitted when the customer leaves.
 
 use crate::story::{Channel, Story, assembler, channel, extensions, moment, seconds, settings};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
@@ -132,7 +132,7 @@ fn play_call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> 
 }
 
 /// Plays the events, and advances the clock between them as production code does. Returns each
-/// finished call with the time at which it was given out.
+/// finished call with the time at which it was emitted.
 fn play(assembler: &mut Assembler, story: &Story) -> Vec<(EventTime, FinishedCall)> {
     let mut given = Vec::new();
     for (at, event) in &story.events {
@@ -227,7 +227,7 @@ fn calls_during_one_agent_login_finish_within_settle() {
             let late = at.since(call.ended);
             assert!(
                 late <= settings().settle,
-                "{room:?} {root}: given out after {late:?}"
+                "{room:?} {root}: emitted after {late:?}"
             );
             assert_eq!(seconds(call), (*talk, 10.0 + talk), "{room:?} {root}");
             assert_eq!(call.started, moment(*began));

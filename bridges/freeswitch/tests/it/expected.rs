@@ -226,7 +226,7 @@ pub fn finished_calls_with_gap(
 
 /// Returns the calls with customers in files of `mod_json_cdr`, which can be in any order.
 pub fn folded_calls<'f>(files: impl Iterator<Item = &'f [u8]>) -> Vec<FinishedCall> {
-    // No call is given out before the last file.
+    // No call is emitted before the last file.
     fold_with_wait(files, Duration::from_secs(86_400))
 }
 

@@ -159,7 +159,7 @@ fn number_dialed_again_by_one_command_is_one_attempt() {
                 }
                 switch.hang_up(far);
             }
-            // The agent's leg stays up, so the calls are given out before its end.
+            // The agent's leg stays up, so the calls are emitted before its end.
             switch.at(300_000).hang_up("p101");
             let calls = lines(&switch);
             let case = format!("{headers:?} {gap} {answered}");
@@ -198,7 +198,7 @@ fn number_that_an_api_dials_again_is_one_attempt() {
     }
 }
 
-/// A later call to a customer isn't tied to the call of an agent whose leg stays up.
+/// Calling the customer again doesn't extend the call of an agent whose leg stays up.
 #[test]
 fn number_that_an_api_dialed_before_ties_no_later_call() {
     let mut switch = Switch::default();

@@ -52,7 +52,7 @@ async fn live_connection_never_waits_and_dropped_frames_are_one_gap() {
     assert_eq!(stage.counts.now().frames, 5);
 }
 
-/// The intake takes nothing meanwhile.
+/// Nothing is taken from the ring until both have sent their events.
 #[tokio::test]
 async fn flood_of_one_live_source_leaves_room_for_another() {
     let (ring, mut intake) = callbridge_source::ring(Limits {

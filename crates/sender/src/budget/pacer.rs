@@ -117,8 +117,8 @@ struct RefusedWindows {
 }
 
 impl Pacer {
-    /// Makes the budget from the stored slots (`uses`) at the start of the process. `now` is the
-    /// time since boot. `late` is the time in which a request that was in flight can still arrive.
+    /// Creates the budget from the stored slots (`uses`) at startup. `now` is the time since boot.
+    /// `late` is how long a request that was in flight can still take to arrive.
     pub fn start(rate: Rate, mut uses: BTreeMap<u32, Use>, now: Duration, late: Duration) -> Self {
         for one in uses.values_mut() {
             one.ended = one.ended.or(Some(now + late));

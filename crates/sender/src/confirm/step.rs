@@ -24,13 +24,13 @@ const RESEND_AFTER: [Duration; 3] = [
 /// Shortest wait after a page that did not show a call.
 const AFTER_PAGE: Duration = Duration::from_secs(15);
 
-/// Times before the end of a requestId at which it is polled, whatever the plan. Each is at most a
-/// quarter of the requestId's life.
+/// How long before a requestId expires it's polled in any case. Each of these is at most a quarter
+/// of the requestId's lifetime.
 const LAST_POLLS: [Duration; 2] = [Duration::from_secs(15 * 60), Duration::from_secs(60)];
 
-/// Returns the time of the next poll: 2, 5, 15, and 60 s after the acceptance, then after a wait
-/// that doubles from two minutes to an hour, and twice before the requestId `ends`. `polls` is the
-/// number of polls so far.
+/// Returns the time of the next poll. The first four polls are 2, 5, 15, and 60 s after the CRM
+/// accepted the call. After that, the wait doubles from two minutes to an hour. There are two more
+/// polls just before the requestId expires (`ends`). `polls` is the number of polls so far.
 pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime, ends: EventTime) -> EventTime {
     let planned = match polls {
         0 => submitted.plus(Duration::from_secs(2)),
