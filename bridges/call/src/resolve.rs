@@ -42,7 +42,7 @@ mod view;
 
 use crate::age::by_age;
 use crate::facts::{Leg, OpenCall, Parts, Texts};
-use crate::{Direction, FinishedCall, Settings, UniqueId};
+use crate::{Direction, FinishedCall, Settings, UniqueId, Way};
 use masquerade::JoinedPairs;
 use plan::Plan;
 use split::Part;
@@ -197,7 +197,11 @@ pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWith
                 .clone()
                 .filter(|leg| leg.party.trunk().is_some())
                 .peekable();
-            let is_left = lines.peek().is_some() && lines.clone().all(|leg| leg.leg.is_over());
+            let is_left = lines.peek().is_some()
+                && lines.clone().all(|leg| leg.leg.is_over())
+                && !(plan.direction == Direction::Inbound
+                    && !plan.talk.is_answer()
+                    && own.clone().any(is_unbridged));
             let is_unanswered = plan.direction == Direction::Outbound
                 && !plan.talk.is_answer()
                 && !lines.any(View::has_answered);
@@ -221,6 +225,14 @@ pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWith
         }
     }
     calls
+}
+
+/// Returns `true` if a dialed phone has answered, is up, and has been in no bridge. It probably
+/// talked to the caller, and its last events will show that an entry was lost.
+fn is_unbridged(leg: &View<'_>) -> bool {
+    let is_phone = leg.party.extension().is_some() && leg.way == Way::Dialed;
+    let is_waiting = leg.leg.applications.agent.is_some() || !leg.waits.is_empty();
+    is_phone && leg.leg.is_up() && leg.has_answered() && leg.stays.is_empty() && !is_waiting
 }
 
 /// Returns the channels of every group in which one is still up or was not emitted.

@@ -38,6 +38,9 @@ const LOOPBACK: &str = "loopback/";
 /// Applications that a channel can run at its end without being connected to another channel.
 const HARMLESS: [&str; 5] = ["", "bridge", "playback", "hangup", "voicemail"];
 
+/// Actions of `conference::maintenance` that are read. Each names a member of the conference.
+const CONFERENCE_ACTIONS: [&str; 3] = ["add-member", "del-member", "start-talking"];
+
 /// Converts the headers to an event. Returns `None` if the event does not matter for calls.
 pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<'a>>, Unreadable> {
     let Some(rule) = fields.rule else {
@@ -50,9 +53,7 @@ pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<
         {
             return Ok(None);
         }
-        EventRule::Conference
-            if !matches!(fields.get(Header::Action), "add-member" | "del-member") =>
-        {
+        EventRule::Conference if !CONFERENCE_ACTIONS.contains(&fields.get(Header::Action)) => {
             return Ok(None);
         }
         _ => {}
@@ -151,8 +152,12 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
             if bridge.is_empty() {
                 return None;
             }
-            let enters = fields.get(Header::Action) == "add-member";
-            Kind::enter_or_leave(enters, bridge, Cow::Borrowed("softmix"))
+            let technology = Cow::Borrowed("softmix");
+            match fields.get(Header::Action) {
+                "add-member" => Kind::BridgeEnter { bridge, technology },
+                "del-member" => Kind::BridgeLeave { bridge, technology },
+                _ => Kind::Sits { bridge },
+            }
         }
         EventRule::Hangup => Kind::Hangup {
             cause: cause(fields),

@@ -281,6 +281,10 @@ fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
         }
         None => match &fact.what {
             FactKind::Linked { with } | FactKind::Unlinked { with } => !past.contains(with),
+            FactKind::Sits { bridge } => {
+                let last = left.get(&(fact.origin, bridge.clone()));
+                last.is_none_or(|&last| fact.at > last)
+            }
             _ => true,
         },
     });

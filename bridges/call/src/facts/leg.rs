@@ -525,6 +525,11 @@ impl Leg {
         if is_forgotten || self.facts.contains(&fact) {
             return Effect::Doubled;
         }
+        // A member of a conference can be reported each time they talk.
+        let is_seat = matches!(fact.what, FactKind::Sits { .. });
+        if is_seat && any(&self.facts, |what| *what == fact.what) {
+            return Effect::Nothing;
+        }
         let is_end = fact.what.is_end();
         if self.traits.is_some() && is_end && self.was_created_around(at) {
             return Effect::Doubled;

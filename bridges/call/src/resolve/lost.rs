@@ -8,6 +8,7 @@
 //! | the first channel of the call | its creation, and with it the start of the call |
 //! | the end of dialing a channel (AMI) | the start, and with it the number |
 //! | a conference member ID (FreeSWITCH) | `conference::maintenance` |
+//! | a conference member who talks (FreeSWITCH) | their entry |
 //! | who remains in a bridge at an exit (CEL) | the entry of one of them |
 
 use super::plan::Plan;
@@ -108,12 +109,15 @@ fn dialing(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     ))
 }
 
-/// Returns a reason if FreeSWITCH shows that the customer was a member of a conference, but no
-/// event reported one.
+/// Returns a reason if FreeSWITCH shows that a party joined a conference before the customer left,
+/// but no event reported that.
 fn conference(legs: &[&View<'_>], plan: &Plan, rooms: &Texts) -> Option<String> {
-    let mut customers = plan.customers.iter().map(|&i| legs[i]);
-    let leg = customers.find(|leg| {
-        let was_member = leg.leg.traits.is_some() && leg.leg.applications.conference.is_some();
+    let customers = plan.customers.iter().map(|&i| legs[i].end);
+    let left = customers.max()?;
+    let mut own = plan.own.iter().chain(&plan.customers).map(|&i| legs[i]);
+    let leg = own.find(|leg| {
+        let joined = leg.leg.applications.conference.filter(|at| *at <= left);
+        let was_member = leg.leg.traits.is_some() && joined.is_some();
         was_member && !leg.stays.iter().any(|stay| rooms.contains(stay.bridge))
     })?;
     let name = leg.name;

@@ -135,3 +135,22 @@ fn dialing_that_ended_without_a_start_is_incomplete() {
     let why = call.incomplete.expect("a reason");
     assert!(why.contains("which number was dialed"), "{why}");
 }
+
+/// The customer was alone in the bridge, as far as is known, and the phone's exit is reported after
+/// the customer's call has ended.
+#[test]
+fn answered_phone_outside_all_bridges_delays_the_end_of_a_call() {
+    let city = customer(1);
+    let phone = channel("PJSIP/101-00000002", 2).join_call(&city);
+    let mut story = Story::new();
+    story.at(0.0).create(&city, Ring).state(&city, Up);
+    story
+        .at(1.0)
+        .create(&phone, Down)
+        .dial(&city, &phone, "101");
+    story.at(3.0).state(&phone, Up).enter(&city, "b1");
+    story.at(9.0).leave(&city, "b1").hangup(&city);
+    story.at(12.0).leave(&phone, "b1").hangup(&phone);
+    let call = story.call();
+    assert!(call.incomplete.is_some(), "{call:?}");
+}

@@ -2,8 +2,8 @@
 //! incomplete.
 
 use crate::expected::{
-    Ended, Expected, ExpectedCall, faults, finished_calls_when, finished_calls_with_gap,
-    recordings, settings, split,
+    Ended, Expected, ExpectedCall, bodies, faults, finished_calls, finished_calls_when,
+    finished_calls_with_gap, recordings, settings, split,
 };
 use crate::recordings::slack;
 use crate::switch::{Switch, line};
@@ -296,4 +296,30 @@ fn recovered_call_is_incomplete_whatever_it_does_next() {
         let wanted = format!("c in city 998901110001 {wanted}, {RECOVERED}");
         assert_eq!(lines, [wanted], "recovered {how}");
     }
+}
+
+/// A colleague leaves the conference long after the customer, so only other events show that the
+/// colleague was in it.
+#[test]
+fn lost_entry_of_a_colleague_makes_a_conference_incomplete() {
+    let mut all = recordings().into_iter();
+    let conference = all.find(|recording| recording.name == "conference");
+    let messages = bodies(&conference.expect("a recording").read("amqp.jsonl"));
+    let is_entry = |message: &[u8]| String::from_utf8_lossy(message).contains("add-member");
+    let entries: Vec<usize> = (0..messages.len())
+        .filter(|&i| is_entry(&messages[i]))
+        .collect();
+    assert_eq!(entries.len(), 3);
+    for lost in entries {
+        let mut received = messages.clone();
+        received.remove(lost);
+        let calls = finished_calls(&received);
+        let reasons: Vec<_> = calls.iter().map(|call| &call.incomplete).collect();
+        assert!(
+            !calls.is_empty() && calls.iter().all(|call| call.incomplete.is_some()),
+            "without message {lost}: {reasons:?}"
+        );
+    }
+    let calls = finished_calls(&messages);
+    assert!(calls.iter().all(|call| call.incomplete.is_none()));
 }
