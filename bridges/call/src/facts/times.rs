@@ -173,7 +173,7 @@ pub(crate) struct Gaps {
     /// Moment at which reception began again, if one of the call's channels was first seen after
     /// that.
     pub(crate) late: Option<EventTime>,
-    /// Set once the call was emitted as far as it is known, though its end was not received.
+    /// Set once the call was emitted without its end, which never arrived.
     pub(crate) overdue: bool,
     /// Set if the channel of the call's linkedid has had no event and is no longer up.
     pub(crate) rootless: bool,

@@ -48,16 +48,13 @@ impl LastWarning {
     }
 }
 
-/// A client, and the task that runs its connection.
-pub(super) type RunningClient = (Client, JoinHandle<()>);
-
 /// Tries the hosts in turn, each with a deadline, because a host that is frozen or cut off can
 /// accept a connection and never answer. Also returns the place of the host that did.
 pub(super) async fn connect(
     configs: &[Config],
     url: &PostgresUrl,
     warning: &LastWarning,
-) -> Result<(usize, RunningClient), Error> {
+) -> Result<(usize, (Client, JoinHandle<()>)), Error> {
     let mut last = Error::Closed;
     for (host, config) in configs.iter().enumerate() {
         let connecting = connect_host(config, url, warning.clone());
@@ -70,11 +67,12 @@ pub(super) async fn connect(
     Err(last)
 }
 
+/// Returns a client, and the task that runs its connection.
 async fn connect_host(
     config: &Config,
     url: &PostgresUrl,
     warning: LastWarning,
-) -> Result<RunningClient, Error> {
+) -> Result<(Client, JoinHandle<()>), Error> {
     let place = url.place();
     if !url.uses_tls() {
         let connected = config.connect(NoTls).await;
