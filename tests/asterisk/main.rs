@@ -43,7 +43,7 @@ const HELP: &str = "tests/run asterisk [--list] [--record DIR] [--system-name NA
   --list                names and stories
   --record DIR          writes DIR/NAME/{ami.raw,cel.csv,cdr.csv,expected.json} of each scenario
   --system-name NAME    Asterisk has this system name
-  --without-timestamps  events carry no time
+  --without-timestamps  events have no timestamps
   --driver              chan_sip or chan_pjsip; by default chan_sip up to Asterisk 16
   --keep-log            prints what callbridge and Asterisk said at the end";
 

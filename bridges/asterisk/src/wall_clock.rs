@@ -90,8 +90,8 @@ impl WrongZone {
     /// Returns what to do about it.
     pub const fn fix(self) -> &'static str {
         match self.offset_sec {
-            0 => "set --pbx-timezone=UTC, in which Asterisk writes CDRs with usegmtime=yes",
-            _ => "set --pbx-timezone to the zone in which the PBX writes times",
+            0 => "set --pbx-timezone=UTC, since Asterisk writes CDRs in UTC if usegmtime=yes",
+            _ => "set --pbx-timezone to the time zone that the PBX uses in its records",
         }
     }
 }
@@ -102,8 +102,8 @@ impl fmt::Display for WrongZone {
         let minutes = self.offset_sec.abs() / 60;
         write!(
             f,
-            "the calls' unique IDs show that times are in UTC{sign}{:02}:{:02}, which contradicts \
-             --pbx-timezone, so the IDs are used instead",
+            "--pbx-timezone contradicts the calls' unique IDs, according to which times are in \
+             UTC{sign}{:02}:{:02}, so callbridge goes by the IDs",
             minutes / 60,
             minutes % 60
         )

@@ -125,14 +125,14 @@ pub enum Unreadable {
     UnknownColumns,
     /// The row fits neither `cdr_csv` nor `cdr_custom`, and no header names its columns.
     #[error(
-        "the row is not a whole CDR of cdr_csv or cdr_custom, or it is from a table whose header \
+        "the row isn't a complete CDR of cdr_csv or cdr_custom, or it's from a table whose header \
          is missing"
     )]
     NotACdr,
     /// The row is of FreeSWITCH's `mod_cdr_csv`, whose outcome is a hangup cause.
     #[error(
-        "the row is of FreeSWITCH's mod_cdr_csv, which callbridge does not read: use mod_json_cdr \
-         (freeswitch-cdr) or the event socket (esl://)"
+        "the row was written by FreeSWITCH's mod_cdr_csv, which callbridge doesn't support: use \
+         mod_json_cdr (freeswitch-cdr) or the event socket (esl://)"
     )]
     SwitchCdr,
     /// The header of a CDR table lacks a column that every call needs.
@@ -140,36 +140,36 @@ pub enum Unreadable {
     NoColumn(&'static str),
     /// The row has more or fewer fields than its file's header.
     #[error(
-        "the row has more or fewer fields than the header: it is cut off, or a field with a \
-         delimiter in it is not quoted"
+        "the row has more or fewer fields than the header: it's cut off, or a field that contains \
+         the delimiter isn't quoted"
     )]
     OtherColumns,
     /// The column that the header calls the start holds no time.
-    #[error("the row's start is not a date and a time")]
+    #[error("the row's start isn't a date and time")]
     NoStart,
     /// The column named as the event's time in the header doesn't contain a time.
-    #[error("the row's time is not a date and a time")]
+    #[error("the row's time isn't a date and time")]
     NoTime,
     /// A spreadsheet has cut the seconds off the time of an event.
     #[error(
-        "the row's time has no seconds, which a spreadsheet cut off: use the PBX's file itself, or \
-         format the column as yyyy-mm-dd hh:mm:ss before you save it"
+        "the row's time has no seconds, probably because a spreadsheet dropped them: use the PBX's \
+         original file, or format the column as yyyy-mm-dd hh:mm:ss before you save it"
     )]
     NoSeconds,
     /// A spreadsheet has rounded an ID (`1.77E+09`).
     #[error(
-        "the row's unique ID was rounded by a spreadsheet: use the PBX's file itself, or import \
-         the columns of IDs as text"
+        "the row's unique ID was rounded by a spreadsheet: use the PBX's original file, or import \
+         the ID columns as text"
     )]
     RoundedId,
     /// The event is given as a number whose meaning depends on the Asterisk release.
     #[error(
-        "the row's event type is a number, and its meaning depends on the release of Asterisk, \
-         which no row shows: export the table with its column extra, or with the events' names"
+        "the row's event type is a number whose meaning depends on the Asterisk version: include \
+         the column extra in the export, which shows the version, or export the event names"
     )]
     EventNumber,
     /// This column should hold seconds, but holds something else.
-    #[error("the row's {0} is not a number of seconds")]
+    #[error("the row's {0} isn't a number of seconds")]
     NoCount(&'static str),
     /// The file has no object with the variables of a channel and its call flow.
     #[error(

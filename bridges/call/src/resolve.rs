@@ -56,7 +56,7 @@ pub(crate) use sets::Sets;
 
 /// Reason why a call is incomplete if events of it come from a file and have no times. The arrival
 /// of such events does not show when they happened.
-const UNTIMED: &str = "its events carry no time: set timestampevents=yes in manager.conf";
+const UNTIMED: &str = "its events have no timestamps: set timestampevents = yes in manager.conf";
 const UNREAD: &str = "a message about the call could not be read";
 
 /// The reason why a call is resolved now.

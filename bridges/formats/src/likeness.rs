@@ -443,9 +443,9 @@ mod tests {
             assert_eq!(
                 message.as_deref(),
                 Some(
-                    "the calls' unique IDs show that times are in UTC+00:00, which contradicts \
-                     --pbx-timezone, so the IDs are used instead; set --pbx-timezone=UTC, in which \
-                     Asterisk writes CDRs with usegmtime=yes"
+                    "--pbx-timezone contradicts the calls' unique IDs, according to which times \
+                     are in UTC+00:00, so callbridge goes by the IDs; set --pbx-timezone=UTC, since \
+                     Asterisk writes CDRs in UTC if usegmtime=yes"
                 ),
                 "{format}"
             );

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const EVENTS_CHECKED: u32 = 40;
 
 /// Message for a source whose events have no timestamp.
-const TIMES: &str = "events carry no time, so the time of arrival is used, and calls are \
-                     incomplete if the connection stalls: set timestampevents = yes in \
+const TIMES: &str = "events have no timestamps, so their arrival times are used, and calls \
+                     become incomplete if the connection stalls: set timestampevents = yes in \
                      manager.conf, then `manager reload`";
 
 /// Evidence for one source: whether it receives events, and which rights its account lacks.

@@ -222,16 +222,16 @@ impl Shell {
                 tracing::warn!(
                     id = prefix,
                     pbx,
-                    "a channel of a technology that callbridge doesn't know took part in a call: \
-                     if customers call over it, add it to a --trunk"
+                    "a channel of an unknown technology took part in a call: if customers call \
+                     over it, add it to a --trunk"
                 );
             } else {
                 tracing::warn!(
                     id = prefix,
                     pbx,
-                    "a channel that belongs to no trunk carried an outside number: the call counts \
-                     as internal; add the channel to a --trunk, or to --employees if it is a \
-                     telephone"
+                    "an outside number appeared on a channel that isn't part of any trunk, so the \
+                     call counts as internal: add the channel to a --trunk, or to --employees if \
+                     it's a phone"
                 );
             }
         }

@@ -41,7 +41,7 @@ pub fn propose(here: Option<&str>, local: bool, country: Option<&str>) -> (Strin
 /// Compares the PBX's clock with ours, both in epoch seconds, and returns the result as a sentence.
 pub fn clock(pbx: Option<i64>, ours: i64) -> String {
     match pbx {
-        None => "the PBX's clock is not known: its events carry no time".to_owned(),
+        None => "the PBX's clock is unknown, because its events have no timestamps".to_owned(),
         Some(pbx) if (pbx - ours).abs() <= OFF_SECONDS_MAX => {
             "the PBX's clock agrees with this machine's".to_owned()
         }
@@ -90,6 +90,6 @@ mod tests {
         assert!(clock(Some(100), 110).contains("agrees"));
         assert!(clock(Some(100), 200).contains("100 s behind this machine"));
         assert!(clock(Some(300), 200).contains("100 s ahead"));
-        assert!(clock(None, 200).contains("carry no time"));
+        assert!(clock(None, 200).contains("have no timestamps"));
     }
 }

@@ -29,9 +29,10 @@ pub const fn fix(reason: Reason) -> &'static str {
              dead discard ID`, or `callbridge dead retry ID` if it is missing."
         }
         Reason::UuidConflict => {
-            "An earlier call with other values has the same uuid (find it with `callbridge explain \
-             --call`): enter or correct this call in the CRM manually, then `callbridge dead \
-             discard ID`. If two PBXs are mixed up, give each its own pbx= in --source."
+            "An earlier call with different values has the same uuid (find it with `callbridge \
+             explain --call`): enter or correct this call in the CRM manually, then `callbridge \
+             dead discard ID`. If the two calls are from different PBXs, give each PBX its own \
+             pbx= in --source."
         }
         Reason::ServerError => {
             "The CRM fails on this call while it accepts others: `callbridge dead retry ID` later, \

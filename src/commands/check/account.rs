@@ -200,20 +200,20 @@ fn bridges(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFin
     let by_conf = conf.and_then(|conf| conf.passes(&format!("Event: {}", bridge_event(account))));
     let reason = match (account.bridges, by_conf) {
         (BridgeProof::Heard, _) => return well(name, "are received"),
-        (BridgeProof::Dropped, _) => "our test event with the text of one did not come back",
+        (BridgeProof::Dropped, _) => "a test event that looks like one didn't come back",
         (BridgeProof::Unknown, Some(false)) => "its eventfilter in manager.conf says so",
         (BridgeProof::Unknown, Some(true)) => {
             return well(name, "pass the eventfilter in manager.conf");
         }
         (BridgeProof::Unknown, None) => {
-            let message = "unknown: the first call that is answered shows whether they pass the \
-                           account's eventfilter";
+            let message = "unknown until the first answered call: only then is it clear whether the \
+                           account's eventfilter lets them pass";
             return well(name, message);
         }
     };
     let message = format!(
-        "the account's eventfilter drops them ({reason}): without them, it is not known who \
-         answered a call"
+        "the account's eventfilter drops them ({reason}), so callbridge can't tell who answered a \
+         call"
     );
     let fix = "let Bridge events pass, as in deploy/asterisk/manager.conf, then `manager reload`";
     fault(Code::NoPermission, name, message, fix)
@@ -231,10 +231,10 @@ fn bridge_event(account: &Account) -> &'static str {
 fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
     let name = format!("times of {url}");
     match account.timed.or(conf.map(|conf| conf.timed)) {
-        Some(true) => well(name, "events carry the PBX's own time"),
+        Some(true) => well(name, "events have the PBX's own timestamps"),
         Some(false) => {
-            let message = "events carry no time, so the time of their arrival is used, and calls \
-                           are incomplete if the connection stalls";
+            let message = "events have no timestamps, so their arrival times are used, and calls \
+                           become incomplete if the connection stalls";
             let fix = "set timestampevents = yes in [general] of manager.conf, then `manager \
                         reload`";
             fault(Code::Configuration, name, message, fix)

@@ -501,8 +501,11 @@ fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String 
         open => text += &format!("{open} calls do not end in the file and are not shown\n"),
     }
     if counts.timeless > 0 {
-        let of = format!("because events carry no time ({})", counts.timeless);
-        text += &format!("seconds are not exact, {of}: set timestampevents=yes\n");
+        let count = counts.timeless;
+        text += &format!(
+            "times are only accurate to a second or so, because {count} events have no timestamp: \
+             set timestampevents = yes in manager.conf\n"
+        );
     }
     if !reading.carries_whole_calls() && config.rules.trunks.is_empty() {
         text += "no --trunk is given, so every call looks internal\n";

@@ -313,7 +313,7 @@ async fn channel_event_shows_access_times_and_variables() {
     report.assert_single_failure(
         78,
         "times of ami://",
-        "events carry no time",
+        "events have no timestamps",
         "set timestampevents = yes",
     );
 }

@@ -6,7 +6,7 @@ use crate::support::program::Place;
 use crate::support::recordings::{self, TRUNKS};
 use callbridge_model::status::{FindingKind, OverallState, SourceState, Status};
 
-const WARNING: &str = "belongs to no trunk";
+const WARNING: &str = "isn't part of any trunk";
 
 /// Returns the prefixes of unmatched channels, and the number of calls of each prefix.
 fn unmatched_prefixes(status: &Status) -> Vec<(&str, u64)> {

@@ -366,7 +366,7 @@ fn time_unknown(call: &OpenCall, plan: &Plan) -> Option<String> {
     }
     if call.times.stalled {
         return Some(
-            "its events have no times, and the connection to the PBX stalled during the call"
+            "its events have no timestamps, and the connection to the PBX stalled during the call"
                 .to_owned(),
         );
     }
@@ -374,8 +374,8 @@ fn time_unknown(call: &OpenCall, plan: &Plan) -> Option<String> {
     let in_one_read = !spans.is_empty() && plan.talk.total <= ONE_READ;
     if call.times.by_arrival && in_one_read {
         return Some(
-            "its events have no times, and the answer and the hangup arrived together, so how long \
-             the talk was is unknown: set timestampevents = yes in manager.conf"
+            "its events have no timestamps, and the answer and the hangup arrived together, so the \
+             talk time is unknown: set timestampevents = yes in manager.conf"
                 .to_owned(),
         );
     }

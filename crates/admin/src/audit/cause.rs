@@ -56,8 +56,8 @@ pub(crate) fn loss_cause(since: Option<EventTime>, zone: &Zone) -> String {
 pub(crate) fn likeliest_cause(call: &FileCall, fate: CallFate, listening: &Listening) -> String {
     if !call.unmatched.is_empty() {
         return format!(
-            "no trunk matched: {} carried an outside number and belongs to no --trunk; add its \
-             channel to one",
+            "no trunk matched: an outside number appeared on {}, which isn't part of any --trunk; \
+             add the channel to one",
             call.unmatched.join(", ")
         );
     }

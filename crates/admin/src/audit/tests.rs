@@ -243,7 +243,7 @@ fn unmatched_channel_of_internal_call_is_named_as_cause() {
     for fate in [CallFate::Counted, CallFate::Unknown] {
         let cause = cause(over.clone(), fate, &listening());
         assert!(
-            cause.starts_with("no trunk matched: PJSIP/citty"),
+            cause.starts_with("no trunk matched: an outside number appeared on PJSIP/citty"),
             "{cause}"
         );
     }

@@ -95,12 +95,12 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
     }
     for prefix in &of.call.unmatched {
         let name = paint.dim(&format!("{:<16}", "no trunk"));
-        let message = "carried an outside number, and belongs to no --trunk";
+        let message = "had an outside number, but isn't part of any --trunk";
         let _ = writeln!(text, "  {name}  {} {message}", safe(prefix));
     }
     for technology in &of.call.unknown_technologies {
         let name = paint.dim(&format!("{:<16}", "technology"));
-        let message = "may be that of phones, but callbridge doesn't know it";
+        let message = "is unknown to callbridge, so these channels may or may not be phones";
         let _ = writeln!(text, "  {name}  {} {message}", safe(technology));
     }
     for remark in &of.judged.remarks {

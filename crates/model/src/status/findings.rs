@@ -190,9 +190,9 @@ fn trunks(status: &Status, found: &mut Vec<Problem>) {
     if !channels.is_empty() {
         let named = first_five(&channels);
         let message = format!(
-            "outside numbers go over {named}, which no --trunk names: these calls count as \
-             internal and are not journaled; add the channels to a --trunk, or to --employees if \
-             they are telephones"
+            "outside numbers appeared on {named}, which no --trunk includes, so these calls count \
+             as internal and aren't journaled: add the channels to a --trunk, or to --employees if \
+             they're phones"
         );
         let problem = Problem::new(FindingKind::NoTrunk, message, status.check());
         found.push(problem.with_values([named]));
@@ -201,9 +201,9 @@ fn trunks(status: &Status, found: &mut Vec<Problem>) {
     if !technologies.is_empty() {
         let named = first_five(&technologies);
         let message = format!(
-            "channels of the technology {named} took part in calls, and callbridge doesn't know \
-             whether they're phones, because nothing dialed them: calls that were connected only \
-             with such a channel are incomplete; if customers call over it, add it to a --trunk"
+            "channels of the unknown technology {named} took part in calls without being dialed, so \
+             callbridge can't tell whether they're phones, and calls connected only with them are \
+             incomplete: if customers call over them, add them to a --trunk"
         );
         let problem = Problem::new(FindingKind::UnknownTechnology, message, status.check());
         found.push(problem.with_values([named]));
