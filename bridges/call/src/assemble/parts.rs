@@ -15,7 +15,7 @@
 use super::Assembler;
 use super::index::has_id;
 use crate::age::by_age;
-use crate::facts::{FactKind, Leg, OpenCall, Texts};
+use crate::facts::{Leg, OpenCall, Texts};
 use crate::resolve::{CallWithin, EndReason, calls_within, channels_of_live_calls};
 use crate::{CLOCK_TOLERANCE, EventTime, Settings, UniqueId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -274,19 +274,15 @@ fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
     }
     let last_left = left.values().max().copied();
     leg.forgotten_until = leg.forgotten_until.max(last_left);
-    leg.retain_facts(|fact| match fact.what.passage() {
-        Some(passage) => {
-            let last = left.get(&(fact.origin, passage.bridge.to_owned()));
+    leg.retain_facts(|fact| match fact.what.bridge() {
+        Some(bridge) => {
+            let last = left.get(&(fact.origin, bridge.to_owned()));
             last.is_none_or(|&last| fact.at > last)
         }
-        None => match &fact.what {
-            FactKind::Linked { with } | FactKind::Unlinked { with } => !past.contains(with),
-            FactKind::Sits { bridge } => {
-                let last = left.get(&(fact.origin, bridge.clone()));
-                last.is_none_or(|&last| fact.at > last)
-            }
-            _ => true,
-        },
+        None => fact
+            .what
+            .link()
+            .is_none_or(|(with, _)| !past.contains(with)),
     });
 }
 

@@ -156,6 +156,16 @@ impl FactKind {
         })
     }
 
+    /// Returns the bridge that the channel enters, leaves, or is in, if this fact is about one.
+    pub(crate) fn bridge(&self) -> Option<&str> {
+        match self {
+            Self::Enter { bridge, .. } | Self::Leave { bridge, .. } | Self::Sits { bridge } => {
+                Some(bridge)
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the other channel of a link, and `true` if the link begins or `false` if it ends.
     /// Only AMI 1.x, old CEL, and FreeSWITCH report links.
     pub(crate) fn link(&self) -> Option<(&UniqueId, bool)> {

@@ -312,10 +312,7 @@ impl Leg {
 
     /// Returns `true` if the channel has been in this bridge.
     pub(crate) fn was_in(&self, name: &str) -> bool {
-        any(
-            &self.facts,
-            |what| matches!(what, FactKind::Enter { bridge, .. } if bridge == name),
-        )
+        any(&self.facts, |what| what.bridge() == Some(name))
     }
 
     /// Returns `true` if the channel was born after this moment, by its id or its reported time of
@@ -521,14 +518,16 @@ impl Leg {
         if let Kind::Hangup { cause } = event.kind {
             fact.cause = cause;
         }
-        let is_forgotten = fact.what.passage().is_some() && Some(at) <= self.forgotten_until;
+        let is_forgotten = fact.what.bridge().is_some() && Some(at) <= self.forgotten_until;
         if is_forgotten || self.facts.contains(&fact) {
             return Effect::Doubled;
         }
-        // A member of a conference can be reported each time they talk.
-        let is_seat = matches!(fact.what, FactKind::Sits { .. });
-        if is_seat && any(&self.facts, |what| *what == fact.what) {
-            return Effect::Nothing;
+        if self.repeats_seat(&fact) {
+            return if described {
+                Effect::Learned
+            } else {
+                Effect::Nothing
+            };
         }
         let is_end = fact.what.is_end();
         if self.traits.is_some() && is_end && self.was_created_around(at) {
@@ -550,6 +549,23 @@ impl Leg {
         } else {
             Effect::Learned
         }
+    }
+
+    /// Returns `true` if the fact only repeats that the channel is still in a conference. FreeSWITCH
+    /// reports that each time the member starts talking.
+    fn repeats_seat(&self, fact: &Fact) -> bool {
+        let FactKind::Sits { bridge } = &fact.what else {
+            return false;
+        };
+        let mut last: Option<&Fact> = None;
+        for earlier in self.facts.iter().filter(|earlier| earlier.at <= fact.at) {
+            if earlier.what.bridge() == Some(bridge)
+                && last.is_none_or(|last| last.at <= earlier.at)
+            {
+                last = Some(earlier);
+            }
+        }
+        last.is_some_and(|last| last.what == fact.what)
     }
 }
 

@@ -116,7 +116,8 @@ fn conference(legs: &[&View<'_>], plan: &Plan, rooms: &Texts) -> Option<String> 
     let left = customers.max()?;
     let mut own = plan.own.iter().chain(&plan.customers).map(|&i| legs[i]);
     let leg = own.find(|leg| {
-        let joined = leg.leg.applications.conference.filter(|at| *at <= left);
+        let joined = leg.leg.applications.conference;
+        let joined = joined.filter(|at| *at <= left && Some(*at) > leg.leg.forgotten_until);
         let was_member = leg.leg.traits.is_some() && joined.is_some();
         was_member && !leg.stays.iter().any(|stay| rooms.contains(stay.bridge))
     })?;

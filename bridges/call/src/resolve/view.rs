@@ -355,15 +355,20 @@ fn stays<'a>(facts: &[&'a Fact], end: EventTime, broken: &mut Vec<&'a str>) -> V
 /// A stay in a bridge: its beginning, and its end if that was received.
 type ReportedSpan = (EventTime, Option<EventTime>);
 
-/// Returns the conference bridges that the channel is reported to be in, but not to have entered.
+/// Returns the conference bridges that the channel was in at some time, although the last passage
+/// reported before that was not an entry.
 fn unentered_rooms<'a>(facts: &[&'a Fact]) -> Vec<&'a str> {
     let mut rooms = Vec::new();
     for fact in facts {
         let FactKind::Sits { bridge } = &fact.what else {
             continue;
         };
-        let mut passages = facts.iter().filter_map(|fact| fact.what.passage());
-        if !passages.any(|passage| passage.enters && passage.bridge == bridge) {
+        let earlier = facts.iter().filter(|other| other.at <= fact.at);
+        let passages = earlier.filter_map(|other| Some((other.at, other.what.passage()?)));
+        let last = passages
+            .filter(|(_, passage)| passage.bridge == bridge)
+            .max_by_key(|(at, passage)| (*at, passage.enters));
+        if !last.is_some_and(|(_, passage)| passage.enters) {
             rooms.push(bridge.as_str());
         }
     }

@@ -323,3 +323,37 @@ fn lost_entry_of_a_colleague_makes_a_conference_incomplete() {
     let calls = finished_calls(&messages);
     assert!(calls.iter().all(|call| call.incomplete.is_none()));
 }
+
+/// The colleague left the room and came back, which only their talking shows if the second entry
+/// was lost. How often members talk otherwise doesn't matter.
+#[test]
+fn lost_return_of_a_colleague_makes_a_conference_incomplete() {
+    for is_return_lost in [false, true] {
+        let mut switch = Switch::default();
+        switch.at(0).call_in("cust", "998901110001").answer("cust");
+        switch.ring("p101", "101", ("", "")).answer("p101");
+        switch
+            .enter_or_leave_room("cust", "room", true)
+            .talk_in_room("cust", "room");
+        switch.at(1000).enter_or_leave_room("p101", "room", true);
+        switch
+            .talk_in_room("p101", "room")
+            .at(2000)
+            .talk_in_room("p101", "room");
+        switch.at(5000).enter_or_leave_room("p101", "room", false);
+        switch.at(10_000);
+        if !is_return_lost {
+            switch.enter_or_leave_room("p101", "room", true);
+        }
+        switch.at(11_000).talk_in_room("p101", "room");
+        switch.at(30_000).enter_or_leave_room("cust", "room", false);
+        switch.hang_up("cust");
+        switch
+            .at(100_000)
+            .enter_or_leave_room("p101", "room", false)
+            .hang_up("p101");
+        let calls = finished_calls(&switch.messages);
+        let incomplete: Vec<bool> = calls.iter().map(|call| call.incomplete.is_some()).collect();
+        assert_eq!(incomplete, [is_return_lost], "{calls:?}");
+    }
+}

@@ -244,6 +244,15 @@ impl Switch {
     /// Lets the channel enter a room (`enters`) or leave the room.
     pub fn enter_or_leave_room(&mut self, id: &str, room: &str, enters: bool) -> &mut Self {
         let action = if enters { "add-member" } else { "del-member" };
+        self.act_in_room(id, room, action)
+    }
+
+    /// Lets the member start talking in the room.
+    pub fn talk_in_room(&mut self, id: &str, room: &str) -> &mut Self {
+        self.act_in_room(id, room, "start-talking")
+    }
+
+    fn act_in_room(&mut self, id: &str, room: &str, action: &str) -> &mut Self {
         let headers = [
             ("Event-Subclass", "conference::maintenance"),
             ("Conference-Unique-ID", room),
