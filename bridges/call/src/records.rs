@@ -274,6 +274,10 @@ impl Folder {
             .unwrap_or_else(|| calls_of_paths(&group, &self.settings));
         for call in &mut calls {
             call.estimate = true;
+            if group.dropped > 0 {
+                let reason = "the call had more records than callbridge keeps of one call";
+                call.incomplete = Some(reason.to_owned());
+            }
         }
         self.facts_dropped += u64::from(group.dropped);
         let is_internal = calls
@@ -369,10 +373,7 @@ fn calls_of_paths(group: &Group, settings: &Settings) -> Vec<FinishedCall> {
     let mut calls = resolve(&call, settings, EndReason::HungUp);
     for call in &mut calls {
         let own = channels.records_of(call);
-        if group.dropped > 0 {
-            let reason = "the call had more records than callbridge keeps of one call";
-            call.incomplete = Some(reason.to_owned());
-        } else if let Some(doubt) = own.iter().find_map(|record| record.doubt()) {
+        if let Some(doubt) = own.iter().find_map(|record| record.doubt()) {
             call.incomplete = Some(doubt);
         }
         let connecting = own.iter().filter(|record| record.connects());

@@ -50,7 +50,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use view::View;
 
-pub(crate) use attempts::patience;
+pub(crate) use attempts::command_patience;
 pub(crate) use number::is_number;
 pub(crate) use sets::Sets;
 

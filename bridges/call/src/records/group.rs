@@ -3,7 +3,6 @@
 
 use super::record::Record;
 use crate::assemble::index::{Keys, Schedule};
-use crate::resolve::patience;
 use crate::trunk;
 use crate::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
@@ -58,14 +57,13 @@ impl Group {
         self.arrived <= self.end().plus(LIVE)
     }
 
-    /// Returns how long after the last record a command that keeps redialing can still dial another
-    /// line, or zero if there's no such command.
+    /// Returns how long after the last record an API command can still dial another line, or zero
+    /// if there's no such command or the line that it dialed last was answered.
     pub(super) fn patience(&self) -> Duration {
-        let unanswered = self.records.iter().filter(|record| !record.answered);
-        let lines = unanswered.filter_map(|record| record.legs.first());
-        let repeated = lines.filter(|leg| leg.is_dialed_repeatedly());
-        let waits = repeated.map(|leg| patience(leg.pause()));
-        waits.max().unwrap_or_default()
+        let lines = self.records.iter();
+        let lines = lines.filter(|record| record.commanded_number().is_some());
+        let last = lines.max_by_key(|record| record.end);
+        last.map_or(Duration::ZERO, Record::command_patience)
     }
 
     /// Returns `true` if a record is still missing, whether it's for the channel that started the
@@ -184,11 +182,13 @@ fn same_room(a: &Record, b: &Record) -> bool {
     false
 }
 
-/// Returns `true` if an API dialed the same number on both records' channels at nearly the same
-/// time.
+/// Returns `true` if the API command that dialed one record's channel may have dialed the other one,
+/// because the earlier one went unanswered.
 fn same_attempt(a: &Record, b: &Record) -> bool {
+    let earlier = if a.start <= b.start { a } else { b };
     a.commanded_number() == b.commanded_number()
-        && are_near(a, b, patience(a.pause().max(b.pause())))
+        && !earlier.answered
+        && are_near(a, b, earlier.command_patience())
 }
 
 /// Returns `true` if two records share an id that makes them records of one call. If two channels

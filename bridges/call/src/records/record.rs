@@ -1,6 +1,7 @@
 //! The fields of a call detail record that decide the values of a call.
 
 use crate::facts::Leg;
+use crate::resolve::command_patience;
 use crate::talk::ANSWERED_FROM;
 use crate::trunk::{self, unmarked};
 use crate::units;
@@ -273,9 +274,11 @@ impl Record {
         self.legs.first()?.commanded_number()
     }
 
-    /// Returns how long the command that dialed the record's channel waits before redialing.
-    pub(super) fn pause(&self) -> Duration {
-        self.legs.first().map_or(Duration::ZERO, Leg::pause)
+    /// Returns how long after the record's end the API command that dialed its channel may dial
+    /// another one, or zero if the channel was answered.
+    pub(super) fn command_patience(&self) -> Duration {
+        let line = self.legs.first().filter(|_| !self.answered);
+        line.map_or(Duration::ZERO, command_patience)
     }
 
     /// Returns `true` if the record's channel was dialed by another channel of the same call.

@@ -8,7 +8,9 @@
 //! carrier 1                              |-----|  dialed after an answered line: another one
 //! ```
 
+use super::linked::AT_ONCE;
 use super::sets::Sets;
+use crate::facts::Leg;
 use crate::talk::Talk;
 use crate::{Direction, EventTime};
 use std::collections::BTreeMap;
@@ -21,6 +23,16 @@ const ATTEMPT_GAP: Duration = Duration::from_secs(5);
 /// how long the command that dialed the line waits before redialing.
 pub(crate) fn patience(pause: Duration) -> Duration {
     ATTEMPT_GAP + pause
+}
+
+/// Returns how long after this line goes unanswered the API command that dialed it may dial another
+/// one. A command that doesn't redial tries its next line at once.
+pub(crate) fn command_patience(line: &Leg) -> Duration {
+    if line.is_dialed_repeatedly() {
+        patience(line.pause())
+    } else {
+        AT_ONCE
+    }
 }
 
 /// A trunk channel that was dialed.

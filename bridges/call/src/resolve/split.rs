@@ -12,7 +12,7 @@
 //! customer 2                                   |- room 600 -|        another, 101 is its guest
 //! ```
 
-use super::attempts::patience;
+use super::attempts::command_patience;
 use super::number;
 use super::sets::Sets;
 use super::view::{BridgeStay, View};
@@ -230,8 +230,8 @@ fn join_by_commanded_number(views: &[View<'_>], sets: &mut Sets) {
         if let Some(other) = last.insert(number, i) {
             let began = view.leg.first;
             let ended = views[other].end;
-            let pause = views[other].leg.pause();
-            let follows = began.plus(AT_ONCE) >= ended && began.since(ended) <= patience(pause);
+            let patience = command_patience(views[other].leg);
+            let follows = began.plus(AT_ONCE) >= ended && began.since(ended) <= patience;
             if follows && !views[other].has_answered() {
                 sets.join(other, i);
             }

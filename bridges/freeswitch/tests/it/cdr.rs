@@ -312,7 +312,7 @@ fn files_of_two_gateways_tried_by_an_api_are_one_call() {
     for (second, from, wanted) in [
         (("gsm", CUSTOMER), 4030, 1),
         (("city", "998901110002"), 4030, 2),
-        (("gsm", CUSTOMER), 12_000, 2),
+        (("gsm", CUSTOMER), 5000, 2),
     ] {
         let one = file_of_unanswered("one", ("city", CUSTOMER), (0, 4000), &[]);
         let two = file_of_unanswered("two", second, (from, from + 3000), &[]);
@@ -338,5 +338,25 @@ fn files_of_a_number_dialed_again_by_one_command_are_one_call() {
         let files = [one.as_slice(), two.as_slice()].into_iter();
         let calls = fold_with_wait(files, Duration::from_secs(10));
         assert_eq!(calls.len(), wanted, "{variables:?} {calls:#?}");
+    }
+}
+
+#[test]
+fn call_with_more_files_than_are_kept_is_incomplete() {
+    for (count, is_incomplete) in [(10, false), (1026, true)] {
+        let mut files = Vec::new();
+        for n in 0..count {
+            let times = (n * 20, n * 20 + 10);
+            let id = format!("leg{n}");
+            files.push(file_of_unanswered(
+                &id,
+                ("city", "998901110001"),
+                times,
+                &[],
+            ));
+        }
+        let calls = folded_calls(files.iter().map(Vec::as_slice));
+        let incomplete: Vec<bool> = calls.iter().map(|call| call.incomplete.is_some()).collect();
+        assert_eq!(incomplete, [is_incomplete], "{count} files");
     }
 }
