@@ -75,7 +75,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
-        unknown_technologies: Vec::new(),
+        unknown_channels: Vec::new(),
         more_numbers: Vec::new(),
         shown_number: None,
         did: None,

@@ -98,9 +98,9 @@ pub struct FinishedCall {
     /// as `PJSIP/citty`, each once. They suggest a trunk that no flag names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<String>,
-    /// Technologies of channels that may or may not be phones, such as `TAPI`, each once.
+    /// Common prefixes of the channels that may or may not be phones, such as `TAPI/5`, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unknown_technologies: Vec<String>,
+    pub unknown_channels: Vec<String>,
     /// Ids that the message contains if it reported the whole call. `None` if the call was
     /// assembled.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,7 @@ use crate::{
     read_again,
     under_way::Branch,
     unmatched,
-    unmatched::UnmatchedLog,
+    unmatched::{Prefix, UnmatchedLog},
     whole_calls::WholeCalls,
 };
 use callbridge_call::{ClockDifference, EventTime, Patience, PbxEvent, Timing, trunk::Conflict};
@@ -407,8 +407,17 @@ impl Intake {
         }
         for (name, pbx) in &mut self.pbxes {
             for call in pbx.take_finished(now) {
-                for prefix in call.unmatched.iter().chain(&call.unknown_technologies) {
-                    self.unmatched.note(name, prefix, call.started);
+                for (prefixes, may_be_phones) in
+                    [(&call.unmatched, false), (&call.unknown_channels, true)]
+                {
+                    for prefix in prefixes {
+                        let prefix = Prefix {
+                            pbx: name.clone(),
+                            text: prefix.clone(),
+                            may_be_phones,
+                        };
+                        self.unmatched.note(prefix, call.started);
+                    }
                 }
                 let judged = journal::judge(&call, name, rules, people, wall);
                 ops.push(Op::Finish(Box::new(Finished::new(judged, call))));
@@ -427,11 +436,10 @@ impl Intake {
             pbx.count(&mut ops);
         }
         let trunks = &rules.trunks;
-        self.unmatched.prune(wall, |pbx, prefix| {
-            if unmatched::is_technology(prefix) {
-                return trunks.has_technology(pbx, prefix);
-            }
-            trunks.take_in(pbx, prefix) || people.knows(&unmatched::device(prefix), trunks, pbx)
+        self.unmatched.prune(wall, |channels| {
+            let (pbx, prefix) = (&channels.pbx, &channels.prefix);
+            let is_listed = || people.knows(&unmatched::device(prefix), trunks, pbx);
+            trunks.take_in(pbx, prefix) || !channels.may_be_phones && is_listed()
         });
         ops.extend(self.unmatched.take());
         ops.extend(self.gap_log.take());

@@ -2,7 +2,7 @@
 //! commits the result. Only then does each source get its verdict. While the disk is full, the loop
 //! takes no more items and loses none.
 
-use crate::{Batch, Intake, release::release, unmatched, written::Files};
+use crate::{Batch, Intake, release::release, unmatched::Prefix, written::Files};
 use callbridge_mapping::{People, journal};
 use callbridge_model::{Heartbeat, Outcome, Reason, clock, status};
 use callbridge_source::{Counts, Intake as RingEnd, Item, SourceId, Verdicts};
@@ -217,17 +217,18 @@ impl Shell {
                 "the source is connected, but lacks a right or setting"
             );
         }
-        for (pbx, prefix) in std::mem::take(&mut self.intake.unmatched.unreported) {
-            if unmatched::is_technology(&prefix) {
+        for prefix in std::mem::take(&mut self.intake.unmatched.unreported) {
+            let Prefix { pbx, text: id, .. } = prefix;
+            if prefix.may_be_phones {
                 tracing::warn!(
-                    id = prefix,
+                    id,
                     pbx,
                     "a channel of an unknown technology took part in a call: if customers call \
                      over it, add it to a --trunk"
                 );
             } else {
                 tracing::warn!(
-                    id = prefix,
+                    id,
                     pbx,
                     "an outside number appeared on a channel that isn't part of any trunk, so the \
                      call counts as internal: add the channel to a --trunk, or to --employees if \

@@ -1,6 +1,6 @@
-//! Channels of no trunk that carried outside numbers, counted by the prefix of their names, and
-//! channels that may or may not be phones, counted by their technology. `status` shows both, and
-//! the metrics the former. They're kept over restarts until a flag names them.
+//! Channels that no trunk includes and that either had an outside number or may or may not be
+//! phones, counted by the prefix of their names. `status` shows both kinds, the metrics only the
+//! former. They're kept over restarts until a flag names them.
 
 use callbridge_call::{EventTime, Extension};
 use callbridge_model::status;
@@ -19,11 +19,21 @@ const FORGOTTEN_SECONDS: i64 = 30 * 86_400;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnmatchedLog {
     seen: Vec<status::Unmatched>,
-    /// PBX and prefix of all channels that this process has reported for the log.
-    logged: Vec<(String, String)>,
-    /// PBX and prefix of channels that must still be logged.
-    pub(super) unreported: Vec<(String, String)>,
+    /// All prefixes that this process has reported for the log.
+    logged: Vec<Prefix>,
+    /// Prefixes that must still be logged.
+    pub(super) unreported: Vec<Prefix>,
     changed: bool,
+}
+
+/// The prefix of the names of channels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Prefix {
+    pub(super) pbx: String,
+    /// The prefix itself, such as `PJSIP/citty`.
+    pub(super) text: String,
+    /// Whether the channels may be phones, since their technology is unknown.
+    pub(super) may_be_phones: bool,
 }
 
 impl UnmatchedLog {
@@ -39,45 +49,52 @@ impl UnmatchedLog {
         })
     }
 
-    /// Counts a call of this PBX on a channel with this prefix.
-    pub(super) fn note(&mut self, pbx: &str, prefix: &str, at: EventTime) {
-        let is_kept = self.seen.len() < KEPT || self.find_mut(pbx, prefix).is_some();
-        let prefix = if is_kept { prefix } else { OTHERS };
+    /// Counts a call on a channel with this prefix.
+    pub(super) fn note(&mut self, mut prefix: Prefix, at: EventTime) {
+        if self.seen.len() >= KEPT && self.find_mut(&prefix).is_none() {
+            OTHERS.clone_into(&mut prefix.text);
+        }
         let at = at.floor_seconds().get();
-        match self.find_mut(pbx, prefix) {
+        match self.find_mut(&prefix) {
             Some(unmatched) => {
                 unmatched.calls += 1;
                 unmatched.last_at = unmatched.last_at.max(at);
             }
             None => self.seen.push(status::Unmatched {
-                pbx: pbx.to_owned(),
-                prefix: prefix.to_owned(),
+                pbx: prefix.pbx.clone(),
+                prefix: prefix.text.clone(),
                 calls: 1,
                 last_at: at,
+                may_be_phones: prefix.may_be_phones,
             }),
         }
-        let one = (pbx.to_owned(), prefix.to_owned());
-        if !self.logged.contains(&one) {
-            self.logged.push(one.clone());
-            self.unreported.push(one);
+        if !self.logged.contains(&prefix) {
+            self.logged.push(prefix.clone());
+            self.unreported.push(prefix);
         }
         self.changed = true;
     }
 
-    fn find_mut(&mut self, pbx: &str, prefix: &str) -> Option<&mut status::Unmatched> {
-        self.seen
-            .iter_mut()
-            .find(|unmatched| unmatched.pbx == pbx && unmatched.prefix == prefix)
+    fn find_mut(&mut self, prefix: &Prefix) -> Option<&mut status::Unmatched> {
+        self.seen.iter_mut().find(|unmatched| {
+            unmatched.pbx == prefix.pbx
+                && unmatched.prefix == prefix.text
+                && unmatched.may_be_phones == prefix.may_be_phones
+        })
     }
 
     /// Forgets prefixes that a flag names by now, and prefixes that were not seen for 30 days.
-    /// `is_named` returns `true` if a flag names this prefix of this PBX.
-    pub(super) fn prune(&mut self, now: EventTime, is_named: impl Fn(&str, &str) -> bool) {
+    /// `is_named` returns `true` if a flag names these channels.
+    pub(super) fn prune(
+        &mut self,
+        now: EventTime,
+        is_named: impl Fn(&status::Unmatched) -> bool,
+    ) {
         let now = now.floor_seconds().get();
         let kept = self.seen.len();
         self.seen.retain(|unmatched| {
             let old = now - unmatched.last_at > FORGOTTEN_SECONDS;
-            !old && !is_named(&unmatched.pbx, &unmatched.prefix)
+            !old && !is_named(unmatched)
         });
         if self.seen.len() < kept {
             // There is room for some of the prefixes that were counted together. They are listed
@@ -104,11 +121,6 @@ impl UnmatchedLog {
     }
 }
 
-/// Returns `true` if a prefix is only a technology (`TAPI`).
-pub fn is_technology(prefix: &str) -> bool {
-    !prefix.contains('/') && prefix != OTHERS
-}
-
 /// Returns the device in a prefix (`101` in `PJSIP/101`), as a list of employees would name it.
 pub fn device(prefix: &str) -> Extension {
     let device = prefix.split_once('/').map_or(prefix, |(_, device)| device);
@@ -121,6 +133,14 @@ mod tests {
 
     fn time_at(second: i64) -> EventTime {
         EventTime::from_seconds(1_795_151_317 + second)
+    }
+
+    fn line(prefix: &str) -> Prefix {
+        Prefix {
+            pbx: "hq".to_owned(),
+            text: prefix.to_owned(),
+            may_be_phones: false,
+        }
     }
 
     fn take_stored(log: &mut UnmatchedLog) -> Option<String> {
@@ -138,9 +158,9 @@ mod tests {
     fn unmatched_prefix_is_counted_logged_once_and_restored() {
         let mut log = UnmatchedLog::default();
         assert_eq!(take_stored(&mut log), None);
-        log.note("hq", "PJSIP/citty", time_at(0));
-        log.note("hq", "PJSIP/citty", time_at(9));
-        let one = ("hq".to_owned(), "PJSIP/citty".to_owned());
+        let one = line("PJSIP/citty");
+        log.note(one.clone(), time_at(0));
+        log.note(one.clone(), time_at(9));
         assert_eq!(
             std::mem::take(&mut log.unreported),
             std::slice::from_ref(&one)
@@ -151,7 +171,7 @@ mod tests {
         assert_eq!(text, golden);
         assert_eq!(take_stored(&mut log), None, "nothing has changed");
         let mut again = UnmatchedLog::restore(Some(golden)).expect("of this version");
-        again.note("hq", "PJSIP/citty", time_at(20));
+        again.note(one.clone(), time_at(20));
         assert_eq!(std::mem::take(&mut again.unreported), [one], "once a run");
         assert_eq!(again.into_channels()[0].calls, 3);
         assert!(UnmatchedLog::restore(Some("{")).is_err());
@@ -161,33 +181,39 @@ mod tests {
     fn unmatched_prefix_is_forgotten_when_named_or_old() {
         let mut log = UnmatchedLog::default();
         for prefix in ["PJSIP/gsm", "PJSIP/city"] {
-            log.note("hq", prefix, time_at(0));
+            log.note(line(prefix), time_at(0));
         }
         let _ = take_stored(&mut log);
-        log.prune(time_at(60), |_, _| false);
+        log.prune(time_at(60), |_| false);
         assert_eq!(take_stored(&mut log), None);
-        log.prune(time_at(60), |pbx, prefix| {
-            (pbx, prefix) == ("hq", "PJSIP/city")
+        log.prune(time_at(60), |unmatched| {
+            (&*unmatched.pbx, &*unmatched.prefix) == ("hq", "PJSIP/city")
         });
         assert_eq!(log.clone().into_channels().len(), 1);
         assert!(take_stored(&mut log).is_some());
-        log.prune(time_at(31 * 86_400), |_, _| false);
+        log.prune(time_at(31 * 86_400), |_| false);
         assert_eq!(log.into_channels(), []);
     }
 
     #[test]
-    fn only_a_technology_has_no_device() {
-        assert!(is_technology("TAPI"));
-        for prefix in ["PJSIP/citty", "profile/external", OTHERS] {
-            assert!(!is_technology(prefix), "{prefix}");
-        }
+    fn channels_that_may_be_phones_are_counted_separately() {
+        let mut log = UnmatchedLog::default();
+        log.note(line("TAPI/5"), time_at(0));
+        let may_be_phones = Prefix {
+            may_be_phones: true,
+            ..line("TAPI/5")
+        };
+        log.note(may_be_phones, time_at(1));
+        let channels = log.into_channels().into_iter();
+        let kinds: Vec<bool> = channels.map(|channels| channels.may_be_phones).collect();
+        assert_eq!(kinds, [false, true]);
     }
 
     #[test]
     fn unmatched_prefixes_over_the_limit_are_counted_together() {
         let mut log = UnmatchedLog::default();
         for n in 0..100 {
-            log.note("hq", &format!("SIP/10.0.0.{n}"), time_at(n));
+            log.note(line(&format!("SIP/10.0.0.{n}")), time_at(n));
         }
         let listed = log.into_channels();
         assert_eq!(listed.len(), KEPT + 1);

@@ -91,12 +91,6 @@ impl Trunks {
         self.of_pbx(pbx).any(|trunk| trunk.matches_channel(channel))
     }
 
-    /// Returns `true` if a trunk of the PBX has channels of this technology, such as `TAPI`.
-    pub fn has_technology(&self, pbx: &str, technology: &str) -> bool {
-        let mut endpoints = self.of_pbx(pbx).flat_map(Trunk::trunk_endpoints);
-        endpoints.any(|endpoint| endpoint.pattern.split('/').next() == Some(technology))
-    }
-
     pub fn find(&self, pbx: &str, name: &str) -> Option<&Trunk> {
         let mut all = self.0.iter();
         all.find(|trunk| trunk.serves(pbx) && trunk.name == name)

@@ -23,8 +23,7 @@ pub fn stored_status(
         GapLog::restore(tables::meta::meta(store, gap_log::KEY)?.as_deref()).unwrap_or_default();
     let unmatched = UnmatchedLog::restore(tables::meta::meta(store, unmatched::KEY)?.as_deref());
     let unmatched = unmatched.unwrap_or_default().into_channels().into_iter();
-    let (unknown_technologies, unmatched) =
-        unmatched.partition(|channels| unmatched::is_technology(&channels.prefix));
+    let (unknown_channels, unmatched) = unmatched.partition(|channels| channels.may_be_phones);
     let unknown = unknown_employees(store)?;
     let employees = (!unknown.is_empty()).then(|| Employees {
         unknown,
@@ -42,7 +41,7 @@ pub fn stored_status(
         waiting: counts_by_word(tables::letters::waiting_by_reason(store)?),
         gaps: gaps.into_gaps(),
         unmatched,
-        unknown_technologies,
+        unknown_channels,
         journal_fields: tables::echoes::fields(store)?,
         foreign_calls: tables::echoes::foreign_calls(store, at)?,
         ..Status::default()

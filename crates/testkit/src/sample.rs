@@ -41,7 +41,7 @@ pub fn call() -> FinishedCall {
         decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
-        unknown_technologies: Vec::new(),
+        unknown_channels: Vec::new(),
         given: None,
     }
 }

@@ -92,7 +92,7 @@ fn call_bridged_with(other: &str) -> String {
 }
 
 #[tokio::test]
-async fn unknown_technology_is_warned_once_until_a_trunk_names_it() {
+async fn channel_of_unknown_technology_is_warned_once_until_a_trunk_names_it() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.write("calls.ami", call_bridged_with("TAPI/5-1"));
     let source = place.file("calls.ami", "ami");
@@ -100,11 +100,11 @@ async fn unknown_technology_is_warned_once_until_a_trunk_names_it() {
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG, listen]);
     let status = program
         .until("a call with an unknown technology", |current| {
-            !current.unknown_technologies.is_empty()
+            !current.unknown_channels.is_empty()
         })
         .await;
-    let unknown = &status.unknown_technologies[0];
-    assert_eq!((unknown.prefix.as_str(), unknown.calls), ("TAPI", 1));
+    let unknown = &status.unknown_channels[0];
+    assert_eq!((unknown.prefix.as_str(), unknown.calls), ("TAPI/5", 1));
     assert_eq!(unmatched_prefixes(&status), []);
     let found = status.problems.iter();
     let kinds: Vec<FindingKind> = found.map(|problem| problem.kind).collect();
@@ -114,13 +114,24 @@ async fn unknown_technology_is_warned_once_until_a_trunk_names_it() {
     assert!(!metrics(&program).await.contains("TAPI"));
     program.terminate().await;
     let log = place.logs();
-    let warned = log.lines().filter(|line| line.contains("id=TAPI"));
+    let warned = log.lines().filter(|line| line.contains("id=TAPI/5"));
     assert_eq!(warned.count(), 1, "{log}");
-    let tapi = "--trunk=tapi=TAPI/*";
-    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], tapi, RATE_FLAG]);
+    let later = call_bridged_with("TAPI/5-1").replace("17951640", "17951650");
+    place.append("calls.ami", later.as_bytes());
+    let other = "--trunk=tapi=TAPI/6*";
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], other, RATE_FLAG]);
     program
-        .until("a trunk that names the technology", |current| {
-            current.unknown_technologies.is_empty()
+        .until("another call on a channel that no trunk names", |current| {
+            let mut channels = current.unknown_channels.iter();
+            channels.any(|channels| channels.calls == 2)
+        })
+        .await;
+    program.terminate().await;
+    let own = "--trunk=tapi=TA*/5*";
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], own, RATE_FLAG]);
+    program
+        .until("a trunk that names the channel", |current| {
+            current.unknown_channels.is_empty()
         })
         .await;
     program.terminate().await;

@@ -202,7 +202,7 @@ fn call(n: u32) -> Finished {
         decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
-        unknown_technologies: Vec::new(),
+        unknown_channels: Vec::new(),
         given: None,
         more_numbers: Vec::new(),
         shown_number: None,

@@ -13,7 +13,7 @@ use crate::{
     CLOCK_TOLERANCE, DecidingEvents, Direction, EventTime, Extension, FinishedCall, Party,
     UniqueId, Variable, Way, trunk,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Returns the finished call of one plan.
@@ -141,7 +141,7 @@ pub(super) fn finish(
         decided_by: why.0,
         timeline: Some(timeline::timeline(legs, plan)),
         unmatched: unmatched(part.own(), plan),
-        unknown_technologies: unknown_technologies(part.own(), plan),
+        unknown_channels: unknown_channels(part.own(), plan),
         given: None,
     }
 }
@@ -170,11 +170,12 @@ fn userfields(call: &OpenCall, legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     distinct(texts.chain(call.userfields.iter().map(String::as_str)))
 }
 
-/// Returns the technologies of the channels that callbridge can't tell from plumbing.
-fn unknown_technologies(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
+/// Returns the name prefixes of the channels that callbridge can't tell from plumbing.
+fn unknown_channels(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     let own = plan.own.iter().map(|&i| legs[i]);
     let unknown = own.filter(|leg| matches!(leg.party, Party::Unknown(_)));
-    distinct(unknown.map(|leg| trunk::technology(leg.name)))
+    let prefixes: BTreeSet<String> = unknown.filter_map(|leg| trunk::prefix(leg.name)).collect();
+    prefixes.into_iter().collect()
 }
 
 /// Collects the prefixes of channels that carried an outside number and belong to no trunk. A

@@ -45,7 +45,7 @@ fn call_from_records(employee: Option<&str>, talk: u64) -> FinishedCall {
         decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
-        unknown_technologies: Vec::new(),
+        unknown_channels: Vec::new(),
         given: None,
     }
 }

@@ -26,7 +26,7 @@ fn dialed_channel_of_unknown_technology_is_a_phone() {
         assert!(call.answered && call.incomplete.is_none(), "{call:?}");
         assert_eq!(employee(&call), Some("1"));
         assert_eq!(seconds(&call), (25.0, 30.0));
-        assert!(call.unknown_technologies.is_empty());
+        assert!(call.unknown_channels.is_empty());
     }
 }
 
@@ -68,7 +68,7 @@ fn channel_that_only_shares_a_bridge_may_be_a_phone() {
     let call = story.call();
     let why = call.incomplete.expect("a reason");
     assert!(why.contains("whether BRCM channels are phones"), "{why}");
-    assert_eq!(call.unknown_technologies, ["BRCM"]);
+    assert_eq!(call.unknown_channels, ["BRCM/x"]);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn known_plumbing_in_a_bridge_leaves_the_call_missed() {
         story.hangups(&[&media, &city]);
         let call = story.call();
         assert!(!call.answered && call.incomplete.is_none(), "{technology}");
-        assert!(call.unknown_technologies.is_empty());
+        assert!(call.unknown_channels.is_empty());
     }
 }
 

@@ -173,7 +173,7 @@ impl MessageReading<'_> {
                 decided_by: Vec::new(),
                 timeline: None,
                 unmatched: Vec::new(),
-                unknown_technologies: Vec::new(),
+                unknown_channels: Vec::new(),
                 given: Some(given),
             },
         })

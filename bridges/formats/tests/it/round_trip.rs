@@ -46,7 +46,7 @@ fn call() -> FinishedCall {
         decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
-        unknown_technologies: Vec::new(),
+        unknown_channels: Vec::new(),
         given: Some(GivenIds {
             lead: Some(4001),
             employee: None,

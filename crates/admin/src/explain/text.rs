@@ -98,10 +98,10 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
         let message = "had an outside number, but isn't part of any --trunk";
         let _ = writeln!(text, "  {name}  {} {message}", safe(prefix));
     }
-    for technology in &of.call.unknown_technologies {
+    for prefix in &of.call.unknown_channels {
         let name = paint.dim(&format!("{:<16}", "technology"));
-        let message = "is unknown to callbridge, so these channels may or may not be phones";
-        let _ = writeln!(text, "  {name}  {} {message}", safe(technology));
+        let message = "has an unknown technology, so it may or may not be a phone";
+        let _ = writeln!(text, "  {name}  {} {message}", safe(prefix));
     }
     for remark in &of.judged.remarks {
         let name = paint.dim(&format!("{:<16}", "remark"));

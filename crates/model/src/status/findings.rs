@@ -197,13 +197,13 @@ fn trunks(status: &Status, found: &mut Vec<Problem>) {
         let problem = Problem::new(FindingKind::NoTrunk, message, status.check());
         found.push(problem.with_values([named]));
     }
-    let technologies = with_calls(&status.unknown_technologies);
-    if !technologies.is_empty() {
-        let named = first_five(&technologies);
+    let channels = with_calls(&status.unknown_channels);
+    if !channels.is_empty() {
+        let named = first_five(&channels);
         let message = format!(
-            "channels of the unknown technology {named} took part in calls without being dialed, so \
+            "channels of an unknown technology took part in calls without being dialed, so \
              callbridge can't tell whether they're phones, and calls connected only with them are \
-             incomplete: if customers call over them, add them to a --trunk"
+             incomplete: {named}; if customers call over them, add them to a --trunk"
         );
         let problem = Problem::new(FindingKind::UnknownTechnology, message, status.check());
         found.push(problem.with_values([named]));

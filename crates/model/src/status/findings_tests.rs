@@ -164,8 +164,8 @@ fn silent_source_cases() -> Vec<(Status, &'static [FindingKind])> {
 
 fn unknown_technology() -> Status {
     status_with(|status| {
-        status.unknown_technologies.push(Unmatched {
-            prefix: "TAPI".to_owned(),
+        status.unknown_channels.push(Unmatched {
+            prefix: "TAPI/5".to_owned(),
             calls: 1,
             ..Unmatched::default()
         });

@@ -123,8 +123,8 @@ pub struct Status {
     pub gaps: Vec<SourceGap>,
     /// Channels that no trunk matches and that carried outside numbers, first seen first.
     pub unmatched: Vec<Unmatched>,
-    /// Channels whose technology callbridge doesn't recognize and that may or may not be phones.
-    pub unknown_technologies: Vec<Unmatched>,
+    /// Channels that may or may not be phones, since callbridge doesn't know their technology.
+    pub unknown_channels: Vec<Unmatched>,
     pub lists: Vec<ListFile>,
     /// Files of passwords and secrets that have a problem.
     pub secret_files: Vec<SecretFile>,
@@ -387,13 +387,16 @@ pub struct SourceGap {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unmatched {
-    /// The prefix that their names share, such as `PJSIP/citty`, or their technology, such as
-    /// `TAPI`. `other` stands for all channels once 32 prefixes are known.
+    /// The prefix that their names share, such as `PJSIP/citty`. `other` stands for all channels
+    /// once 32 prefixes are known.
     pub prefix: String,
     pub calls: u64,
     /// Epoch seconds at which the last of these calls began.
     pub last_at: i64,
     pub pbx: String,
+    /// Whether they may be phones, since their technology is unknown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_be_phones: bool,
 }
 
 /// The CRM token in use, as the CRM reported it.
@@ -505,7 +508,7 @@ mod tests {
             sources: vec![SourceStatus::default()],
             gaps: vec![SourceGap::default()],
             unmatched: vec![Unmatched::default()],
-            unknown_technologies: vec![Unmatched::default()],
+            unknown_channels: vec![Unmatched::default()],
             lists: vec![ListFile::default()],
             secret_files: vec![SecretFile::default()],
             pause: Some(Pause::default()),
@@ -536,7 +539,7 @@ mod tests {
             "/unmatched/0/prefix",
             "/unmatched/0/calls",
             "/unmatched/0/lastAt",
-            "/unknownTechnologies/0/prefix",
+            "/unknownChannels/0/prefix",
             "/lists/0/file",
             "/lists/0/kind",
             "/lists/0/rows",

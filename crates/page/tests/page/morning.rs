@@ -139,6 +139,7 @@ fn status(name: &str, now: i64) -> Status {
                 calls: 12,
                 last_at: now - 600,
                 pbx: "office".to_owned(),
+                may_be_phones: false,
             })
             .into(),
         employees: Some(Employees {

@@ -76,7 +76,7 @@ pub fn finished_call(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finish
         decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
-        unknown_technologies: Vec::new(),
+        unknown_channels: Vec::new(),
         more_numbers: Vec::new(),
         shown_number: None,
         did: None,
