@@ -1,5 +1,5 @@
-//! The assembler. It takes channel events and CDRs, groups them into open calls, and returns
-//! finished calls.
+//! The assembler, which groups channel events and CDRs into open calls and returns the calls once
+//! they're finished.
 
 mod calls;
 mod cdrs;
@@ -25,7 +25,7 @@ use calls::{LinkKey, OpenCalls};
 use cdrs::{EarlyCdr, EarlyCdrs};
 use index::Schedule;
 
-/// Groups channel events into calls, and returns each call when it is over.
+/// Groups channel events into calls, and returns each call once it's over.
 #[derive(Debug, Default)]
 pub struct Assembler {
     settings: Settings,
@@ -35,15 +35,15 @@ pub struct Assembler {
     early: EarlyCdrs,
     finished: Vec<FinishedCall>,
     changes: Changes,
-    /// Calls all of whose channels have hung up.
+    /// Calls whose channels have all hung up.
     settling: settling::Settling,
-    /// Open calls whose end was possibly missed, each with the time at which its known part is
-    /// emitted.
+    /// Open calls whose end may have been missed, along with when to emit the known part of each.
     overdue: Schedule<EventTime>,
     stream: Stream,
-    /// Set while our own clock is clearly wrong, for example after the boot of a board without a
-    /// clock battery. Events are collected, and no call is finished until the clock is right.
-    /// `Some(true)` if the stream ended in the meantime.
+    /// Set while our own clock is clearly wrong, e.g., after booting a board without a
+    /// battery-backed clock, and `Some(true)` if the stream has ended since.
+    ///
+    /// Events are still collected, but no call is finished until the clock is right.
     wrong_clock: Option<bool>,
     listening: gaps::Listening,
     clocks: clocks::Clocks,
@@ -52,74 +52,76 @@ pub struct Assembler {
     newest_ids: restart::NewestIds,
 }
 
-/// Counts of ignored and corrected items since the start.
+/// Counts of ignored and corrected items since startup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AssemblyCounts {
-    /// Repeated events, which changed nothing.
+    /// Duplicate events, which changed nothing.
     pub doubled: u64,
-    /// Events of calls that had already been finished.
+    /// Events of calls that were already finished.
     pub late: u64,
-    /// Number of times that the PBX's clock was set, as far as its events show.
+    /// How many times the PBX's clock was set, judging by its events.
     pub clock_set: u64,
-    /// Events without a unique id.
+    /// Events without a unique ID.
     pub unidentified: u64,
-    /// Facts that were dropped because one call holds only a limited number.
+    /// Facts that were dropped because the number of facts per call is limited.
     pub facts_dropped: u64,
-    /// Open calls that were dropped because they had only leftover events, such as a late hangup.
+    /// Open calls that were dropped because they consisted only of leftover events, such as a late
+    /// hangup.
     pub ghosts: u64,
-    /// Calls that were ended before all their channels had hung up, because they were open too
-    /// long, too many or too large calls were open, or a hangup was missed.
+    /// Calls that were ended before all their channels had hung up, because they'd been open for
+    /// too long, too many or too large calls were open, or a hangup was missed.
     pub forced: u64,
-    /// Calls among the `forced` ones that took more memory than was available.
+    /// Those of the `forced` calls that needed more memory than was available.
     pub oversized: u64,
 }
 
-/// Progress of the stream of events.
+/// How far the event stream has progressed.
 #[derive(Debug, Default)]
 struct Stream {
-    /// Time of the last event. If a batch arrives in reverse order, this time goes back, so no call
-    /// counts as over before its beginning was received.
+    /// Time of the last event. It goes back if a batch arrives in reverse order, so that no call is
+    /// considered over before its start has been received.
     at: Option<EventTime>,
-    /// Latest arrival of an event, a CDR, or a mark.
+    /// When an event, a CDR, or a mark last arrived.
     arrived: Option<EventTime>,
-    /// Number of channel events that were processed, including those of restored calls.
+    /// Number of channel events processed so far, including those of restored calls.
     taken_in: u64,
-    /// What the arrival of the next events shows about their times.
+    /// What the arrival of the next events says about their times.
     timing: Timing,
 }
 
-/// Describes what the arrival of an event shows about the time at which it happened. Arrival is
-/// always by our boot clock.
+/// Describes what the arrival of an event says about when it happened. Arrivals are always measured
+/// by our boot clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// The connection or file whose events arrive in the order in which they happened. `None` if
-    /// the order of arrival shows nothing, as with a broker that redelivers.
+    /// The connection or file whose events arrive in the order they happened, or `None` if the
+    /// arrival order is inconclusive, as with a broker that redelivers.
     pub line: Option<Line>,
-    /// How far our wall clock is ahead of the clock of arrivals. A call whose events have no times
-    /// starts at our wall clock's time.
+    /// How far our wall clock is ahead of the clock used for arrivals. Calls whose events have no
+    /// timestamps start at our wall clock's time.
     pub wall_ahead: ClockDifference,
-    /// Set if the source keeps events until they are read, as a broker does. Events can then arrive
-    /// long after they happened, so only their own times count. A call that was live can become
+    /// Whether the source keeps events until they're read, as a broker does. Events may then arrive
+    /// long after they happened, so only their own times count, and a call that was live can become
     /// part of a backlog.
     pub kept: bool,
-    /// Substitute time for events of a file that have no time. It shows only the order of the
-    /// events, and roughly the earliest time at which they can have happened. A call with such an
-    /// event has unknown durations and is incomplete. `None` if the arrival shows when events
-    /// happened.
+    /// Substitute time for events in a file that have no timestamps, or `None` if their arrival
+    /// shows when they happened.
+    ///
+    /// It only preserves the order of the events and gives a rough lower bound for when they
+    /// happened, so a call with such an event has unknown durations and is incomplete.
     pub order: Option<EventTime>,
 }
 
-/// One connection of a source, or one of its files.
+/// A source's connection, or one of its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Number of the source.
+    /// The source's number.
     pub source: u16,
-    /// Number that differs for each connection and file of the source.
+    /// A different number for each of the source's connections and files.
     pub connection: u64,
 }
 
 impl Assembler {
-    /// Creates an assembler without calls.
+    /// Creates an assembler without any calls.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -127,8 +129,8 @@ impl Assembler {
         }
     }
 
-    /// Processes an event of a PBX that arrived at `arrived` by our own clock. Returns `false` if
-    /// the event belongs to a finished call, and so changed nothing.
+    /// Processes a PBX event that arrived at `arrived` by our own clock, returning `false` if it
+    /// belongs to a finished call and therefore changed nothing.
     pub fn on_event(&mut self, event: &PbxEvent<'_>, arrived: EventTime) -> bool {
         self.stream.arrived = self.stream.arrived.max(Some(arrived));
         let late = self.counts.late;
@@ -140,7 +142,7 @@ impl Assembler {
         self.counts.late == late
     }
 
-    /// Sets what the arrival of all later events shows about their times.
+    /// Sets what the arrival of all subsequent events says about their times.
     pub fn timing(&mut self, timing: Timing) {
         self.stream.timing = timing;
     }
@@ -167,7 +169,7 @@ impl Assembler {
         }
         let completed = self.calls.complete_event(&id, event);
         let event = completed.as_ref().unwrap_or(event);
-        // A key press that changes no monitoring says nothing about a call.
+        // A key press that doesn't affect monitoring is irrelevant to calls.
         if matches!(&event.kind, Kind::Monitors { target, .. } if target.is_empty()) {
             return;
         }
@@ -177,8 +179,8 @@ impl Assembler {
         let call = open.and_then(|key| self.calls.get(key));
         let wall_ahead = call.map_or(timing.wall_ahead, |call| call.times.wall_ahead);
         let reported = event.at.or(timing.order);
-        // A list of channels has no times. It describes the moment of its arrival, which is
-        // translated to the PBX's clock.
+        // A list of channels has no timestamps. It shows the state at the time it arrived, so that
+        // time is converted to the PBX's clock.
         let is_listed = matches!(event.kind, Kind::Listed { .. });
         let by_arrival = reported.is_none() && !is_listed;
         let mut ahead = wall_ahead;
@@ -188,8 +190,8 @@ impl Assembler {
         let at = reported.unwrap_or(arrived.by_clock(ahead));
         self.check_clock(&id, event, arrived);
         let far = timing.kept && at.apart(arrived) > CLOCK_TOLERANCE;
-        // A kept event with a time far from its arrival is part of a backlog. From here on, the
-        // time of the stream decides when the call is over.
+        // A kept event that arrives long after it happened is part of a backlog, so from now on the
+        // stream's time decides when the call is over.
         if far
             && let Some(key) = open
             && let Some(call) = self.calls.get_mut(key)
@@ -204,7 +206,7 @@ impl Assembler {
         }
         self.listening.whole = self.listening.whole.max(Some(arrived));
         self.advance(arrived);
-        // The call, or the part of it that had this channel, can be over now.
+        // The call, or the part that this channel belonged to, may be over by now.
         let Ok(open) = self.calls.find_for_event(&id, &event.channel.linkedid) else {
             self.counts.late += 1;
             return;
@@ -235,8 +237,8 @@ impl Assembler {
         self.limit_open();
     }
 
-    /// Processes an event of the channel `id`, which belongs to the call `key`. The event happened
-    /// at `at` by the PBX's clock, and arrived at `arrived` by ours.
+    /// Processes an event of channel `id` in the call `key`, which happened at `at` by the PBX's
+    /// clock and arrived at `arrived` by ours.
     fn take_in(
         &mut self,
         key: u64,
@@ -298,10 +300,11 @@ impl Assembler {
         }
     }
 
-    /// Registers the channels that an event mentions for the first time: its own channel `id`, and
-    /// a second channel such as the dialing one. Merges legs that were stored under a channel's
-    /// name, and adds CDRs that arrived early. Returns the key of the call, which changes if two
-    /// calls are merged.
+    /// Registers the channels that an event mentions for the first time, which are its own channel
+    /// `id` and possibly a second one, such as the dialing channel.
+    ///
+    /// Also merges legs stored under a channel's name, and adds CDRs that arrived early. Returns
+    /// the call's key, which changes if two calls are merged.
     fn on_first_event(
         &mut self,
         mut key: u64,
@@ -327,8 +330,10 @@ impl Assembler {
         key
     }
 
-    /// Merges all calls that the keys `ties` lead to into the call `key`. `at` is the time of the
-    /// event with these keys. Returns the key of the merged call.
+    /// Merges every call that `ties` refers to into the call `key`, and returns the key of the
+    /// resulting call.
+    ///
+    /// `at` is the time of the event that the ties come from.
     fn tie<'a>(
         &mut self,
         mut key: u64,
@@ -347,10 +352,10 @@ impl Assembler {
         key
     }
 
-    /// Processes a CDR. Only its user field is used.
+    /// Processes a CDR, of which only the user field is used.
     fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
-        // The CDR's linkedid must not be searched: it can be that of an agent's login, which is
-        // open.
+        // Don't search by the CDR's linkedid, since it may be that of an agent's login, which is
+        // still open.
         if self.calls.has_finished(&cdr.uniqueid) {
             self.keep_cdr(cdr, arrived);
             return;
@@ -371,9 +376,10 @@ impl Assembler {
         self.advance(arrived);
     }
 
-    /// Keeps a CDR until its call is known, provided that calls wait for CDRs according to the
-    /// settings. Otherwise, the CDR isn't needed here, and if nothing else reports its call, the
-    /// [`Folder`](crate::Folder) will build one from it.
+    /// Keeps a CDR until its call is known, provided that the settings make calls wait for CDRs.
+    ///
+    /// Otherwise, the CDR isn't needed here. If nothing else reports its call, the
+    /// [`Folder`](crate::Folder) will build the call from it.
     fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
         let awaited = self.settings.awaits_cdr() && !ids.any(|id| self.calls.has_finished(id));
@@ -385,8 +391,8 @@ impl Assembler {
         }
     }
 
-    /// Drops CDRs that have waited for their call for `max_call`, and the oldest ones if there are
-    /// too many.
+    /// Drops CDRs that have been waiting for their call for `max_call`, along with the oldest ones
+    /// if there are too many.
     fn forget_early(&mut self, now: EventTime) {
         let since = now.minus(self.settings.max_call);
         while let Some(key) = self.early.take_stale(since) {
@@ -394,7 +400,7 @@ impl Assembler {
         }
     }
 
-    /// Adds the user fields of CDRs that arrived before their call to the call `key`.
+    /// Adds the user fields of CDRs that arrived early to the call `key`.
     fn give_early(&mut self, key: u64, cdrs: Vec<(u64, EarlyCdr)>) {
         for (early, cdr) in cdrs {
             self.changes.insert(early);
@@ -405,13 +411,13 @@ impl Assembler {
         }
     }
 
-    /// Returns the calls finished since this function last ran, in the order in which they were
-    /// finished.
+    /// Returns the calls finished since the last time this was called, in the order they finished.
     pub fn take_finished(&mut self) -> Vec<FinishedCall> {
         std::mem::take(&mut self.finished)
     }
 
-    /// Returns the open calls and waiting CDRs that changed or ended since this function last ran.
+    /// Returns the open calls and waiting CDRs that have changed or ended since the last time this
+    /// was called.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
         let calls = &mut self.calls;
         let early = &self.early;
@@ -423,11 +429,12 @@ impl Assembler {
         })
     }
 
-    /// Restores an open call, or a CDR that waits for its call, from a snapshot of
+    /// Restores an open call, or a CDR waiting for its call, from a snapshot returned by
     /// [`Assembler::take_changes`].
     ///
     /// # Errors
-    /// Returns an error if the bytes are not a snapshot.
+    ///
+    /// Returns an error if the bytes aren't a valid snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
         if let Ok(cdr) = self.changes.restore::<EarlyCdr>(key, snapshot) {
             self.calls.key_is_used(key);
@@ -449,31 +456,32 @@ impl Assembler {
         Ok(())
     }
 
-    /// Forgets the ids of finished calls, because the PBX uses them again for new calls. The caller
-    /// remembers finished ids longer, and must recognize late events from here on.
+    /// Forgets the IDs of finished calls, because the PBX is reusing them for new calls. From now
+    /// on, it's up to the caller, which remembers finished IDs for longer, to recognize late
+    /// events.
     pub fn forget_finished(&mut self) {
         self.calls.forget_finished();
     }
 
-    /// Returns `true` if this unique id or linkedid is part of an open call.
+    /// Returns `true` if an open call has this unique ID or linkedid.
     pub fn knows(&self, id: &str) -> bool {
         self.calls.find(id).is_some()
     }
 
-    /// Returns `true` if an event had this unique id, linkedid, or channel name. Ids of finished
-    /// calls count as long as they are remembered here.
+    /// Returns `true` if any event had this unique ID, linkedid, or channel name, including those
+    /// of finished calls that are still remembered.
     pub fn has_seen(&self, id: &str) -> bool {
         !id.is_empty()
             && (self.knows(id) || self.calls.has_finished(id) || self.calls.names.has(id))
     }
 
-    /// Returns the time of the last event, or `None` before the first.
+    /// Returns the time of the last event, or `None` if there hasn't been one.
     pub fn latest_event(&self) -> Option<EventTime> {
         self.stream.at
     }
 
-    /// Returns the number of open calls. Leftover events that still wait for the beginning of their
-    /// call do not count.
+    /// Returns the number of open calls, not counting leftover events that are still waiting for
+    /// the start of their call.
     pub fn open_calls(&self) -> usize {
         self.calls.len() - self.settling.scraps
     }

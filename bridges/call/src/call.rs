@@ -1,4 +1,4 @@
-//! The output of the assembler: a call that is over.
+//! The assembler's output, which is a call that's over.
 
 use crate::timeline::Timeline;
 use crate::units::{EventTime, Extension, Linkedid, UniqueId};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The side that began the call, seen from the company.
+/// The side that started the call, from the company's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Direction {
@@ -14,15 +14,15 @@ pub enum Direction {
     Inbound,
     /// The company called out over a trunk.
     Outbound,
-    /// A call in which no trunk took part.
+    /// A call that didn't involve a trunk.
     Internal,
-    /// A call over a trunk whose beginning was not received. It can be either of the first two, and
-    /// is always incomplete.
+    /// A call over a trunk whose start wasn't received. It can be either of the first two, and is
+    /// always incomplete.
     Unknown,
 }
 
 impl Direction {
-    /// Returns the direction as the CRM and all JSON write it.
+    /// Returns the direction as written by the CRM and in all our JSON.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Inbound => "INBOUND",
@@ -33,69 +33,70 @@ impl Direction {
     }
 }
 
-/// A call whose channels have all hung up, with everything that can be known from the PBX only. It
-/// is serialized only for our own use.
+/// A call whose channels have all hung up, with everything that can be learned from the PBX alone.
+/// Its serialized form is for internal use only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FinishedCall {
-    /// The id of the call: its oldest linkedid, or for the second customer of a conference, that
-    /// customer's own unique id.
+    /// The call's ID, which is its oldest linkedid or, for the second customer of a conference,
+    /// that customer's own unique ID.
     pub linkedid: Linkedid,
-    /// Other linkedids that became part of this call, and the unique ids of all its channels. Late
-    /// events with one of these ids open no new call.
+    /// Other linkedids that became part of this call, and the unique IDs of all its channels. Late
+    /// events with one of these IDs don't open a new call.
     pub also_known_as: Vec<UniqueId>,
-    /// Direction of the call, which the first real party decides.
+    /// The call's direction, as determined by the first real party.
     pub direction: Direction,
-    /// Set if the customer and another real party talked for half a second or more.
+    /// Whether the customer talked with another real party for at least half a second.
     pub answered: bool,
-    /// The trunk of the customer's leg, by the name that its flag gives. `None` for internal calls.
+    /// The trunk of the customer's leg, by the name given in its flag, or `None` for internal
+    /// calls.
     pub trunk: Option<String>,
-    /// The customer's number as the PBX wrote it, not yet normalized.
+    /// The customer's number as written by the PBX, before normalization.
     pub number: Option<RawNumber>,
-    /// Further candidates for the customer's number, the best first. `number` is tried before them,
-    /// and the first valid number wins. If no number is valid, `number` is displayed.
+    /// Further candidates for the customer's number, best first. The first valid one of `number`
+    /// and these wins, and if none is valid, `number` is displayed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_numbers: Vec<RawNumber>,
-    /// Caller number of the customer's channel, if the PBX itself called the customer first and no
-    /// event has the dialed number. It can be the company's number, so it counts as the customer's
-    /// only if a lead has this number.
+    /// Caller number of the customer's channel, if the PBX called the customer first and no event
+    /// contains the dialed number. This may be the company's own number, so it's only considered
+    /// the customer's if a lead has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown_number: Option<RawNumber>,
-    /// The number that the customer of an inbound call dialed, as the PBX wrote it.
+    /// The number that the customer of an inbound call dialed, as written by the PBX.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub did: Option<String>,
-    /// The extension that the call is attributed to.
+    /// The extension that the call is credited to.
     pub employee: Option<Extension>,
-    /// Each extension that was connected with the customer, in the order of time.
+    /// All extensions that were connected with the customer, in chronological order.
     pub employees_in_order: Vec<Extension>,
     /// Time of the call's first event.
     pub started: EventTime,
-    /// Time at which the last customer leg hung up.
+    /// When the last customer leg hung up.
     pub ended: EventTime,
-    /// Time for which a customer leg was connected with another real party.
+    /// How long a customer leg was connected with another real party.
     pub talk: Duration,
-    /// Channel variables, one entry per name. If the root leg has a value, it wins.
+    /// Channel variables, with one entry per name. The root leg's value takes precedence.
     pub variables: Vec<Variable>,
-    /// User fields of the call's CDRs and CEL events, in the order received, without repeats.
+    /// User fields of the call's CDRs and CEL events in the order received, without duplicates.
     pub userfields: Vec<String>,
-    /// Reason why the facts are incomplete, or `None` if they are complete.
+    /// Why the call is incomplete, or `None` if it's complete.
     pub incomplete: Option<String>,
-    /// Set if only CDRs report the call.
+    /// Whether the call is known only from CDRs.
     pub estimate: bool,
-    /// Set if an event had no timestamp, so its arrival time was used instead.
+    /// Whether any event lacked a timestamp, so that its arrival time was used instead.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_arrival: bool,
-    /// `true` if the first event of the call arrived at most 5 s after its own time. Otherwise the
-    /// call was read from a backlog.
+    /// Whether the call's first event arrived within 5 s of its own time. Otherwise, the call comes
+    /// from a backlog.
     pub live: bool,
-    /// Messages for the log about clock problems, clamped values, and other corrections.
+    /// Log messages about clock problems, clamped values, and other corrections.
     pub remarks: Vec<String>,
-    /// Events that decided the values, for `explain`.
+    /// Events that determined the values, for `explain`.
     pub decided_by: Vec<DecidingEvent>,
-    /// Moments of the call's channels, to be drawn. `None` if a message reported the whole call.
+    /// The timeline to draw, or `None` if a single message reported the whole call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
-    /// Common prefixes of the channels that carried an outside number and belong to no trunk, such
-    /// as `PJSIP/citty`, each once. They suggest a trunk that no flag names.
+    /// Distinct common prefixes, such as `PJSIP/citty`, of channels that had an outside number but
+    /// don't match any trunk. They hint at a trunk that isn't configured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<String>,
     /// Common prefixes of the channels that may or may not be phones, such as `TAPI/5`, each once.
@@ -108,30 +109,30 @@ pub struct FinishedCall {
 }
 
 impl FinishedCall {
-    /// Returns all ids of the call.
+    /// Returns all of the call's IDs.
     pub fn ids(&self) -> impl Iterator<Item = &UniqueId> {
         std::iter::once(&self.linkedid).chain(&self.also_known_as)
     }
 }
 
-/// Lead and employee that the message of a whole call attributes it to. They take precedence over
+/// The lead and employee to which a message attributes a whole call. They take precedence over
 /// every rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenIds {
-    /// The CRM's number of the lead; positive.
+    /// The CRM's ID of the lead, which is positive.
     pub lead: Option<i64>,
-    /// The CRM's number of the employee; positive.
+    /// The CRM's ID of the employee, which is positive.
     pub employee: Option<i64>,
 }
 
-/// A number and its origin.
+/// A number, along with where it came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawNumber {
-    /// The number as the PBX wrote it: `+998901110001`, `9998901110001`, or `998901110001` from the
-    /// dial string `998901110001@city`.
+    /// The number as written by the PBX, such as `+998901110001`, `9998901110001`, or
+    /// `998901110001` from the dial string `998901110001@city`.
     pub text: String,
-    /// Set if the number was read from a dial string. If such a number is valid as written, its
-    /// first digits are no dial prefix.
+    /// Whether the number comes from a dial string. If such a number is valid as written, its first
+    /// digits aren't a dial prefix.
     pub from_dial_string: bool,
 }
 
@@ -145,8 +146,8 @@ impl RawNumber {
     }
 }
 
-/// Returns `true` for a number that a customer can dial: 2 to 24 digits after an optional `+`.
-/// Names such as `s` and `start` are no numbers.
+/// Returns `true` for a number that a customer can dial, which means 2 to 24 digits after an
+/// optional `+`. Names such as `s` and `start` don't qualify.
 pub fn is_did(text: &str) -> bool {
     let digits = text.strip_prefix('+').unwrap_or(text);
     (2..=24).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
@@ -155,27 +156,27 @@ pub fn is_did(text: &str) -> bool {
 /// A channel variable of the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
-    /// Name of the variable: `LEAD_ID`, for example.
+    /// The variable's name, such as `LEAD_ID`.
     pub name: String,
-    /// Values of the variable: one, or several if two legs of equal rank disagree. Never empty.
+    /// The variable's value, or several if two legs of equal rank disagree. Never empty.
     pub values: Vec<String>,
 }
 
-/// The event that decided a value.
+/// The event that determined a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecidingEvent {
-    /// The value's name as in `explain --json`: `direction`, `answered`, `talkTimeSec`…
+    /// The value's name as in `explain --json`, such as `direction`, `answered`, or `talkTimeSec`.
     pub value: String,
-    /// Time of the deciding event.
+    /// When the event happened.
     pub at: EventTime,
-    /// Channel of the deciding event.
+    /// The event's channel.
     pub channel: String,
-    /// The reason as text: `came in on trunk city: created in state Ring`.
+    /// A human-readable reason, such as `came in on trunk city: created in state Ring`.
     pub message: String,
 }
 
-/// Returns the reason for a call's direction. `trunk` is that of the customer's channel, and `how`
-/// describes how that channel began.
+/// Returns the reason for a call's direction. `trunk` is the trunk of the customer's channel, and
+/// `how` describes how that channel started.
 pub(crate) fn direction_message(direction: Direction, trunk: Option<&str>, how: &str) -> String {
     let trunk = trunk.unwrap_or_default();
     match direction {
@@ -186,21 +187,21 @@ pub(crate) fn direction_message(direction: Direction, trunk: Option<&str>, how: 
     }
 }
 
-/// Returns the ids of a call, sorted and each once, without the linkedids of this and other calls
+/// Returns a call's IDs, sorted and deduplicated, without the linkedids of this call and others
 /// (`known`).
 pub(crate) fn aliases(ids: impl Iterator<Item = UniqueId>, known: &[&UniqueId]) -> Vec<UniqueId> {
     let ids: BTreeSet<UniqueId> = ids.filter(|id| !known.contains(&id)).collect();
     ids.into_iter().collect()
 }
 
-/// Returns the texts in their order, each once. Empty texts are left out.
+/// Returns the distinct nonempty texts in their original order.
 pub(crate) fn distinct<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let new = texts.filter(|text| !text.is_empty() && seen.insert(*text));
     new.map(str::to_owned).collect()
 }
 
-/// Collects the events and records that decided a call's values.
+/// Collects the events and records that determined a call's values.
 #[derive(Debug, Default)]
 pub(crate) struct DecidingEvents(pub(crate) Vec<DecidingEvent>);
 

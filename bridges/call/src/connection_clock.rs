@@ -1,6 +1,8 @@
-//! The PBX's clock as one connection or file shows it. Times of events and of responses to our
-//! pings go in, with their arrivals by our boot clock. The results are whether the PBX's clock was
-//! set, the difference between the two clocks, and whether a new channel is reported late.
+//! The PBX's clock as seen through one connection or file.
+//!
+//! It takes the times of events and of responses to our pings, along with their arrivals by our
+//! boot clock, and works out whether the PBX's clock was set, how far the two clocks are apart, and
+//! whether a new channel was reported late.
 //!
 //! ```text
 //! time of the event   10:00:00   10:00:08   10:00:20    the last two arrive late, because the
@@ -16,10 +18,10 @@
 use crate::{ClockDifference, EventTime};
 use std::time::Duration;
 
-/// A jump of the times by more than this shows that the clock was set.
+/// How far times must jump to show that the clock was set.
 const JUMP: Duration = Duration::from_secs(2);
-/// The smallest delay is confirmed by an event with the same delay that happened this much later
-/// and arrived this much later. Before that, the delay can come from a stalled line or a busy
+/// The smallest delay is confirmed by an event with the same delay that both happened and arrived
+/// at least this much later. Until then, the delay may be due to a stalled connection or a busy
 /// machine.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(2);
 /// How quickly a PBX must respond to a ping for the response to count as prompt. A slower one
@@ -29,16 +31,16 @@ pub const PROMPT_RESPONSE: Duration = Duration::from_millis(1_500);
 /// Length of a span. Differences from the current span and the one before it count as recent.
 const SHOWN_SPAN: Duration = Duration::from_secs(300);
 
-/// The way in which a clock was set.
+/// How a clock was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockSet {
-    /// A time ran back.
+    /// The time went backward.
     Back,
-    /// A time is ahead of what the smallest delay allows.
+    /// The time is further ahead than the smallest delay allows.
     Ahead,
 }
 
-/// The clock of a PBX in one connection, or in one file.
+/// A PBX's clock as seen in one connection or one file.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionClock {
     /// The latest time so far.
@@ -62,7 +64,7 @@ struct LeastDelayed {
     confirmed: bool,
 }
 
-/// The greatest difference in each of the last two spans, and the beginning of the later span.
+/// The largest difference in each of the last two spans, and when the later span began.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecentDifference {
     before: Option<ClockDifference>,
@@ -71,9 +73,10 @@ struct RecentDifference {
 }
 
 impl ConnectionClock {
-    /// Processes the time of an event. `arrived` is its arrival by our boot clock, or `None` in a
-    /// file, where arrival shows nothing. Returns how the clock was set before the event, if it
-    /// was.
+    /// Processes an event's time, returning how the clock was set before the event, if it was.
+    ///
+    /// `arrived` is the event's arrival by our boot clock, or `None` for a file, where it says
+    /// nothing.
     pub fn on_event(&mut self, at: EventTime, arrived: Option<EventTime>) -> Option<ClockSet> {
         let ahead = arrived.map(|arrived| ClockDifference::between(at, arrived));
         let went_back = self.latest.is_some_and(|latest| latest.since(at) > JUMP);
@@ -115,7 +118,7 @@ impl ConnectionClock {
     }
 
     /// Processes the PBX's time in the response to a ping that was sent at `asked` and answered at
-    /// `answered`. Returns how the clock was set before that, if it was.
+    /// `answered`, returning how the clock was set before that, if it was.
     pub fn on_answer(
         &mut self,
         at: EventTime,
@@ -124,7 +127,7 @@ impl ConnectionClock {
     ) -> Option<ClockSet> {
         let was_set = self.on_event(at, Some(answered));
         if answered.since(asked) <= PROMPT_RESPONSE {
-            // The PBX cannot have read its clock before we asked, so no message has a smaller
+            // The PBX can't have read its clock before we asked, so no message can have a smaller
             // delay.
             self.least_delayed = Some(LeastDelayed {
                 ahead: ClockDifference::between(at, asked),
@@ -136,8 +139,8 @@ impl ConnectionClock {
         was_set
     }
 
-    /// Returns the difference between the PBX's clock and our boot clock in the last minutes. The
-    /// event with the smallest delay decides.
+    /// Returns the offset between the PBX's clock and our boot clock in the last few minutes, based
+    /// on the event with the smallest delay.
     pub fn recent_difference(&self) -> Option<ClockDifference> {
         self.shown.greatest()
     }
@@ -192,8 +195,8 @@ mod tests {
         EventTime::from_micros((seconds * 1e6).round() as i64)
     }
 
-    /// Returns for each event whether it shows that the clock was set. Each item of `events` is the
-    /// time of an event and its arrival.
+    /// Returns, for each event, whether it shows that the clock was set. Each item of `events`
+    /// consists of an event's time and its arrival.
     fn clock_set_signs(events: &[(f64, f64)]) -> Vec<bool> {
         let mut clock = ConnectionClock::default();
         let mut shown = Vec::new();
@@ -309,7 +312,7 @@ mod tests {
         let ids = [(10, 10.1), (20, 20.9), (30, 32.0), (40, 42.2), (50, 50.0)];
         let late = late_ids(&mut clock, &ids);
         assert_eq!(late, [false, false, false, true, false]);
-        // A clock an hour ahead changes nothing.
+        // A clock that's an hour ahead makes no difference.
         let ids = ids.map(|(second, arrived)| (second + 3600, arrived));
         let late = late_ids(&mut ConnectionClock::default(), &ids);
         assert_eq!(late, [false, false, false, true, false]);
@@ -341,14 +344,14 @@ mod tests {
         );
         let seven_ahead = clock.on_event(time_at(110.0), Some(time_at(3.0)));
         assert_eq!(seven_ahead, Some(ClockSet::Ahead));
-        // An answer that the connection delayed proves nothing.
+        // A response that was delayed by the connection proves nothing.
         let mut clock = ConnectionClock::default();
         assert_eq!(
             clock.on_answer(time_at(100.0), time_at(0.0), time_at(9.0)),
             None
         );
         assert_eq!(clock.on_event(time_at(109.5), Some(time_at(9.6))), None);
-        // The clock was set back while no one called.
+        // The clock was set back while there were no calls.
         let answer = clock.on_answer(time_at(60.0), time_at(20.0), time_at(20.1));
         assert_eq!(answer, Some(ClockSet::Back));
     }

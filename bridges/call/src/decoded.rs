@@ -1,26 +1,26 @@
-//! The output of every decoder, for all kinds of PBX.
+//! The output of every decoder, regardless of the kind of PBX.
 
 use crate::call::FinishedCall;
 use crate::event::{ChannelEvent, PbxEvent, Text};
 
-/// Longest accepted id, in bytes. Ids of Asterisk's channels have at most 150, and those of bridges
-/// 36.
+/// Maximum length of an accepted ID in bytes. Asterisk's channel IDs have at most 150, and its
+/// bridge IDs have 36.
 const ID_BYTES_MAX: usize = 256;
 
-/// An event, and the server whose message contained it.
+/// An event, along with the server whose message contained it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerEvent<'a> {
     /// `server_name` of an AMI-JSON frame, `origin_uuid` on Wazo's bus, or `Server` in an AMI event
-    /// that came through a proxy. One connection can carry several PBXs.
+    /// that came through a proxy, since one connection can serve several PBXs.
     pub server: Option<Text<'a>>,
-    /// The event, as far as calls depend on it.
+    /// The parts of the event that matter for calls.
     pub event: PbxEvent<'a>,
 }
 
 impl ServerEvent<'_> {
-    /// Returns `true` if each id that identifies a call is valid.
-    // `inline`, so it is optimized for speed with the decoder that calls it. This crate is also
-    // built for size.
+    /// Returns `true` if every ID that identifies a call is valid.
+    // `inline`, so that it's optimized for speed along with the decoder that calls it. This crate
+    // is also built for size.
     #[inline]
     pub fn has_good_ids(&self) -> bool {
         let has_good_ids = match &self.event {
@@ -35,60 +35,60 @@ impl ServerEvent<'_> {
     }
 }
 
-/// Returns `true` if an id or a server's name has no control characters and at most `ID_BYTES_MAX`
-/// bytes.
+/// Returns `true` if an ID or server name has no control characters and is at most `ID_BYTES_MAX`
+/// bytes long.
 #[inline]
 fn is_good_id(id: &str) -> bool {
     let plain = id.bytes().all(|byte| byte.is_ascii_graphic());
     id.len() <= ID_BYTES_MAX && (plain || !id.chars().any(char::is_control))
 }
 
-/// A finished call that one message reports as a whole.
+/// A finished call that was reported as a whole in one message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportedCall {
-    /// The PBX of the call, as its message states.
+    /// The call's PBX, as stated in the message.
     pub pbx: String,
-    /// The call. Its field `given` has the ids that the message contains.
+    /// The call, whose `given` field holds the IDs that the message contains.
     pub call: FinishedCall,
 }
 
-/// The reason why a message is not a valid finished call.
+/// Why a message isn't a valid finished call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct WrongCall {
-    /// The PBX that the message names, if that name is valid.
+    /// The PBX that the message identifies, if its name is valid.
     pub pbx: Option<String>,
-    /// The call that the message names, if that id is valid.
+    /// The call that the message identifies, if its ID is valid.
     pub id: Option<String>,
-    /// Each wrong field, and its allowed values. Contains no data of customers.
+    /// Lists each invalid field along with its allowed values. Contains no customer data.
     pub message: String,
 }
 
-/// Outcome of the decoding of one message.
+/// The result of decoding one message.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::large_enum_variant,
     reason = "made and matched at once; never stored"
 )]
 pub enum Decoded<'a> {
-    /// An event that a call can depend on.
+    /// An event that may matter for a call.
     Event {
-        /// The event, and the server that its message names.
+        /// The event, along with the server that its message identifies.
         received: ServerEvent<'a>,
-        /// Set if invalid bytes, invalid escapes, or a truncated end were repaired. Repairs are
-        /// counted.
+        /// Whether invalid bytes, invalid escapes, or a truncated end had to be repaired. Repairs
+        /// are counted.
         repaired: bool,
     },
-    /// A call that is already over, or the reason why the message is not a valid call.
+    /// A call that's already over, or why the message isn't a valid call.
     Call(Result<Box<ReportedCall>, Box<WrongCall>>),
-    /// A well-formed message that no call depends on.
+    /// A well-formed message that doesn't matter for any call.
     Skipped,
-    /// An unreadable message, which could have been about a call.
+    /// An unreadable message, which may have been about a call.
     Unreadable(Unreadable),
 }
 
 impl<'a> Decoded<'a> {
-    /// Wraps the event of a message without a server id. `repaired` is `true` if invalid bytes or
+    /// Wraps the event of a message without a server ID. `repaired` is `true` if invalid bytes or
     /// escapes were replaced.
     #[inline]
     pub fn from_event(event: Result<PbxEvent<'a>, Unreadable>, repaired: bool) -> Self {
@@ -105,31 +105,32 @@ impl<'a> Decoded<'a> {
     }
 }
 
-/// The reason why a message is unreadable.
+/// Why a message is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Unreadable {
-    /// No `Key: Value` pair names an event or a response.
+    /// None of the `Key: Value` pairs specifies an event or a response.
     #[error("the message names no event")]
     NoEvent,
-    /// The event of a channel has neither the channel's name nor its unique id.
+    /// A channel event has neither the channel's name nor its unique ID.
     #[error("the event names no channel")]
     NoChannel,
-    /// The message is not JSON, and cannot be repaired into an object with an event.
+    /// The message isn't JSON and can't be repaired into an object with an event.
     #[error("the message is not a JSON object, even after repair")]
     NotJson,
     /// The row has fewer columns than a CEL row needs.
     #[error("the row has too few columns to be a CEL event")]
     TooFewColumns,
-    /// The row may be of CEL, but the order of its columns is unknown.
+    /// The row may come from CEL, but the order of its columns is unknown.
     #[error("the order of the row's columns is not known: name them with --columns")]
     UnknownColumns,
-    /// The row fits neither `cdr_csv` nor `cdr_custom`, and no header names its columns.
+    /// The row matches neither `cdr_csv` nor `cdr_custom`, and there's no header that lists its
+    /// columns.
     #[error(
         "the row isn't a complete CDR of cdr_csv or cdr_custom, or it's from a table whose header \
          is missing"
     )]
     NotACdr,
-    /// The row is of FreeSWITCH's `mod_cdr_csv`, whose outcome is a hangup cause.
+    /// The row comes from FreeSWITCH's `mod_cdr_csv`, which reports the outcome as a hangup cause.
     #[error(
         "the row was written by FreeSWITCH's mod_cdr_csv, which callbridge doesn't support: use \
          mod_json_cdr (freeswitch-cdr) or the event socket (esl://)"
@@ -171,13 +172,13 @@ pub enum Unreadable {
     /// This column should hold seconds, but holds something else.
     #[error("the row's {0} isn't a number of seconds")]
     NoCount(&'static str),
-    /// The file has no object with the variables of a channel and its call flow.
+    /// The file has no object with a channel's variables and its call flow.
     #[error(
         "the file is not a CDR of a channel: `variables` with a uuid, or `callflow`, is \
              missing"
     )]
     NoLeg,
-    /// An id has control characters or is too long. Ids appear in logs and in the CRM.
+    /// An ID has control characters or is too long. IDs appear in logs and in the CRM.
     #[error("an id in the message has control characters, or more than {ID_BYTES_MAX} bytes")]
     NoId,
 }
@@ -200,7 +201,7 @@ mod tests {
         PbxEvent::Channel(ChannelEvent::new(None, Origin::Cel, channel, kind))
     }
 
-    /// Returns an event for each place that can have an id, with this id in that place.
+    /// Returns an event for each place that can contain an ID, with this ID in that place.
     fn with_id_in_each_place(id: &str) -> Vec<PbxEvent<'_>> {
         let other = || Box::new(ChannelRef::by_id(id.into()));
         let of_channel = |channel| ChannelEvent::new(None, Origin::Channel, channel, Kind::Seen);

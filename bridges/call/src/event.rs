@@ -1,33 +1,34 @@
-//! The events of a PBX: one [`PbxEvent`] per message, borrowed from the received bytes.
+//! PBX events, with one [`PbxEvent`] per message, borrowed from the received bytes.
 
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Prefix of the substitute for a bridge id that the PBX did not report.
+/// Prefix of the placeholder for a bridge ID that the PBX didn't report.
 pub const UNNAMED: &str = "?";
 
-/// Follows [`UNNAMED`] in place of channel names if one event begins or ends a bridge for both its
-/// channels. The channel that answered last is the other side of the bridge.
+/// Follows [`UNNAMED`] in place of channel names if a single event starts or ends a bridge for both
+/// of its channels. The channel that answered last is on the other side of the bridge.
 pub const WHO_ANSWERED: &str = "*";
 
-/// Text that is borrowed from the source's bytes if possible, and owned if it had to be unescaped
-/// or repaired.
+/// Text that's borrowed from the source's bytes if possible, and owned if it had to be unescaped or
+/// repaired.
 pub type Text<'a> = Cow<'a, str>;
 
-/// One message of a PBX, as far as a call can depend on it.
+/// A message from a PBX, reduced to what may matter for a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::large_enum_variant,
     reason = "made and matched at once; never stored"
 )]
 pub enum PbxEvent<'a> {
-    /// Something happened to a channel.
+    /// Something that happened to a channel.
     Channel(ChannelEvent<'a>),
-    /// A call detail record: one path between two parties, reported after it ended.
+    /// A call detail record, which describes one path between two parties and is reported after it
+    /// ended.
     Cdr(Box<Cdr<'a>>),
-    /// The stream of events begins, ends or was interrupted here.
+    /// The event stream starts, ends, or was interrupted here.
     Mark(Mark),
 }
 
@@ -53,9 +54,11 @@ impl PbxEvent<'_> {
         is_recovered.then_some(channel.uniqueid.as_ref())
     }
 
-    /// Returns a substitute time for a channel event without a time, so events of a file can be
-    /// ordered. It is later than `last`, the time of the previous event, and than the creation of
-    /// the channel, which the unique id shows. Returns `None` for all other events.
+    /// Returns a substitute time for a channel event without a timestamp, so that the events in a
+    /// file can be ordered, or `None` for all other events.
+    ///
+    /// It's later than both `last`, the previous event's time, and the channel's creation time,
+    /// which is part of its unique ID.
     pub fn order_after(&self, last: EventTime) -> Option<EventTime> {
         const STEP: Duration = Duration::from_micros(1);
         let PbxEvent::Channel(event @ ChannelEvent { at: None, .. }) = self else {
@@ -67,45 +70,46 @@ impl PbxEvent<'_> {
     }
 }
 
-/// A point at which events may be missing.
+/// A point in the stream where events may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// The PBX is up (`FullyBooted`). It reports this when it has booted, and after each login.
+    /// The PBX has booted (`FullyBooted`). It reports this both when it has just booted and after
+    /// each login.
     FullyBooted {
-        /// Time since the start of the PBX (`Uptime`), if given.
+        /// Time since the PBX started (`Uptime`), if given.
         uptime: Option<Duration>,
     },
-    /// A login was accepted. The stream begins here, possibly again.
+    /// A login was accepted. The stream starts or restarts here.
     LoggedIn,
-    /// The PBX reports that it stops (`Shutdown`).
+    /// The PBX reports that it's shutting down (`Shutdown`).
     Shutdown {
-        /// The PBX's time of the report, if it has one.
+        /// The PBX's time of the report, if given.
         at: Option<EventTime>,
     },
-    /// The list of live channels ends here (`CoreShowChannelsComplete`). The channels came before,
-    /// as [`Kind::Listed`].
+    /// The list of live channels ends here (`CoreShowChannelsComplete`). The channels themselves
+    /// were reported before that, as [`Kind::Listed`].
     ListEnd {
         /// Number of channels in the list, if the PBX provides it (`ListItems`). If fewer have
         /// arrived, the list is inconclusive about the rest.
         channels: Option<usize>,
     },
-    /// The PBX is a new process. It reports this some time after its start, and all events since
-    /// the start were received.
+    /// The PBX is a new process. This is reported some time after its start, and all events since
+    /// then have been received.
     Restarted {
-        /// Start of the new process, by its own clock, if given.
+        /// When the new process started by its own clock, if given.
         began: Option<EventTime>,
     },
-    /// A heartbeat: a process of the PBX reports that it is alive, as it does every few seconds.
+    /// A heartbeat, sent every few seconds to report that a process of the PBX is alive.
     Alive {
-        /// Number of the process, as in [`ChannelRef::process`].
+        /// The process's number, as in [`ChannelRef::process`].
         process: u64,
-        /// Time of the message, by the process's own clock.
+        /// Time of the message by the process's own clock.
         at: EventTime,
-        /// Number of the message among the process's events, if it counts them.
+        /// The message's number among the process's events, if it numbers them.
         stamp: Option<EventStamp>,
-        /// Start of the process, by its own clock, if given.
+        /// When the process started by its own clock, if given.
         began: Option<EventTime>,
-        /// Number of its live channels, if given.
+        /// Number of live channels in the process, if given.
         channels: Option<usize>,
     },
 }
@@ -123,36 +127,35 @@ impl Mark {
     }
 }
 
-/// The position of an event among the events of its process: its number, and the time of the clock
-/// when it was sent.
+/// An event's position among those of its process, consisting of its number and the time by the
+/// process's clock when it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EventStamp {
-    /// Number of the event, greater than those of all earlier events.
+    /// The event's number, which is greater than those of all earlier events.
     pub number: u64,
-    /// Time at which the event was sent, which may be some time after it happened.
+    /// When the event was sent, which may be some time after it happened.
     pub at: EventTime,
 }
 
-/// The one of Asterisk's two event systems that an event comes from. Both can report the same
-/// thing.
+/// Which of Asterisk's two event systems an event comes from. Both can report the same thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Origin {
-    /// AMI's own channel, bridge and dial events.
+    /// AMI's own channel, bridge, and dial events.
     Channel,
-    /// Channel event logging (CEL), through any backend.
+    /// Channel event logging (CEL), using any backend.
     Cel,
 }
 
 /// Something that happened to one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelEvent<'a> {
-    /// Time of the event by the PBX's clock, or `None` if the message has none.
+    /// Time of the event by the PBX's clock, or `None` if the message has no timestamp.
     pub at: Option<EventTime>,
-    /// The event system that the event comes from.
+    /// Which event system the event comes from.
     pub origin: Origin,
-    /// The channel of the event. If a channel is dialed, this is the dialed one.
+    /// The event's channel. For a dial event, this is the dialed channel.
     pub channel: ChannelRef<'a>,
-    /// The kind of event, with its details.
+    /// What kind of event it is, including the details.
     pub kind: Kind<'a>,
 }
 
@@ -164,7 +167,7 @@ impl<'a> ChannelEvent<'a> {
             || traits.as_ref().is_some_and(|traits| traits.listed)
     }
 
-    /// Creates an event from its four parts.
+    /// Creates an event from these values.
     #[inline]
     pub fn new(
         at: Option<EventTime>,
@@ -180,7 +183,7 @@ impl<'a> ChannelEvent<'a> {
         }
     }
 
-    /// Returns the unique ids and linkedids that the event contains, including empty ones.
+    /// Returns the unique IDs and linkedids in the event, including empty ones.
     #[inline]
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         let channels = std::iter::once(&self.channel).chain(self.kind.other());
@@ -198,7 +201,7 @@ impl<'a> ChannelEvent<'a> {
             Kind::Monitors { target: id, .. } | Kind::Transfers { call: id } => id.as_ref(),
             _ => "",
         };
-        // A text with a slash is a channel's name.
+        // A text with a slash is a channel name.
         let joined_ids = joined
             .iter()
             .map(AsRef::as_ref)
@@ -206,7 +209,7 @@ impl<'a> ChannelEvent<'a> {
         ids.chain(joined_ids).chain(std::iter::once(single))
     }
 
-    /// Removes the variables whose names are not wanted.
+    /// Removes all variables except those that are wanted.
     pub fn retain_variables(&mut self, wanted: impl Fn(&str) -> bool) {
         let other = self.kind.other_mut();
         for channel in other.into_iter().chain([&mut self.channel]) {
@@ -215,51 +218,50 @@ impl<'a> ChannelEvent<'a> {
     }
 }
 
-/// A channel as one message describes it. Unknown texts are empty. `<unknown>` also becomes an
-/// empty text.
+/// A channel as described in one message. Unknown texts are empty, including those reported as
+/// `<unknown>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelRef<'a> {
-    /// Name of the channel: `PJSIP/city-0000004f`.
+    /// The channel's name, such as `PJSIP/city-0000004f`.
     pub name: Text<'a>,
-    /// Unique id of the channel, such as `1795151317.146`. Empty if the source reports only the
+    /// The channel's unique ID, such as `1795151317.146`, or empty if the source reports only the
     /// name.
     pub uniqueid: Text<'a>,
-    /// The linkedid at the moment of the message. Empty if the source has none (AMI 1.x).
+    /// The linkedid at the time of the message, or empty if the source doesn't have any (AMI 1.x).
     pub linkedid: Text<'a>,
-    /// The number the channel calls from (`CallerIDNum`).
+    /// The number that the channel calls from (`CallerIDNum`).
     pub caller_number: Text<'a>,
-    /// The extension (`Exten`). For an inbound channel of FreeSWITCH, at its birth, the number that
-    /// was dialed.
+    /// The extension (`Exten`). For an inbound FreeSWITCH channel, this is the dialed number when
+    /// the channel is born.
     pub exten: Text<'a>,
-    /// Context of the dialplan that the channel is in (`Context`).
+    /// The channel's dialplan context (`Context`).
     pub context: Text<'a>,
-    /// Channel variables in the order reported, without the empty ones.
+    /// Nonempty channel variables in the order reported.
     pub variables: Vec<(Text<'a>, Text<'a>)>,
-    /// The CDR's user field as CEL reports it (`Userfield`).
+    /// The CDR's user field as reported by CEL (`Userfield`).
     pub userfield: Text<'a>,
-    /// The application that the channel runs, which CEL reports in every row (`Application`):
-    /// `Dial`, or `AppDial` on a channel that was dialed.
+    /// The application that the channel is running, which CEL reports in every row (`Application`),
+    /// e.g., `Dial`, or `AppDial` on a dialed channel.
     pub application: Text<'a>,
-    /// The application's data (`AppData`): `PJSIP/998901110001@city,20,tT`.
+    /// The application's data (`AppData`), such as `PJSIP/998901110001@city,20,tT`.
     pub app_data: Text<'a>,
-    /// The names of the other channels in the bridge that the channel leaves, separated by commas
-    /// (`Peer` of CEL since Asterisk 12).
+    /// Comma-separated names of the other channels in the bridge that the channel is leaving
+    /// (`Peer` in CEL since Asterisk 12).
     pub peers: Text<'a>,
-    /// Result of a `Dial` or `Queue` that the channel ran, if the message reports one: `ANSWER`,
-    /// `NOANSWER`… (`Dial` with `SubEvent: End` in AMI 1.x, `dialstatus` of CEL's `HANGUP`).
+    /// Result of a `Dial` or `Queue` that the channel ran, such as `ANSWER` or `NOANSWER`, if
+    /// reported (`Dial` with `SubEvent: End` in AMI 1.x, or `dialstatus` in CEL's `HANGUP`).
     pub dial_status: Text<'a>,
-    /// Number of the PBX's process that the channel belongs to, if its messages contain one. When a
-    /// process ends, its channels end, too.
+    /// Number of the PBX process that the channel belongs to, if messages contain one. When a
+    /// process ends, so do its channels.
     pub process: Option<u64>,
-    /// Position of the event in that process, if the process counts its events.
+    /// The event's position in that process, if the process numbers its events.
     pub stamp: Option<EventStamp>,
-    /// Traits that the PBX reports in addition to the name, if the name does not show what the
-    /// channel is.
+    /// Additional traits reported by the PBX if the name doesn't show what kind of channel it is.
     pub traits: Option<Box<ChannelTraits<'a>>>,
 }
 
 impl<'a> ChannelRef<'a> {
-    /// Creates a channel of which only the unique id is known.
+    /// Creates a channel of which only the unique ID is known.
     pub fn by_id(uniqueid: Text<'a>) -> Self {
         Self {
             uniqueid,
@@ -267,228 +269,230 @@ impl<'a> ChannelRef<'a> {
         }
     }
 
-    /// Returns `true` if the channel's name or its unique id is known.
+    /// Returns `true` if the channel's name or its unique ID is known.
     #[inline]
     pub fn is_named(&self) -> bool {
         !self.name.is_empty() || !self.uniqueid.is_empty()
     }
 }
 
-/// Traits of a channel whose name does not show its telephone or its trunk. Unknown texts are
-/// empty.
+/// Traits of a channel whose name doesn't reveal its phone or trunk. Unknown texts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelTraits<'a> {
-    /// Set if the channel came into the PBX. Otherwise the PBX dialed it.
+    /// Whether the channel came into the PBX, as opposed to being dialed by it.
     pub inbound: bool,
-    /// The gateway over which the channel was dialed or came in.
+    /// The gateway that the channel was dialed through or came in on.
     pub gateway: Text<'a>,
-    /// The profile of the SIP stack that carries the channel.
+    /// The SIP profile that carries the channel.
     pub profile: Text<'a>,
-    /// The host of the other end, with its port if reported: `203.0.113.5:5060`.
+    /// The remote host, with its port if reported, such as `203.0.113.5:5060`.
     pub address: Text<'a>,
-    /// The name of the telephone inside the company at this channel.
+    /// The name of the company phone on this channel.
     pub extension: Text<'a>,
-    /// The number with which the channel was dialed.
+    /// The number that was dialed to create the channel.
     pub dialed: Text<'a>,
-    /// How long the command that dialed the channel waits before dialing again. Zero if it doesn't.
+    /// How long the command that dialed the channel waits before redialing, or zero if it doesn't
+    /// redial.
     pub pause: Duration,
-    /// Set if no earlier event of the channel can have been missed.
+    /// Whether the channel is certain not to have had any earlier events that were missed.
     pub fresh: bool,
-    /// Set if the channel is over and was linked with only one other channel, which
-    /// [`linked`](Self::linked) names.
+    /// Whether the channel is over and was only ever linked with one other channel, which is given
+    /// in [`linked`](Self::linked).
     pub sole: bool,
-    /// Set if the channel has ended without ever having been linked to another one.
+    /// Whether the channel ended without ever being linked to another one.
     pub unlinked: bool,
-    /// Set if the PBX reports the channel in a list of channels that are up.
+    /// Whether the PBX reported the channel in a list of live channels.
     pub listed: bool,
-    /// Set if the switch recovered the channel after its process had ended (`fsctl recover`), so no
-    /// event reports what happened in between.
+    /// Whether the switch recovered the channel after its process had ended (`fsctl recover`),
+    /// which means that no event reports what happened in between.
     pub recovered: bool,
-    /// Time at which the channel was made.
+    /// When the channel was created.
     pub created: Option<EventTime>,
-    /// Time at which the channel answered, or `None` if it has not.
+    /// When the channel answered, or `None` if it hasn't.
     pub answered: Option<EventTime>,
-    /// Beginning of the channel's last link, and the unique id of the other channel, as the PBX
-    /// reports them after the link.
+    /// When the channel's last link began and the other channel's unique ID, as reported by the PBX
+    /// after the link ended.
     pub linked: Option<(EventTime, Text<'a>)>,
 }
 
-/// `ChannelStateDesc`, as far as the direction of a call depends on it.
+/// `ChannelStateDesc`, reduced to what matters for a call's direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ChannelState {
-    /// The channel is idle or reserved: `Down`, `Rsrvd`.
+    /// The channel is idle or reserved (`Down`, `Rsrvd`).
     Down,
-    /// `Ring`: a call comes in on this channel.
+    /// A call is coming in on this channel (`Ring`).
     Ring,
-    /// `Pre-ring`: a call comes in on this DAHDI channel.
+    /// A call is coming in on this DAHDI channel (`Pre-ring`).
     PreRing,
-    /// `Ringing`, `Dialing`, `Dialing Offhook`: this channel is being called.
+    /// This channel is being called (`Ringing`, `Dialing`, `Dialing Offhook`).
     Ringing,
-    /// The channel was answered: `Up`.
+    /// The channel has been answered (`Up`).
     Up,
-    /// Another state, or none (CEL has no state).
+    /// Any other state, or none (CEL doesn't report states).
     Unknown,
 }
 
-/// The channels that can hear a channel that monitors another one.
+/// Who can hear a channel that's monitoring another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MonitorMode {
-    /// No one: the channel only listens.
+    /// No one, since the channel is only listening.
     Listen,
     /// The monitored channel.
     Target,
     /// The channel that the monitored one is linked with.
     Partner,
-    /// Both: a call between three.
+    /// Both, as in a three-way call.
     Both,
-    /// No one. The channel has stopped listening.
+    /// No one, since the channel has stopped listening.
     Ended,
 }
 
 impl MonitorMode {
-    /// Returns `true` when someone hears the channel.
+    /// Returns `true` if anyone can hear the channel.
     pub const fn is_heard(self) -> bool {
         matches!(self, Self::Target | Self::Partner | Self::Both)
     }
 }
 
-/// The thing that happened to a channel.
+/// What happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind<'a> {
-    /// The channel was made: `Newchannel`, CEL `CHAN_START`.
+    /// The channel was created (`Newchannel`, or `CHAN_START` in CEL).
     Born {
-        /// The state it was born in.
+        /// The state it was created in.
         state: ChannelState,
     },
-    /// The state of the channel changed: `Newstate`, CEL `ANSWER` (as [`ChannelState::Up`]).
+    /// The channel's state changed (`Newstate`, or `ANSWER` in CEL, which becomes
+    /// [`ChannelState::Up`]).
     State {
-        /// The state it is in now.
+        /// The state it's in now.
         state: ChannelState,
     },
-    /// `DialBegin`: the event's channel is being dialed.
+    /// The event's channel is being dialed (`DialBegin`).
     DialBegin {
-        /// The channel that dials; `None` for an originated call.
+        /// The dialing channel, or `None` for an originated call.
         by: Option<Box<ChannelRef<'a>>>,
-        /// The dial string, such as `998901110001@city`. No other text has the number as dialed.
+        /// The dial string, such as `998901110001@city`. This is the only place where the number
+        /// appears as it was dialed.
         dial_string: Text<'a>,
     },
-    /// `DialEnd`: dialing the event's channel ended.
+    /// Dialing the event's channel ended (`DialEnd`).
     DialEnd {
-        /// The channel that dialed; `None` for an originated call.
+        /// The channel that dialed, or `None` for an originated call.
         by: Option<Box<ChannelRef<'a>>>,
-        /// Outcome of the dialing: `ANSWER`, `BUSY`, `CANCEL`…
+        /// The outcome, such as `ANSWER`, `BUSY`, or `CANCEL`.
         status: Text<'a>,
     },
-    /// CEL `APP_START`: the channel runs an application (`Dial`, `Queue`…).
+    /// The channel started an application such as `Dial` or `Queue` (`APP_START` in CEL).
     App {
-        /// Name of the application, such as `Dial`.
+        /// The application's name, such as `Dial`.
         name: Text<'a>,
-        /// Arguments of the application: `PJSIP/998901110001@city,20,tT`.
+        /// The application's arguments, such as `PJSIP/998901110001@city,20,tT`.
         data: Text<'a>,
     },
-    /// The channel came into a bridge: `BridgeEnter`, CEL `BRIDGE_ENTER`.
+    /// The channel entered a bridge (`BridgeEnter`, or `BRIDGE_ENTER` in CEL).
     BridgeEnter {
-        /// The bridge's id. If CEL does not report it, this is [`UNNAMED`] and the names of the
-        /// channels that are already in the bridge, as far as they are known, separated by commas.
+        /// The bridge's ID. If CEL doesn't report it, this is [`UNNAMED`] followed by the
+        /// comma-separated names of the channels known to be in the bridge already.
         bridge: Text<'a>,
-        /// Technology of the bridge: `simple_bridge`, `softmix`, `holding_bridge`…, or empty if not
-        /// reported.
+        /// The bridge's technology, such as `simple_bridge`, `softmix`, or `holding_bridge`, or
+        /// empty if it isn't reported.
         technology: Text<'a>,
     },
-    /// The channel left a bridge: `BridgeLeave`, CEL `BRIDGE_EXIT`.
+    /// The channel left a bridge (`BridgeLeave`, or `BRIDGE_EXIT` in CEL).
     BridgeLeave {
-        /// The bridge's id, or [`UNNAMED`] if CEL does not report it.
+        /// The bridge's ID, or [`UNNAMED`] if CEL doesn't report it.
         bridge: Text<'a>,
-        /// Technology of the bridge, as in [`Kind::BridgeEnter`].
+        /// The bridge's technology, as in [`Kind::BridgeEnter`].
         technology: Text<'a>,
     },
-    /// The channel is in this conference bridge, which it entered before (`ConfbridgeJoin` of
-    /// Asterisk 12 and later). The entry itself is reported by [`Kind::BridgeEnter`].
+    /// The channel is in this conference bridge, which it entered earlier (`ConfbridgeJoin` in
+    /// Asterisk 12 and later). The entry itself is reported as [`Kind::BridgeEnter`].
     Sits {
-        /// The bridge's id.
+        /// The bridge's ID.
         bridge: Text<'a>,
     },
-    /// Two calls become one in another way than through a bridge: pickup, transfer (`Pickup`,
+    /// Two calls become one without a bridge, e.g., through a pickup or transfer (`Pickup`,
     /// `AttendedTransfer`, `PICKUP`, `ATTENDEDTRANSFER`, `BLINDTRANSFER`, `LocalBridge`).
     Joined {
-        /// Unique ids of the other channels that the message names, or their names if it has no ids
-        /// (CEL before Asterisk 12). Never empty texts.
+        /// Unique IDs of the other channels in the message, or their names if it has no IDs (CEL
+        /// before Asterisk 12). None of them is empty.
         with: Vec<Text<'a>>,
     },
-    /// The channel and another hear each other from here on (`Bridge` with `Bridgestate: Link` and
-    /// `Link` of AMI 1.x, `BRIDGE_START` of CEL before Asterisk 12).
+    /// From now on, the channel and another can hear each other (`Bridge` with `Bridgestate: Link`
+    /// and `Link` in AMI 1.x, or `BRIDGE_START` in CEL before Asterisk 12).
     Linked {
-        /// The other channel. Its unique id is empty if the source reports only the name.
+        /// The other channel. Its unique ID is empty if the source reports only the name.
         with: Box<ChannelRef<'a>>,
     },
-    /// The channel and another stop hearing each other (`Bridgestate: Unlink`, `Unlink`,
+    /// The channel and another can no longer hear each other (`Bridgestate: Unlink`, `Unlink`,
     /// `BRIDGE_END`).
     Unlinked {
         /// The other channel, as in [`Kind::Linked`].
         with: Box<ChannelRef<'a>>,
     },
-    /// The channel leaves the channel that it hears to speak with a third one, or comes back. The
-    /// PBX reports the end of their bridge in no other way.
+    /// The channel leaves the one it was connected to in order to talk to a third one, or comes
+    /// back. This is the only sign from the PBX that their bridge ended.
     Consults {
-        /// Set if the channel leaves. Otherwise it is back.
+        /// Whether the channel is leaving, as opposed to coming back.
         begins: bool,
     },
-    /// The channel listens to a `target` and to the channel that is linked with the target
-    /// (eavesdropping, or a call between three). The listening channel has no link with them.
+    /// The channel listens to a `target` and to the channel linked with it (eavesdropping or a
+    /// three-way call), without being linked to either.
     Monitors {
-        /// Unique id of the monitored channel. Empty for a key press, which changes the mode of the
-        /// current monitoring.
+        /// The monitored channel's unique ID, or empty for a key press, which changes the current
+        /// monitoring mode.
         target: Text<'a>,
-        /// The channels that hear this channel from here on.
+        /// Who can hear this channel from now on.
         mode: MonitorMode,
-        /// Set when the channel's user can change the mode by a key.
+        /// Whether the channel's user can change the mode by pressing a key.
         by_keys: bool,
     },
-    /// The user of this channel transfers a call on another of their channels to the party that
-    /// they dialed here, and leaves both (`ATTENDEDTRANSFER` before Asterisk 12). The masquerade
-    /// that completes the transfer can come much later, when the new party answers.
+    /// The user of this channel transfers a call from another of their channels to the party they
+    /// dialed here, and leaves both (`ATTENDEDTRANSFER` before Asterisk 12). The masquerade that
+    /// completes the transfer may happen much later, when the new party answers.
     Transfers {
-        /// The linkedid of the call that is transferred.
+        /// The linkedid of the call being transferred.
         call: Text<'a>,
     },
-    /// The channel goes on under another name (`Rename`, `Masquerade`). Before Asterisk 12 a
-    /// masquerade moves names, and with them the telephones, from one unique id to another.
+    /// The channel continues under another name (`Rename`, `Masquerade`). Before Asterisk 12, a
+    /// masquerade moves names, and the phones along with them, from one unique ID to another.
     Renamed {
-        /// The new name: `SIP/101-0000002a`, `SIP/101-0000002a<ZOMBIE>`.
+        /// The new name, such as `SIP/101-0000002a` or `SIP/101-0000002a<ZOMBIE>`.
         to: Text<'a>,
-        /// The unique id that had the name so far. A decoder leaves it empty, because only the
+        /// The unique ID that had the name until now. Decoders leave it empty, because only the
         /// assembler knows it.
         holder: Text<'a>,
     },
-    /// The person at the channel hung up (`HangupRequest`). The channel itself can go on, in the
-    /// extension `h` for example, until its `Hangup`.
+    /// The person at the channel hung up (`HangupRequest`). The channel itself may continue until
+    /// its `Hangup`, e.g., in the `h` extension.
     HangupRequested,
-    /// The channel hung up: `Hangup`, CEL `HANGUP`.
+    /// The channel hung up (`Hangup`, or `HANGUP` in CEL).
     Hangup {
-        /// Q.850 cause of the hangup, if given.
+        /// The Q.850 hangup cause, if given.
         cause: Option<u16>,
     },
     /// The channel left a queue before being connected to anyone (`QueueCallerAbandon`).
     GaveUp,
-    /// CEL `CHAN_END`: the channel is gone. It can come before `HANGUP`.
+    /// The channel is gone (`CHAN_END` in CEL). This can arrive before `HANGUP`.
     Gone,
-    /// CEL `LINKEDID_END`, which is not reliable.
+    /// `LINKEDID_END` in CEL, which isn't reliable.
     LinkedidEnd,
-    /// The PBX reports the channel in a list of channels that are up (`CoreShowChannel`).
+    /// The PBX reports the channel in a list of live channels (`CoreShowChannel`).
     Listed {
-        /// The bridge that the channel is in (`BridgeId`), or empty if it is in none.
+        /// The bridge that the channel is in (`BridgeId`), or empty if it isn't in one.
         bridge: Text<'a>,
-        /// The state of the channel.
+        /// The channel's state.
         state: ChannelState,
-        /// How long the channel has existed (`Duration`) in whole seconds, if reported.
+        /// How long the channel has existed (`Duration`), in whole seconds, if reported.
         age: Option<Duration>,
     },
-    /// Any other message that shows that the channel is alive, with its linkedid and variables.
+    /// Any other message showing that the channel is alive, along with its linkedid and variables.
     Seen,
 }
 
 impl<'a> Kind<'a> {
-    /// Returns the event of a channel that enters this bridge (`enters`), or leaves it.
+    /// Creates an event for a channel that enters (if `enters`) or leaves this bridge.
     pub fn enter_or_leave(enters: bool, bridge: Text<'a>, technology: Text<'a>) -> Self {
         if enters {
             Self::BridgeEnter { bridge, technology }
@@ -515,67 +519,69 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Returns `true` for an event of a bridge or a link, which shows who hears whom.
+    /// Returns `true` if the event is about a bridge or a link, and therefore shows who can hear
+    /// whom.
     pub const fn is_of_bridge(&self) -> bool {
         matches!(self, Self::BridgeEnter { .. } | Self::BridgeLeave { .. })
             || matches!(self, Self::Linked { .. } | Self::Unlinked { .. })
     }
 }
 
-/// A call detail record. Texts are as the source gives them. The decoder makes times absolute if it
-/// can. Values that the record does not have are `None`.
+/// A call detail record. Texts are as given by the source, times are made absolute by the decoder
+/// if possible, and values that the record doesn't contain are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cdr<'a> {
     /// The PBX's own time of the message, not of the call.
     pub at: Option<EventTime>,
-    /// Column `uniqueid`: the id of the record's channel. Can be empty.
+    /// The ID of the record's channel (column `uniqueid`). May be empty.
     pub uniqueid: Text<'a>,
-    /// Column `linkedid`, if mapped. Can be empty.
+    /// Column `linkedid`, if mapped. May be empty.
     pub linkedid: Text<'a>,
-    /// Column `channel`: the name of the record's channel.
+    /// The name of the record's channel (column `channel`).
     pub channel: Text<'a>,
-    /// Column `dstchannel`: the name of the second channel. Can be empty.
+    /// The name of the second channel (column `dstchannel`). May be empty.
     pub dest_channel: Text<'a>,
-    /// Column `src`: the number of the caller.
+    /// The caller's number (column `src`).
     pub source: Text<'a>,
-    /// Column `dst`: the extension at which the dialplan was last.
+    /// The last extension in the dialplan (column `dst`).
     pub destination: Text<'a>,
-    /// Column `did`, in which the dialplan can store the dialed number (FreePBX does).
+    /// Column `did`, where the dialplan can store the dialed number (as FreePBX does).
     pub did: Text<'a>,
-    /// Column `dcontext`: the context of the extension in `destination`.
+    /// The context of the `destination` extension (column `dcontext`).
     pub context: Text<'a>,
-    /// Column `lastapp`: the application that ran last.
+    /// The last application that ran (column `lastapp`).
     pub last_app: Text<'a>,
-    /// Column `lastdata`: the arguments of the application in `last_app`.
+    /// The arguments of `last_app` (column `lastdata`).
     pub last_data: Text<'a>,
-    /// Column `start`, as written (local time without a zone, or ISO 8601).
+    /// Column `start` as written, i.e., local time without a time zone, or ISO 8601.
     pub start: Text<'a>,
-    /// Column `answer`, as written. Empty if unanswered.
+    /// Column `answer` as written, or empty if the call wasn't answered.
     pub answer: Text<'a>,
-    /// Column `end`, as the PBX wrote it.
+    /// Column `end` as written by the PBX.
     pub end: Text<'a>,
-    /// Column `duration`: microseconds from start to end. Negative if the PBX's clock was set back
+    /// Microseconds from start to end (column `duration`). Negative if the PBX's clock was set back
     /// in between.
     pub duration_micros: Option<i64>,
-    /// Column `billsec`: microseconds from the answer to the end. If the PBX's clock was set, it
-    /// can be negative, or longer than the duration.
+    /// Microseconds from answer to end (column `billsec`). If the PBX's clock was set, this can be
+    /// negative or longer than the duration.
     pub billed_micros: Option<i64>,
     /// Column `disposition`: `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, the
-    /// number that `cdr_odbc` writes in place of the word (8 for `ANSWERED`), or a future value.
+    /// number that `cdr_odbc` writes instead of the word (8 for `ANSWERED`), or some future value.
     pub disposition: Text<'a>,
-    /// Column `userfield`: text that the dialplan sets.
+    /// Column `userfield`, a text set by the dialplan.
     pub userfield: Text<'a>,
-    /// Column `clid`, the caller's name and number: `"Anna" <998901110001>`.
+    /// The caller's name and number (column `clid`), such as `"Anna" <998901110001>`.
     pub caller_id: Text<'a>,
-    /// Beginning of the record: `start` made absolute.
+    /// When the record starts, from `start`.
     pub started_at: Option<EventTime>,
-    /// Time of the answer: `answer` made absolute. `None` if unanswered.
+    /// When the call was answered, from `answer`, or `None` if it wasn't.
     pub answered_at: Option<EventTime>,
-    /// End of the record: `end` made absolute.
+    /// When the record ends, from `end`.
     pub ended_at: Option<EventTime>,
-    /// Set if the time zone of the record's local times is unknown. The times were read as UTC.
+    /// Whether the time zone of the record's local times is unknown, in which case they were read
+    /// as UTC.
     pub zoneless: bool,
-    /// Events of the record's channel, if the record describes one channel. Empty if the record
-    /// describes a path between two channels.
+    /// Events of the record's channel, or empty if the record describes a path between two channels
+    /// instead of a single channel.
     pub events: Vec<ChannelEvent<'a>>,
 }

@@ -1,5 +1,5 @@
-//! The known facts of an open call and of each of its channels. The assembler collects them, and
-//! the resolver makes finished calls from them.
+//! What's known about an open call and each of its channels. The assembler collects these facts,
+//! and the resolver turns them into finished calls.
 
 mod applications;
 mod fact;

@@ -1,9 +1,9 @@
-//! The result types of all splitters, which find where one message ends and the next begins, and
-//! the buffer in which the bytes of a stream wait for the rest of their message.
+//! The result types shared by all splitters, which find where one message ends and the next begins,
+//! and the buffer that holds a stream's bytes until their message is complete.
 
 use std::fmt;
 
-/// Longest message, in bytes. A longer one is skipped and counted.
+/// Maximum length of a message in bytes. Longer ones are skipped and counted.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// The byte-order mark with which Windows tools, spreadsheets, and database clients start UTF-8
@@ -30,29 +30,29 @@ pub fn without_byte_order_mark(message: &[u8]) -> &[u8] {
     message.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(message)
 }
 
-/// Result of one step of a splitter over the available bytes. Indexes count from the first
+/// The result of one splitter step over the available bytes. Indexes are relative to the first
 /// available byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameStep {
-    /// The bytes hold a whole message.
+    /// The bytes contain a complete message.
     Message {
         /// Index of the message's first byte.
         from: usize,
-        /// Index after the message's last byte, without its terminator.
+        /// Index just past the message's last byte, not including its terminator.
         to: usize,
-        /// Number of bytes that are processed.
+        /// Number of bytes consumed.
         used: usize,
     },
     /// The end of a message longer than [`MESSAGE_BYTES_MAX`].
     TooLong {
-        /// Length of the message, in bytes. Earlier steps can have discarded most of it.
+        /// Length of the message in bytes, most of which earlier steps may have already discarded.
         bytes: u64,
-        /// Index after the message's last byte, without its terminator.
+        /// Index just past the message's last byte, not including its terminator.
         to: usize,
-        /// Number of bytes that are processed.
+        /// Number of bytes consumed.
         used: usize,
     },
-    /// The bytes hold no whole message.
+    /// The bytes don't contain a complete message.
     More {
         /// Number of bytes that can be discarded.
         used: usize,
@@ -60,7 +60,7 @@ pub enum FrameStep {
 }
 
 impl FrameStep {
-    /// Returns the number of bytes that are processed.
+    /// Returns the number of bytes consumed.
     pub const fn used(self) -> usize {
         match self {
             Self::Message { used, .. } | Self::TooLong { used, .. } | Self::More { used } => used,
@@ -68,7 +68,7 @@ impl FrameStep {
     }
 }
 
-/// Bytes to send. They may hold a secret, so they are never printed.
+/// Bytes to send. They may contain a secret, so they're never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Outgoing(Vec<u8>);
 
@@ -78,7 +78,7 @@ impl Outgoing {
         Self(bytes)
     }
 
-    /// Returns the bytes that go over the line.
+    /// Returns the bytes to send.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -95,21 +95,22 @@ impl fmt::Debug for Outgoing {
     }
 }
 
-/// Received bytes that have not been taken yet. They are read directly into the buffer
-/// ([`space`](Self::space) and [`mark_filled`](Self::mark_filled)), and borrowed from it. The
-/// result does not depend on the size of the pieces in which they arrive. The buffer grows to the
-/// size of the waiting bytes and one piece.
+/// Received bytes that haven't been taken yet.
+///
+/// They're read directly into the buffer (using [`space`](Self::space) and
+/// [`mark_filled`](Self::mark_filled)) and borrowed from it. It makes no difference how they're
+/// split into pieces on arrival. The buffer grows as large as the waiting bytes plus one piece.
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
     bytes: Vec<u8>,
-    /// Bounds of the bytes that wait: `bytes[start..end]`.
+    /// Bounds of the waiting bytes, which are `bytes[start..end]`.
     start: usize,
     end: usize,
 }
 
 impl ReadBuffer {
-    /// Returns free space of at least `bytes` bytes. Report with
-    /// [`mark_filled`](Self::mark_filled) how many were received.
+    /// Returns free space for at least `bytes` bytes. Use [`mark_filled`](Self::mark_filled) to
+    /// report how many were received.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         if self.start == self.end {
             self.start = 0;
@@ -137,23 +138,23 @@ impl ReadBuffer {
         self.mark_filled(piece.len());
     }
 
-    /// Returns the received bytes that have not been taken yet.
+    /// Returns the received bytes that haven't been taken yet.
     #[inline]
     pub fn waiting(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Returns the number of bytes that have not been taken yet.
+    /// Returns the number of bytes that haven't been taken yet.
     pub const fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Returns `true` if no byte is waiting.
+    /// Returns `true` if there are no bytes waiting.
     pub const fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Removes and returns the first `bytes` waiting bytes, or all if there are fewer.
+    /// Removes and returns the first `bytes` waiting bytes, or all of them if there are fewer.
     #[inline]
     pub fn take(&mut self, bytes: usize) -> &[u8] {
         let from = self.start;

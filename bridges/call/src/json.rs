@@ -1,5 +1,5 @@
-//! JSON as a list of pairs. Order and repeated keys are preserved, and texts without escapes are
-//! borrowed. A struct would reject repeated keys, and a map would keep only the last.
+//! JSON as a list of pairs, which preserves order and repeated keys and borrows texts without
+//! escapes. A struct would reject repeated keys, and a map would keep only the last one.
 
 use crate::event::Text;
 use serde::Deserialize;
@@ -7,22 +7,22 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Members of an object, in order, including repeated keys.
+/// An object's members in order, including repeated keys.
 pub type Members<'a> = Vec<(Text<'a>, Json<'a>)>;
 
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Json<'a> {
-    /// A text, a number or a boolean as JSON text, or an empty text for null.
+    /// A text, a number or Boolean as written in JSON, or an empty text for null.
     Text(Text<'a>),
-    /// Elements of an array, in order.
+    /// An array's elements, in order.
     Array(Vec<Json<'a>>),
-    /// Members of an object, in order.
+    /// An object's members, in order.
     Object(Members<'a>),
 }
 
 impl<'a> Json<'a> {
-    /// Parses a JSON object, or returns `None` if the bytes are not one.
+    /// Parses a JSON object, or returns `None` if the bytes aren't one.
     pub fn object(bytes: &'a [u8]) -> Option<Members<'a>> {
         match serde_json::from_slice(bytes) {
             Ok(Json::Object(members)) => Some(members),
@@ -39,9 +39,10 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Calls `take` with each text that AMI would write under the member's name. Each
-    /// element of an array is one text. Each member of an object, as in Wazo's `ChanVariable`, is a
-    /// text of the form `name=value`.
+    /// Calls `take` with each text that AMI would write under the member's name.
+    ///
+    /// Each element of an array is a separate text, and each member of an object becomes a text of
+    /// the form `name=value`, as in Wazo's `ChanVariable`.
     #[inline]
     pub fn into_texts(self, mut take: impl FnMut(Text<'a>)) {
         match self {
@@ -67,26 +68,27 @@ impl<'de> Deserialize<'de> for Json<'de> {
     }
 }
 
-/// Builds a value directly from the bytes, without an intermediate form.
+/// Builds a value directly from the bytes, without an intermediate representation.
 pub trait ReadValue<'de>: Sized {
     /// The type of the result.
     type Value;
 
-    /// Builds a value from a text. A number or a boolean arrives as JSON text, and null as an empty
-    /// text.
+    /// Builds a value from a text. Numbers and Booleans are passed as written in JSON, and null as
+    /// an empty text.
     fn text(self, text: Text<'de>) -> Self::Value;
 
-    /// Builds the value of an array with these elements.
+    /// Builds a value from an array with these elements.
     fn array(self, elements: Vec<Json<'de>>) -> Self::Value;
 
-    /// Builds the value of an object, and reads its members from `map`.
+    /// Builds a value from an object, reading its members from `map`.
     ///
     /// # Errors
-    /// Returns the error that ends the reading.
+    ///
+    /// Returns any error that occurs while reading.
     fn object<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error>;
 }
 
-/// Builder of a whole value, as [`Json`].
+/// Builds a complete value as [`Json`].
 pub struct Whole;
 
 impl<'de> ReadValue<'de> for Whole {
@@ -110,7 +112,7 @@ impl<'de> ReadValue<'de> for Whole {
     }
 }
 
-/// Deserializes a value with this builder.
+/// Deserializes a value using this builder.
 pub struct ValueSeed<R>(pub R);
 
 impl<'de, R: ReadValue<'de>> DeserializeSeed<'de> for ValueSeed<R> {
@@ -171,7 +173,7 @@ impl<'de, R: ReadValue<'de>> Visitor<'de> for ValueSeed<R> {
     }
 }
 
-/// A member's name, borrowed if it contains no escape.
+/// A member's name, borrowed if it doesn't contain any escapes.
 #[derive(Deserialize)]
 pub struct MemberName<'a>(#[serde(borrow)] pub Cow<'a, str>);
 

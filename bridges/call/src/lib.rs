@@ -1,32 +1,33 @@
-//! Types for telephone calls, and the assembler that turns channel events into finished calls.
+//! Types for phone calls, and the assembler that turns channel events into finished calls.
 //!
-//! The input is [`PbxEvent`]: an event of a PBX in a form that does not depend on its kind. The
-//! output is [`FinishedCall`]: who spoke with whom, when, and for how long, with the reason for
-//! each value. This crate does no I/O, reads no clock, and uses no other crate of the workspace.
+//! The input is [`PbxEvent`], which represents an event in the same way for every kind of PBX. The
+//! output is [`FinishedCall`], which says who talked to whom, when, and for how long, and gives the
+//! reason for each value. This crate does no I/O, reads no clock, and doesn't depend on any other
+//! crate in the workspace.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`units`] | times, ids and durations as types |
-//! | [`event`] | [`PbxEvent`], [`ChannelEvent`], [`Cdr`]: the input |
-//! | [`decoded`] | the result of decoding a message: an event, nothing, or why it is unreadable |
-//! | [`framing`] | the result types of all splitters of messages, and the read buffer |
-//! | [`redact`] | removes the secrets of a request from the texts of its answer |
-//! | [`peer_text`] | makes the refusals of a PBX or a broker safe for messages |
-//! | [`json`] | borrowed JSON as a list of pairs, for the decoders of all PBXs |
-//! | [`timeline`] | the moments of a call, small enough to store and sufficient to draw it |
-//! | [`call`] | [`FinishedCall`]: the output |
-//! | [`shell`] | quotes text as one word of a shell, for the commands in messages |
+//! | [`units`] | types for times, IDs, and durations |
+//! | [`event`] | the input: [`PbxEvent`], [`ChannelEvent`], and [`Cdr`] |
+//! | [`decoded`] | the result of decoding a message: an event, nothing, or why it's unreadable |
+//! | [`framing`] | the result types of all message splitters, and the read buffer |
+//! | [`redact`] | removes a request's secrets from the texts in its response |
+//! | [`peer_text`] | makes error messages from a PBX or a broker safe to display |
+//! | [`json`] | borrowed JSON as a list of pairs, for all PBX decoders |
+//! | [`timeline`] | the moments of a call, compact enough to store and sufficient to draw it |
+//! | [`call`] | the output: [`FinishedCall`] |
+//! | [`shell`] | quotes text as a single shell word, for the commands in messages |
 //! | [`trunk`] | which channel names belong to which trunk |
-//! | `talk` | when the customer was connected with whom |
-//! | `unmatched` | channels of no trunk that carried an outside number |
-//! | [`reception`] | [`Reception`]: whether messages of the PBX arrive now |
-//! | `settings` | [`Settings`]: facts about the PBX, and the administrator's choices |
+//! | `talk` | when the customer was connected, and with whom |
+//! | `unmatched` | channels that carried an outside number but don't match any trunk |
+//! | [`reception`] | [`Reception`], which says whether messages from the PBX are arriving |
+//! | `settings` | [`Settings`], with facts about the PBX and the administrator's choices |
 //! | [`snapshots`] | the state that survives a restart |
-//! | `facts` | the known facts of an open call and of each of its channels |
-//! | `resolve` | makes finished calls from the facts of an open call's channels |
-//! | `assemble` | [`Assembler`]: groups channels into open calls, and decides when one is over |
-//! | [`records`] | [`Folder`]: makes finished calls from call detail records only |
-//! | [`reconcile`] | adds a second account of the same calls (`--catch-up`) to the first |
+//! | `facts` | what's known about an open call and each of its channels |
+//! | `resolve` | turns the facts about an open call's channels into finished calls |
+//! | `assemble` | [`Assembler`], which groups channels into calls and decides when one is over |
+//! | [`records`] | [`Folder`], which makes finished calls from call detail records alone |
+//! | [`reconcile`] | merges a second record of the same calls (`--catch-up`) into the first |
 //!
 //! Each module uses only the modules above it.
 

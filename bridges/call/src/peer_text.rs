@@ -1,15 +1,15 @@
-//! Makes the text of a refusal by a PBX or a broker safe for messages and logs.
+//! Makes error texts from a PBX or a broker safe for messages and logs.
 
 use crate::redact::Redactor;
 
-/// Longest text that is kept, in characters.
+/// Maximum length of the result in characters.
 const CHARS_MAX: usize = 300;
 
-/// Turns a peer's text into one line of at most 300 characters, without control characters, escape
-/// sequences, and marks that hide or reorder text. Each of these becomes `\u{fffd}`, as does text
-/// that is not UTF-8.
+/// Turns a peer's text into a single line of at most 300 characters, replacing control characters,
+/// escape sequences, and characters that hide or reorder text with `\u{fffd}`, along with anything
+/// that isn't valid UTF-8.
 pub fn peer_text(bytes: &[u8]) -> String {
-    // No character takes more than four bytes, so longer text need not be decoded.
+    // No character takes more than four bytes, so anything beyond that needn't be decoded.
     let beginning = &bytes[..bytes.len().min(4 * (CHARS_MAX + 1))];
     let text = String::from_utf8_lossy(beginning);
     let mut line = String::new();
@@ -23,8 +23,8 @@ pub fn peer_text(bytes: &[u8]) -> String {
     line
 }
 
-/// Turns a peer's text into one line, as [`peer_text`] does, and removes the secrets that
-/// `redactor` knows.
+/// Turns a peer's text into one line like [`peer_text`], and also removes the secrets that
+/// `redactor` knows about.
 pub fn redacted_peer_text(bytes: &[u8], redactor: &Redactor) -> String {
     let text = String::from_utf8_lossy(bytes);
     peer_text(redactor.redact(&text).as_bytes())

@@ -1,25 +1,26 @@
-//! Whether messages of a PBX arrive now. Only then does silence mean that nothing happens.
+//! Whether messages from a PBX are currently arriving. Only if they are does silence mean that
+//! nothing is happening.
 
 use crate::units::EventTime;
 use std::time::Duration;
 
-/// State of the messages of a PBX.
+/// Whether a PBX's messages are arriving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
-    /// Messages arrive.
+    /// Messages are arriving.
     Arriving {
-        /// Last moment at which the source was connected or its reading began, by our own clock.
+        /// When the source was last connected or reading last began, by our own clock.
         since: EventTime,
     },
-    /// Messages are not read, and a queue or a file keeps them. Before they are read, nothing is
-    /// decided by our own clock.
+    /// Messages aren't being read, but a queue or file is keeping them. Until they're read, nothing
+    /// is decided by our own clock.
     Kept,
-    /// Messages are lost, as when a connection is broken.
+    /// Messages are being lost, e.g., because the connection is broken.
     Lost,
 }
 
 impl Default for Reception {
-    /// Returns the state in which messages have always arrived.
+    /// Returns the state in which messages have always been arriving.
     fn default() -> Self {
         let since = EventTime::MIN;
         Self::Arriving { since }
@@ -27,7 +28,7 @@ impl Default for Reception {
 }
 
 impl Reception {
-    /// Corrects the state for a clock that shows `now`, because it can have been set back.
+    /// Corrects the state for a clock that shows `now`, because it may have been set back.
     pub(crate) fn correct_for_clock(self, now: EventTime) -> Self {
         match self {
             Self::Arriving { since } => Self::Arriving {
@@ -37,8 +38,8 @@ impl Reception {
         }
     }
 
-    /// Returns the moment since which messages have arrived. If none arrive, or they have always
-    /// arrived, returns the earliest moment.
+    /// Returns the time since when messages have been arriving, or the earliest possible time if
+    /// they have always been arriving or aren't arriving at all.
     pub(crate) fn arriving_since(self) -> EventTime {
         match self {
             Self::Arriving { since } => since,
@@ -46,8 +47,8 @@ impl Reception {
         }
     }
 
-    /// Returns the later of `at` and the moment at which messages will have arrived for `wait`,
-    /// because kept messages arrive first. Returns `None` while messages are kept.
+    /// Returns `at` or the time when messages will have been arriving for `wait`, whichever is
+    /// later, because kept messages arrive first. Returns `None` while messages are being kept.
     pub(crate) fn at_earliest(self, at: EventTime, wait: Duration) -> Option<EventTime> {
         match self {
             Self::Arriving { since } => Some(at.max(since.plus(wait))),
@@ -56,8 +57,8 @@ impl Reception {
         }
     }
 
-    /// Returns the time to compare with deadlines that depend on silence. This is `now` if messages
-    /// have arrived for `wait`. Otherwise, it is a moment before all others, so nothing is due.
+    /// Returns the time to compare with deadlines that depend on silence. That's `now` if messages
+    /// have been arriving for `wait`, or else the earliest possible time, so that nothing is due.
     pub(crate) fn clock(self, now: EventTime, wait: Duration) -> EventTime {
         match self.at_earliest(now, wait) {
             Some(at) if at <= now => now,

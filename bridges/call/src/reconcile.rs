@@ -1,22 +1,22 @@
-//! Adds a second account of a PBX's calls (a file of CEL or CDRs: `--catch-up`) to the first.
+//! Merges a second record of a PBX's calls (a CEL or CDR file, using `--catch-up`) into the first.
 //!
-//! The primary source reports calls as they happen. If it may have missed events of a call, the
-//! finished call is held here until the second account has reported it, too. A call that only the
-//! second account has reported is added when the primary has had time to report it. All other calls
-//! of the second account are known already and change nothing.
+//! The primary source reports calls as they happen. If it may have missed some of a call's events,
+//! the finished call is held here until the second source has reported it too. A call that only the
+//! second source has reported is added once the primary has had time to report it. All other calls
+//! from the second source are already known and change nothing.
 //!
 //! ```text
 //! primary ──▶ complete ───────────────────────────────▶ finished
 //!        └──▶ incomplete: held ──▶ its time is over ──▶ finished, incomplete
-//!             (or without times of its own)
+//!             (or without timestamps of its own)
 //!                   │
 //!                   ▼
-//! second  ──▶ call ─┴─ the same call ─────────────────▶ finished, by the second account
+//! second  ──▶ call ─┴─ the same call ─────────────────▶ finished, as the second source has it
 //!               ├──── unknown, and its time is over ───▶ finished
 //!               └──── known ──▶ forgotten
 //! ```
-//! The module does no I/O: `now` is an argument, and decisions are returned. All held calls survive
-//! a restart through their snapshots.
+//! This module does no I/O. It takes `now` as an argument and returns its decisions. Snapshots
+//! allow all held calls to survive a restart.
 
 use crate::age::by_age;
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
@@ -25,62 +25,63 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Maximum number of held calls. If it is exceeded, all are decided as if their time were over.
+/// Maximum number of held calls. Beyond that, all of them are decided as if their time were up.
 const HELD_MAX: usize = 10_000;
 
-/// Times for which a call is held, by the account that is waited for.
+/// How long a call is held, depending on which source it's waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Time to wait for the second account if the primary may have missed events of a call.
+    /// How long to wait for the second source if the primary may have missed some of a call's
+    /// events.
     pub second: Duration,
-    /// Time to wait for the primary if only the second account has reported a call.
+    /// How long to wait for the primary if only the second source has reported a call.
     pub primary: Duration,
 }
 
 impl Patience {
-    /// Times for a file of CEL, which is written as events happen.
+    /// Delays for a CEL file, which is written as events happen.
     pub const CEL: Self = Self {
         second: Duration::from_secs(15),
         primary: Duration::from_secs(30),
     };
-    /// Times for a file of CDRs, which are written every 300 s by default in batch mode.
+    /// Delays for a CDR file, which is written every 300 s by default in batch mode.
     pub const CDR: Self = Self {
         second: Duration::from_secs(330),
         primary: Duration::from_secs(60),
     };
 }
 
-/// State of a unique id outside of the reconciler.
+/// What's known about a unique ID outside of the reconciler.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Knowledge {
-    /// No call with this id is known.
+    /// No call with this ID is known.
     Unknown,
-    /// The primary has an open call with this id.
+    /// The primary has an open call with this ID.
     Open {
-        /// Set if events of the call may be missing.
+        /// Whether events of the call may be missing.
         doubt: bool,
     },
-    /// The id belongs to a finished call.
+    /// The ID belongs to a finished call.
     Finished {
-        /// Set if that call waits as an incomplete one and has not been sent, so it can still be
-        /// corrected.
+        /// Whether that call is being held as incomplete and hasn't been sent, which means that it
+        /// can still be corrected.
         incomplete: bool,
-        /// The incomplete call. Its values complete the call of the second account.
+        /// The incomplete call, whose values complete the second source's call.
         call: Option<Box<FinishedCall>>,
     },
 }
 
-/// A decision that the caller has to carry out.
+/// A decision for the caller to carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// The call is finished. It can replace an incomplete call with the same id.
+    /// The call is finished. It may replace an incomplete call with the same ID.
     Finish(Box<FinishedCall>),
-    /// The second account reported the end of a call that the primary still has open. The caller
-    /// must [end](crate::Assembler::end_unheard) the call with this id.
+    /// The second source reported the end of a call that the primary still has open. The caller
+    /// must [end](crate::Assembler::end_unheard) the call with this ID.
     End(UniqueId),
 }
 
-/// The account that a held call comes from.
+/// The source that a held call comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum By {
     Primary,
@@ -91,12 +92,12 @@ enum By {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct HeldCall {
     by: By,
-    /// Arrival of the call, by our own clock.
+    /// When the call arrived, by our own clock.
     since: EventTime,
     call: FinishedCall,
 }
 
-/// Holds calls until they are decided.
+/// Holds calls until they're decided.
 #[derive(Debug)]
 pub struct Reconciler {
     patience: Patience,
@@ -106,7 +107,7 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// Creates a reconciler without calls.
+    /// Creates a reconciler without any calls.
     pub fn new(patience: Patience) -> Self {
         Self {
             patience,
@@ -116,7 +117,7 @@ impl Reconciler {
         }
     }
 
-    /// Returns `true` if no call waits for a decision.
+    /// Returns `true` if no calls are waiting for a decision.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
@@ -148,7 +149,7 @@ impl Reconciler {
         None
     }
 
-    /// Holds a finished call of the second account.
+    /// Holds a finished call from the second source.
     pub fn on_second(&mut self, call: FinishedCall, now: EventTime) {
         self.hold(By::Second, call, now);
     }
@@ -170,9 +171,11 @@ impl Reconciler {
         own.map(|(key, held)| (*key, held))
     }
 
-    /// Returns all decisions that are possible at `now`. `known` returns the state of an id.
-    /// `unheard` returns `true` if the primary cannot have reported a call, because no events were
-    /// received. `is_open` returns `true` if the second account has an open call with this id.
+    /// Returns all decisions that can be made at `now`.
+    ///
+    /// `known` looks up what's known about an ID. `unheard` returns `true` if the primary can't
+    /// have reported a call, because no events were being received. `is_open` returns `true` if the
+    /// second source has an open call with this ID.
     pub fn decide(
         &mut self,
         now: EventTime,
@@ -212,7 +215,7 @@ impl Reconciler {
         decisions
     }
 
-    /// Returns the moment at which the next held call can be decided by time only.
+    /// Returns when the next held call can be decided based on time alone.
     pub fn next_deadline(&self) -> Option<EventTime> {
         let deadlines = self.held.values().map(|held| match held.by {
             By::Primary => held.since.plus(self.patience.second),
@@ -221,7 +224,7 @@ impl Reconciler {
         deadlines.min()
     }
 
-    /// Returns the calls that were added or removed since this function last ran.
+    /// Returns the calls that have been added or removed since the last time this was called.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
         let held = &self.held;
         self.changes.take(|key| held.get(&key).and_then(bytes))
@@ -230,7 +233,8 @@ impl Reconciler {
     /// Restores a held call.
     ///
     /// # Errors
-    /// Returns an error if the bytes are not a snapshot.
+    ///
+    /// Returns an error if the bytes aren't a valid snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
         let held = self.changes.restore(key, snapshot)?;
         self.next = self.next.max(key + 1);
@@ -239,14 +243,16 @@ impl Reconciler {
     }
 }
 
-/// Returns `true` if the two calls have an id in common.
+/// Returns `true` if the two calls have an ID in common.
 fn share_id(a: &FinishedCall, b: &FinishedCall) -> bool {
     a.ids().any(|id| b.ids().any(|other| other == id))
 }
 
-/// Decides about a call of the second account. `halves` are the primary's held calls with the same
-/// ids. `chance_over` is `true` if the primary has had its time to report the call. Returns the
-/// decision, and `true` if it is the last one about this call.
+/// Decides what to do with a call from the second source, returning the decision and whether it's
+/// the last one for this call.
+///
+/// `halves` are the primary's held calls with the same IDs. `chance_over` is `true` if the primary
+/// has had enough time to report the call.
 fn second(
     call: &FinishedCall,
     halves: Vec<&FinishedCall>,
@@ -294,12 +300,12 @@ fn second(
 /// Returns the call as reported by the second source, filling in values that are only in the
 /// primary's incomplete versions (`halves`), or `None` if it's no better than those.
 pub fn better_account(second: &FinishedCall, halves: &[&FinishedCall]) -> Option<FinishedCall> {
-    // If both accounts are incomplete, the primary's call is kept.
+    // If both versions are incomplete, the primary's call is kept.
     if second.incomplete.is_some() && !halves.is_empty() {
         return None;
     }
-    // If the primary saw a talk, it took place, even if an account without bridges does not show
-    // it.
+    // If the primary saw a conversation, it took place, even if a source without bridges doesn't
+    // show it.
     let has_talk = halves.iter().any(|half| half.answered);
     if has_talk && !second.answered && !second.estimate {
         return None;
@@ -307,8 +313,8 @@ pub fn better_account(second: &FinishedCall, halves: &[&FinishedCall]) -> Option
     Some(fill_from_primary(second, halves))
 }
 
-/// Returns the call of the catch-up source with the values that only the primary source has. CEL
-/// has no channel variables. CDRs also lack who talked with whom, and for how long.
+/// Fills in the values that only the primary source has. CEL has no channel variables, and CDRs
+/// also don't show who talked to whom and for how long.
 fn fill_from_primary(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
     let mut call = second.clone();
     for half in halves {
@@ -327,8 +333,8 @@ fn fill_from_primary(second: &FinishedCall, halves: &[&FinishedCall]) -> Finishe
                 call.userfields.push(field.clone());
             }
         }
-        // Only a number from a dial string is copied. Any other number can be that of another
-        // party.
+        // Only a number from a dial string is copied, since any other number may be another
+        // party's.
         if call.number.is_none()
             && let Some(number) = &half.number
             && number.from_dial_string
@@ -366,10 +372,11 @@ fn fill_from_primary(second: &FinishedCall, halves: &[&FinishedCall]) -> Finishe
     call
 }
 
-/// Returns the oldest linkedid of both accounts. Records of Asterisk do not always have the id of
-/// the channel that began the call. Records of FreeSWITCH do, and their ids are not made by
-/// Asterisk. Records have whole seconds, so if two calls began in one second, the primary's id is
-/// used.
+/// Returns the oldest linkedid found in either source.
+///
+/// Asterisk's records don't always have the ID of the channel that started the call, whereas
+/// FreeSWITCH's do, and their IDs don't look like Asterisk's. Since times in records are whole
+/// seconds, the primary's ID is used if two calls started in the same second.
 fn oldest_id<'a>(second: &'a FinishedCall, halves: &[&'a FinishedCall]) -> &'a UniqueId {
     let own = second.linkedid.epoch_and_counter();
     let mut ids = vec![&second.linkedid];
@@ -384,9 +391,9 @@ fn oldest_id<'a>(second: &'a FinishedCall, halves: &[&'a FinishedCall]) -> &'a U
     ids[by_age(&ages)[0]]
 }
 
-/// Copies values that CDRs may not have from the primary's call `half`: the trunk, whether there
-/// was a talk, and with whom. If the estimate has its own talk time, that is kept, because the
-/// primary may have missed the end of the talk.
+/// Copies values that CDRs may not have from the primary's call `half`, i.e., the trunk, whether
+/// there was a conversation, and with whom. If the estimate has its own talk time, that's kept,
+/// because the primary may have missed the end of the conversation.
 fn complete_estimate(call: &mut FinishedCall, half: &FinishedCall) {
     if call.trunk.is_none() && half.trunk.is_some() {
         call.trunk.clone_from(&half.trunk);

@@ -1,36 +1,36 @@
-//! Combines call detail records (CDRs) into finished calls, for a PBX that reports neither channel
-//! events nor CEL. A call is "folded" when its records have become a finished call.
+//! Combines call detail records (CDRs) into finished calls, for PBXs that report neither channel
+//! events nor CEL. A call is "folded" once its records have been turned into a finished call.
 //!
-//! A record is one path between two parties. The PBX writes a record when its channel has ended.
-//! Records belong to one call if they share a linkedid, a unique id, or a channel that lived in
-//! both. A Local channel that optimizes itself away splits a call into two records, and these rules
-//! join the two records again. The finished calls are marked as estimates.
+//! A record describes one path between two parties, and the PBX writes it when the record's channel
+//! has ended. Records belong to the same call if they share a linkedid, a unique ID, or a channel
+//! that was up in both. When a Local channel optimizes itself away, which splits a call into two
+//! records, these rules rejoin them. The finished calls are marked as estimates.
 //!
-//! No record shows that its call is over. So a call waits for further records:
+//! Since no record shows that its call is over, a call waits for further records:
 //!
-//! - A call that happens now waits until `--cdr-wait` has passed since its last record.
-//! - A call of a backlog waits until no record of any call has arrived for `--cdr-wait`.
+//! - A call in progress waits until `--cdr-wait` has passed since its last record.
+//! - A call from a backlog waits until no record of any call has arrived for `--cdr-wait`.
 //! - If the PBX writes in batches (its calls repeatedly arrive late), a call waits until records
 //!   that ended later have arrived, or until 10 minutes after its end.
-//! - If a record is missing (the record of a linkedid's own channel, or of one half of a Local
-//!   channel), the call waits for that record, or for `--max-call`. A call without a trunk waits
-//!   too, because its records can be the beginning of a customer's call.
-//! - If a file was read to its end, no more records arrive for calls that ended before the last
-//!   batch.
+//! - If a record is missing (that of the linkedid's own channel or of one half of a Local channel),
+//!   the call waits for it, or for `--max-call`. So does a call without a trunk, because its
+//!   records may be the start of a customer's call.
+//! - Once a file has been read to its end, no more records will arrive for calls that ended before
+//!   the last batch.
 //!
-//! A record that arrives after its call was folded is counted as late. An example is a dialed party
-//! that was transferred and still talks after the caller has hung up. If the record shows that the
-//! call has more talk or a later end, a revised call is emitted ([`Folder::take_revised`]).
+//! A record that arrives after its call was folded counts as late. This happens, for example, when
+//! a called party was transferred and is still talking after the caller has hung up. If the record
+//! shows more talk time or a later end, a revised call is emitted ([`Folder::take_revised`]).
 //!
 //! | module | contents |
 //! |---|---|
-//! | `record` | the stored part of a record |
-//! | `group` | the records of one call, and the keys that tie them |
-//! | `late` | what late records change in folded calls |
-//! | `occupancies` | corrects records that have one channel in place of another |
-//! | `channels` | the channels that the records name, and how each began |
-//! | `meetings` | which channels heard each other when |
-//! | `facts` | the records as facts, from which `resolve` makes the finished call |
+//! | `record` | the part of a record that's stored |
+//! | `group` | the records of one call, and the keys that tie them together |
+//! | `late` | how late records change calls that have been folded |
+//! | `occupancies` | corrects records that have the wrong channel |
+//! | `channels` | the channels listed in the records, and how each one started |
+//! | `meetings` | which channels could hear each other, and when |
+//! | `facts` | the records as facts, which `resolve` turns into the finished call |
 
 mod channels;
 mod facts;
@@ -51,42 +51,41 @@ use late::FoldedGroups;
 use record::Record;
 use std::time::Duration;
 
-/// Longest accepted interval between batches of a PBX that writes records in batches (the default
-/// in `cdr.conf` is 300 s).
+/// Longest accepted interval between batches if the PBX writes records in batches. (The default in
+/// `cdr.conf` is 300 s.)
 const BATCH: Duration = Duration::from_secs(600);
-/// Records that arrive further apart than this are from different batches. The records of one batch
-/// arrive at once.
+/// Records that arrive further apart than this are from different batches, since all records in a
+/// batch arrive at once.
 const BATCHES_APART: Duration = Duration::from_secs(30);
 
 /// Folds the records of one PBX. The caller supplies the time.
 #[derive(Debug, Default)]
 pub struct Folder {
     settings: Settings,
-    /// Number of records that were dropped because one call holds only a limited number.
+    /// Number of records that were dropped because the number of records per call is limited.
     pub facts_dropped: u64,
     groups: Groups,
-    /// Ids and channel names of folded calls, with the end of each call.
+    /// IDs and channel names of folded calls, along with when each call ended.
     done: FinishedIds<EventTime>,
     finished: Vec<FinishedCall>,
     folded: FoldedGroups,
     revised: Vec<FinishedCall>,
     changes: Changes,
     reception: Reception,
-    /// The latest end of a record so far. `stream_arrived` is the time at which the last record
-    /// arrived.
+    /// The latest end of any record so far. `stream_arrived` is when the last record arrived.
     stream: Option<EventTime>,
     stream_arrived: Option<EventTime>,
-    /// Time up to which channel events were received. `None` if the PBX sends only records.
+    /// Time up to which channel events have been received, or `None` if the PBX only sends records.
     events: Option<EventTime>,
-    /// Arrival of the first call that came late. `batches` is set once another late call came in a
-    /// later batch, which shows that the PBX writes in batches.
+    /// When the first late call arrived. `batches` is set once there's another one in a later
+    /// batch, which shows that the PBX writes in batches.
     batch: Option<EventTime>,
     batches: bool,
 }
 
 impl Folder {
-    /// Creates a folder without records. It uses the settings `endpoints`, `cdr_wait`, `max_call`,
-    /// and `max_open_calls`.
+    /// Creates a folder without any records. It uses the `endpoints`, `cdr_wait`, `max_call`, and
+    /// `max_open_calls` settings.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -131,25 +130,26 @@ impl Folder {
         self.revised.extend(self.folded.revise(late, again));
     }
 
-    /// Returns the calls found since the last time to have more talk time or a later end than first
-    /// reported, because of a late record.
+    /// Returns the calls for which a late record has revealed more talk time or a later end since
+    /// the last time this was called.
     pub fn take_revised(&mut self) -> Vec<FinishedCall> {
         std::mem::take(&mut self.revised)
     }
 
-    /// Sets whether records arrive from here on. While records wait unread in a queue or a file, no
-    /// call is folded by our clock.
+    /// Sets whether records are currently arriving. While there are unread records in a queue or a
+    /// file, no call is folded by our clock.
     pub fn set_reception(&mut self, reception: Reception) {
         self.reception = reception;
     }
 
-    /// Sets the time up to which channel events were received, or `None` if the PBX reports none.
-    /// Calls that ended later are not folded yet, because channel events may still report them.
+    /// Sets the time up to which channel events have been received, or `None` if the PBX doesn't
+    /// report any. Calls that ended later aren't folded yet, because channel events may still
+    /// report them.
     pub fn events_until(&mut self, latest: Option<EventTime>) {
         self.events = latest;
     }
 
-    /// Returns `true` if the ids or the channel of the record belonged to a call that was already
+    /// Returns `true` if the record's IDs or channel belonged to a call that has already been
     /// folded.
     fn is_late(&self, record: &Record) -> bool {
         self.is_of_folded_call(record, &record.uniqueid)
@@ -158,26 +158,27 @@ impl Folder {
                 && self.follows(record, &record.channel, Duration::from_secs(1))
     }
 
-    /// Returns `true` if a call with this id of the record was folded shortly before the record
-    /// began.
+    /// Returns `true` if a call with this ID from the record was folded shortly before the record
+    /// started.
     fn is_of_folded_call(&self, record: &Record, id: &str) -> bool {
         if group::is_made_by_pbx(id) {
             return self.follows(record, id, group::FAR_APART);
         }
-        // Unrelated calls can share an id that the PBX did not make, so the channel must match too.
+        // Unrelated calls can share an ID that wasn't generated by the PBX, so the channel must
+        // match too.
         self.follows(record, id, group::FOLLOWING)
             && self.follows(record, &record.channel, group::FAR_APART)
     }
 
-    /// Returns `true` if a folded call had this id or channel, and ended at most `apart` before the
-    /// record began.
+    /// Returns `true` if a folded call had this ID or channel, and ended no more than `apart`
+    /// before the record started.
     fn follows(&self, record: &Record, text: &str, apart: Duration) -> bool {
         let end = self.done.known.get(text);
         end.is_some_and(|&end| record.start <= end.plus(apart))
     }
 
-    /// Folds all calls that are due at `now`. Call this function at [`Folder::next_deadline`] at
-    /// the latest.
+    /// Folds all calls that are due at `now`. This should be called no later than
+    /// [`Folder::next_deadline`].
     pub fn tick(&mut self, now: EventTime) {
         self.reception = self.reception.correct_for_clock(now);
         let clock = self.reception.clock(now, self.wait());
@@ -196,8 +197,7 @@ impl Folder {
         }
     }
 
-    /// Returns the time, by callbridge's clock, at which the group is folded if no further record
-    /// arrives.
+    /// Returns when the group will be folded, by callbridge's clock, if no further records arrive.
     fn due(&self, group: &Group) -> EventTime {
         if self.awaits(group) {
             return group.arrived.plus(self.settings.max_call);
@@ -211,7 +211,7 @@ impl Folder {
         if self.batches {
             return waited.max(group.end().plus(BATCH));
         }
-        // More records of a backlog can still arrive.
+        // More records of a backlog may still arrive.
         let last = self.stream_arrived.unwrap_or(group.arrived);
         let quiet = last.max(group.arrived).plus(wait);
         quiet.min(waited.max(group.arrived.plus(BATCH)))
@@ -221,15 +221,15 @@ impl Folder {
         self.settings.cdr_wait.unwrap_or(self.settings.settle)
     }
 
-    /// Returns `true` for a group that waits for more records. A group without a trunk can be the
-    /// beginning of a customer's call.
+    /// Returns `true` if the group should wait for more records. A group without a trunk may be the
+    /// start of a customer's call.
     fn awaits(&self, group: &Group) -> bool {
         let needed = group.end().plus(LIVE);
         let lacks_events = self.events.is_some_and(|until| until < needed);
         lacks_events || group.awaits_more() || !group.has_trunk(&self.settings.endpoints)
     }
 
-    /// Returns the time at which the next group is folded if no further record arrives.
+    /// Returns when the next group will be folded if no further records arrive.
     pub fn next_deadline(&self) -> Option<EventTime> {
         let groups = self.groups.by_key.values();
         let first = groups.map(|group| self.due(group)).min()?;
@@ -237,8 +237,8 @@ impl Folder {
     }
 
     /// Processes the end of the file that the records come from, which was reached at `now`. Calls
-    /// that ended before the last batch that can still arrive are folded, except those with missing
-    /// records.
+    /// that ended before the last batch that may still arrive are folded, except for those with
+    /// missing records.
     pub fn at_end(&mut self, now: EventTime) {
         let before = now.minus(BATCH.max(self.wait()));
         let long_ago = now.minus(self.settings.max_call);
@@ -249,7 +249,7 @@ impl Folder {
         });
     }
 
-    /// Folds every call without further waiting, because no more records will arrive.
+    /// Folds every call right away, because no more records will arrive.
     pub fn finish_all(&mut self, _now: EventTime) {
         while let Some(key) = self.groups.longest_silent() {
             self.finish(key);
@@ -261,7 +261,8 @@ impl Folder {
         let Some(mut group) = self.groups.remove(key) else {
             return;
         };
-        // If the PBX writes in batches, every call is late. With a backlog, this happens only once.
+        // If the PBX writes in batches, every call is late, whereas a backlog causes this only
+        // once.
         let late = group.arrived.since(group.end());
         if late > LIVE && late <= BATCH {
             let first = *self.batch.get_or_insert(group.arrived);
@@ -290,8 +291,8 @@ impl Folder {
         self.finished.extend(calls);
     }
 
-    /// Stores the ids and channel names of a folded group, so [`Folder::is_late`] recognizes late
-    /// records.
+    /// Stores the IDs and channel names of a folded group, so that [`Folder::is_late`] recognizes
+    /// late records.
     fn remember(&mut self, group: &Group) {
         let end = group.end();
         for record in &group.records {
@@ -305,21 +306,23 @@ impl Folder {
         }
     }
 
-    /// Returns the calls that were finished since this function last ran.
+    /// Returns the calls that have been finished since the last time this was called.
     pub fn take_finished(&mut self) -> Vec<FinishedCall> {
         std::mem::take(&mut self.finished)
     }
 
-    /// Returns the groups of records that changed or were removed since this function last ran.
+    /// Returns the groups of records that have changed or been removed since the last time this was
+    /// called.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
         let groups = &self.groups.by_key;
         self.changes.take(|key| groups.get(&key).and_then(bytes))
     }
 
-    /// Restores a group of records from [`Folder::take_changes`].
+    /// Restores a group of records returned by [`Folder::take_changes`].
     ///
     /// # Errors
-    /// Returns an error if the bytes are not a snapshot.
+    ///
+    /// Returns an error if the bytes aren't a valid snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
         let group: Group = self.changes.restore(key, snapshot)?;
         self.groups.remove(key);
@@ -328,20 +331,22 @@ impl Folder {
         Ok(())
     }
 
-    /// Returns `true` if a record with this unique id or linkedid waits to be folded.
+    /// Returns `true` if a record with this unique ID or linkedid is waiting to be folded.
     pub fn knows(&self, id: &str) -> bool {
         self.groups.ids.get(id).next().is_some()
     }
 
-    /// Returns the number of calls that wait for records.
+    /// Returns the number of calls waiting for records.
     pub fn open_calls(&self) -> usize {
         self.groups.by_key.len()
     }
 }
 
-/// Resolves records that each describe one channel like the events of these channels. The calls are
-/// still estimates, because a record keeps only the last of several values. Returns `None` if the
-/// records describe paths between two parties.
+/// Resolves records that each describe a single channel, treating them like those channels' events,
+/// or returns `None` if the records describe paths between two parties.
+///
+/// The calls are still estimates, because where a value has changed, a record only keeps the last
+/// one.
 fn calls_of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>> {
     let records = group.records.iter();
     let own_legs = records.filter_map(|record| record.legs.first());
@@ -352,7 +357,7 @@ fn calls_of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>
             call.rooms.insert(room.into());
         }
         for (i, leg) in record.legs.iter().enumerate() {
-            // If a channel has its own record, only its own record is used.
+            // If a channel has its own record, only that one is used.
             if i == 0 || !own_legs.clone().any(|own_leg| own_leg.id == leg.id) {
                 *call.legs.get_or_add(leg.id.clone(), leg.first, leg.place) = leg.clone();
             }
@@ -364,7 +369,7 @@ fn calls_of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>
 /// Resolves records that each describe a path between two parties, treating them like those
 /// parties' events.
 fn calls_of_paths(group: &Group, settings: &Settings) -> Vec<FinishedCall> {
-    // These records have only the dialed side. Another group of records has the whole call.
+    // These records only cover the dialed side. Another group of records has the complete call.
     if group.records.iter().all(Record::is_dialed_side) {
         return Vec::new();
     }
@@ -378,8 +383,8 @@ fn calls_of_paths(group: &Group, settings: &Settings) -> Vec<FinishedCall> {
         }
         let connecting = own.iter().filter(|record| record.connects());
         if let Some(excess) = connecting.filter_map(|record| record.excess).max() {
-            // A billed time that is longer than the call is not clamped, because the mapping
-            // reports talk that is longer than its call.
+            // A billed time that's longer than the call isn't clamped, because the mapping reports
+            // calls whose talk time exceeds their duration.
             call.answered = true;
             call.talk = call.talk.max(excess);
         }
@@ -387,7 +392,7 @@ fn calls_of_paths(group: &Group, settings: &Settings) -> Vec<FinishedCall> {
         if !userfields.is_empty() {
             call.userfields = userfields;
         }
-        // An id that was made from a channel's name occurs nowhere else.
+        // An ID that was generated from a channel's name doesn't occur anywhere else.
         call.also_known_as.retain(|id| {
             let mut ids = own.iter().flat_map(|record| record.ids());
             ids.any(|known| known == id.as_str())

@@ -1,32 +1,32 @@
-//! Removes the secrets of a request from the texts of its answer.
+//! Removes a request's secrets from the texts in its response.
 //!
-//! A server or a proxy can repeat a token or a password in its answer. The texts of an answer
-//! reach logs and terminals. They are redacted first and shortened after that, because half a
-//! secret would not be found.
+//! A server or proxy may repeat a token or password in its response, and parts of the response end
+//! up in logs and on terminals. These texts are redacted before they're shortened, because half a
+//! secret wouldn't be recognized.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 
-/// The text in place of a secret.
+/// The text that replaces a secret.
 pub const REDACTED: &str = "[redacted]";
 
-/// Length of the shortest secret that is searched for, in bytes. Ordinary words contain shorter
-/// ones.
+/// Minimum length in bytes of a secret to search for. Anything shorter could be part of an ordinary
+/// word.
 const SECRET_MIN: usize = 4;
 
-/// The secrets of one request.
+/// The secrets of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor {
     secrets: Vec<SecretString>,
     /// The middle of each secret in base64, for each of the three offsets at which the secret can
-    /// begin in a longer text.
+    /// start within a longer text.
     base64: Vec<SecretString>,
 }
 
 impl Redactor {
-    /// Creates a redactor for these secrets, which must not be encoded.
+    /// Creates a redactor for these secrets, which must be unencoded.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let mut redactor = Self::default();
         for secret in secrets {
@@ -35,7 +35,7 @@ impl Redactor {
         redactor
     }
 
-    /// Adds a secret, which must not be encoded. Secrets of less than 4 bytes are ignored.
+    /// Adds a secret, which must be unencoded. Secrets shorter than 4 bytes are ignored.
     pub fn add(&mut self, secret: &str) {
         if secret.len() < SECRET_MIN {
             return;
@@ -51,8 +51,8 @@ impl Redactor {
         }
     }
 
-    /// Replaces each secret in a text. A secret is found as it is, percent-encoded, escaped for
-    /// JSON, and in base64, also inside a longer text such as `user:password`.
+    /// Replaces each secret in a text. Secrets are found verbatim, percent-encoded, escaped for
+    /// JSON, and in base64, even within a longer text such as `user:password`.
     pub fn redact(&self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());
         let mut rest = text;
@@ -65,7 +65,7 @@ impl Redactor {
                 shown.push_str(REDACTED);
                 rest = &rest[length..];
             } else if let Some(length) = longest_match(&self.base64, rest) {
-                // The base64 characters around the match hold the rest of the secret.
+                // The base64 characters around the match contain the rest of the secret.
                 let before = shown.trim_end_matches(is_base64);
                 shown.truncate(before.len());
                 shown.push_str(REDACTED);
@@ -78,12 +78,12 @@ impl Redactor {
         shown
     }
 
-    /// Marks the bytes with which a secret can begin in a text. Pages are megabytes long, and most
-    /// of their bytes begin no secret.
+    /// Marks the bytes that a secret in a text can start with. Pages are megabytes long, and most
+    /// of their bytes can't start a secret.
     fn start_bytes(&self) -> [bool; 256] {
         let mut starts = [false; 256];
         for secret in self.secrets.iter().chain(&self.base64) {
-            // An escape can stand for the first character.
+            // The first character may be escaped.
             for byte in secret.expose_secret().bytes().take(1).chain(*b"%\\+") {
                 starts[usize::from(byte)] = true;
             }
@@ -91,7 +91,7 @@ impl Redactor {
         starts
     }
 
-    /// Replaces each secret in the strings and keys of a JSON value.
+    /// Replaces each secret in a JSON value's strings and keys.
     pub fn redact_json(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.redact(text),
@@ -105,7 +105,7 @@ impl Redactor {
         }
     }
 
-    /// Replaces each secret in the strings and keys of a JSON object.
+    /// Replaces each secret in a JSON object's strings and keys.
     pub fn redact_object(&self, map: &mut Map<String, Value>) {
         for (key, mut value) in std::mem::take(map) {
             self.redact_json(&mut value);
@@ -114,19 +114,19 @@ impl Redactor {
     }
 }
 
-/// Returns the base64 characters that depend only on the secret, if `offset` bytes precede the
-/// secret in its group of three.
+/// Returns the base64 characters that depend only on the secret if it's preceded by `offset` bytes
+/// in its group of three.
 fn middle_in_base64(secret: &str, offset: usize) -> String {
     let bytes = [&[0; 2][..offset], secret.as_bytes()].concat();
     let encoded = STANDARD_NO_PAD.encode(&bytes);
-    // A character holds six bits. Characters that share bits with a byte outside the secret are
-    // left out.
+    // A character represents six bits. Characters that share bits with a byte outside the secret
+    // are omitted.
     let first = (offset * 8).div_ceil(6);
     let end = bytes.len() * 8 / 6;
     encoded[first..end].to_owned()
 }
 
-/// Returns `true` for a character of either base64 alphabet, also percent-encoded.
+/// Returns `true` for a character from either base64 alphabet, including percent-encoded ones.
 const fn is_base64(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '-' | '_' | '%')
 }
@@ -151,8 +151,8 @@ fn match_length(secret: &str, text: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// Returns the length of the escaped form of `c` at the start of a text, or `None` if the text does
-/// not begin with one.
+/// Returns the length of `c`'s escaped form at the start of a text, or `None` if the text doesn't
+/// start with one.
 fn escaped_length(c: char, text: &str) -> Option<usize> {
     match text.as_bytes().first()? {
         b'+' if c == ' ' => Some(1),
@@ -184,7 +184,7 @@ fn escaped_length(c: char, text: &str) -> Option<usize> {
     }
 }
 
-/// Returns the length of this prefix if the text begins with it in either case.
+/// Returns the length of this prefix if the text starts with it, ignoring case.
 fn prefix_length(text: &str, prefix: &str) -> Option<usize> {
     let beginning = text.get(..prefix.len())?;
     if beginning.eq_ignore_ascii_case(prefix) {

@@ -86,7 +86,7 @@ proptest! {
         for hidden in [secret.clone(), percent_encoded(&secret)] {
             let shown = redactor.redact(&format!("{before}{hidden}{after}"));
             prop_assert!(shown.contains(REDACTED));
-            // A secret can be part of the word in its place.
+            // A secret may be part of the text that replaces it.
             prop_assert!(!shown.split(REDACTED).any(|part| part.contains(&hidden)));
         }
     }

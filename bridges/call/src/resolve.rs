@@ -1,25 +1,26 @@
-//! Makes finished calls from the facts of an open call's channels, sorted by time.
+//! Turns the facts about an open call's channels into finished calls, sorted by time.
 //!
-//! The result depends only on the facts. Doubled, late, and shuffled events, and facts reported by
-//! AMI's events, by CEL, or by both, lead to the same result.
+//! The result depends only on the facts. It makes no difference whether events are duplicated,
+//! late, or out of order, or whether the facts were reported by AMI's own events, by CEL, or by
+//! both.
 //!
 //! | module | question |
 //! |---|---|
-//! | `view` | what is each channel, did it come in or was it dialed, in which bridges was it? |
-//! | `linked` | which channels were linked when, if links are reported and no bridges? |
-//! | `masquerade` | which telephone had which unique id when (AMI 1.x)? |
-//! | `unnamed` | which bridge was it, if the PBX reports no id? |
+//! | `view` | what is each channel, did it come in or was it dialed, and which bridges was it in? |
+//! | `linked` | which channels were linked, and when, if links are reported instead of bridges? |
+//! | `masquerade` | which phone had which unique ID, and when (AMI 1.x)? |
+//! | `unnamed` | which bridge was it, if the PBX doesn't report an ID? |
 //! | `split` | which channels really belong together? |
-//! | `connections` | when did the customer hear whom? |
+//! | `connections` | who could the customer hear, and when? |
 //! | `dialing` | who dialed each channel, and for which customer? |
-//! | `attempts` | how many calls do the lines to the outside make? |
-//! | `plan` | who is the customer of each call, and which channels are the call's? |
-//! | `doubt` | can events of the call be missing? |
+//! | `attempts` | how many calls do the outside lines make up? |
+//! | `plan` | who is each call's customer, and which channels belong to the call? |
+//! | `doubt` | may events of the call be missing? |
 //! | `number` | which number is the customer's? |
-//! | `finish` | what are the values of the finished call? |
+//! | `finish` | what are the finished call's values? |
 //! | `lost` | do the events show that others were lost? |
-//! | `evidence` | does anything speak of an answer that no bridge shows? |
-//! | `unobservable` | can the PBX have left out how the call went? |
+//! | `evidence` | does anything suggest an answer that no bridge shows? |
+//! | `unobservable` | may the PBX have left out how the call went? |
 //! | `timeline` | what happened, to be stored and drawn? |
 
 mod attempts;
@@ -59,20 +60,20 @@ pub(crate) use sets::Sets;
 const UNTIMED: &str = "its events have no timestamps: set timestampevents = yes in manager.conf";
 const UNREAD: &str = "a message about the call could not be read";
 
-/// The reason why a call is resolved now.
+/// Why a call is resolved now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
-    /// All its channels have hung up.
+    /// All of its channels have hung up.
     HungUp,
-    /// The recording is over, and the channels that are still up have no one left to talk with.
+    /// The recording is over, and the channels still up have no one left to talk to.
     Unheard,
-    /// The call was open longer than allowed.
+    /// The call was open for longer than allowed.
     TooLong,
-    /// Too many calls were open, and this one was silent the longest.
+    /// Too many calls were open, and this one had gone the longest without an event.
     TooMany,
-    /// The call, or all calls together, took too much memory, and this call took the most.
+    /// The call, or all calls together, took up too much memory, and this call took up the most.
     TooLarge,
-    /// The end of the call was missed. Another source reports the end, or no source does.
+    /// The end of the call was missed. Either another source reports it, or none does.
     Missed,
 }
 
@@ -136,13 +137,13 @@ pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: EndReason) ->
     finished
 }
 
-/// Channels that belong together, and the calls among them that were not already emitted.
+/// Channels that belong together, and those of their calls that haven't been emitted yet.
 struct PlannedPart<'v, 'a> {
     part: Part<'v, 'a>,
     plans: Vec<Plan>,
 }
 
-/// Returns the calls within an open call that were not already emitted.
+/// Returns the calls within an open call that haven't been emitted yet.
 fn planned_parts<'v, 'a>(
     call: &OpenCall,
     channels: &Channels,
@@ -154,17 +155,17 @@ fn planned_parts<'v, 'a>(
             continue;
         }
         let oldest = plan::oldest(&part);
-        // A channel that stayed in a room can begin another call under an earlier linkedid.
+        // A channel that stayed in a room may start another call under an earlier linkedid.
         let is_id_given = call.parts.given.contains(&oldest);
         let mut given = call.parts.given.clone();
-        // The channel of the part's linkedid can be an outside channel that is still up or has not
-        // been seen yet. The id will then belong to that channel's call.
+        // The part's linkedid may refer to an outside channel that's still up or hasn't been seen
+        // yet, in which case the ID will belong to that channel's call.
         if call.parts.past && !plan::is_rooted(&part) {
             given.insert(oldest);
         }
         let mut plans = plan::plans(&part, &given, &call.parts.reported, &call.rooms);
-        // A colleague who stays after a customer's call belongs to that call, and does not begin an
-        // internal call.
+        // A colleague who stays on after a customer's call belongs to that call, and doesn't start
+        // an internal one.
         plans.retain(|plan| {
             let is_of_given = is_id_given && plan.direction == Direction::Internal;
             !is_of_given && !is_reported(part.legs[plan.customers[0]], &call.parts)
@@ -174,18 +175,18 @@ fn planned_parts<'v, 'a>(
     planned
 }
 
-/// One call within an open call.
+/// One of the calls within an open call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallWithin {
     pub(crate) channels: BTreeSet<UniqueId>,
-    /// Set if lines to the outside took part, and all of them have hung up.
+    /// Whether outside lines took part and all of them have hung up.
     pub(crate) is_left: bool,
-    /// How long another line can still be dialed for this call after the last one hung up.
+    /// How long after the last line hung up another one can still be dialed for this call.
     pub(crate) patience: Duration,
 }
 
-/// Returns the calls within an open call that were not already emitted, as [`resolve`] divides
-/// them.
+/// Returns the calls within an open call that haven't been emitted yet, split up the way
+/// [`resolve`] does it.
 pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWithin> {
     let channels = Channels::from_call(call, settings);
     let views = channels.views(call, settings);
@@ -227,15 +228,15 @@ pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWith
     calls
 }
 
-/// Returns `true` if a dialed phone has answered, is up, and has been in no bridge. It probably
-/// talked to the caller, and its last events will show that an entry was lost.
+/// Returns `true` if a dialed phone has answered and is still up, but hasn't been in a bridge. It
+/// was probably talking to the caller, and its last events will show that an entry was lost.
 fn is_unbridged(leg: &View<'_>) -> bool {
     let is_phone = leg.party.extension().is_some() && leg.way == Way::Dialed;
     let is_waiting = leg.leg.applications.agent.is_some() || !leg.waits.is_empty();
     is_phone && leg.leg.is_up() && leg.has_answered() && leg.stays.is_empty() && !is_waiting
 }
 
-/// Returns the channels of every group in which one is still up or was not emitted.
+/// Returns the channels of every group in which at least one is still up or hasn't been emitted.
 pub(crate) fn channels_of_live_calls(call: &OpenCall, settings: &Settings) -> BTreeSet<UniqueId> {
     let channels = Channels::from_call(call, settings);
     let views = channels.views(call, settings);
@@ -249,7 +250,8 @@ pub(crate) fn channels_of_live_calls(call: &OpenCall, settings: &Settings) -> BT
     live
 }
 
-/// Returns the ids of the call's own channels, except those of calls that were already emitted.
+/// Returns the IDs of the call's own channels, except for those of calls that have already been
+/// emitted.
 fn plan_ids(part: &Part<'_, '_>, plan: &Plan, parts: &Parts) -> BTreeSet<UniqueId> {
     let own = plan.own.iter().map(|&i| part.legs[i]);
     own.filter(|leg| !is_reported(leg, parts))
@@ -257,19 +259,19 @@ fn plan_ids(part: &Part<'_, '_>, plan: &Plan, parts: &Parts) -> BTreeSet<UniqueI
         .collect()
 }
 
-/// Returns `true` if the channel's call was already emitted.
+/// Returns `true` if the channel's call has already been emitted.
 fn is_reported(leg: &View<'_>, parts: &Parts) -> bool {
     parts.reported.contains(&leg.leg.id)
 }
 
-/// The channels of an open call as the resolver reads them.
+/// The channels of an open call, in the form used by the resolver.
 struct Channels {
-    /// Each telephone with its own facts, if AMI 1.x moved telephones between unique ids, and the
+    /// If AMI 1.x moved phones between unique IDs, each phone with its own facts, along with the
     /// resulting joined pairs.
     by_occupant: Option<(Vec<Leg>, JoinedPairs)>,
-    /// The channels with bridges in place of links or of bridges without a name.
+    /// The channels, with bridges in place of links or unnamed bridges.
     named: Option<Vec<Leg>>,
-    /// Set if the source reports links.
+    /// Whether the source reports links.
     links: bool,
 }
 
@@ -311,7 +313,7 @@ impl Channels {
         if self.links { None } else { Some(&call.rooms) }
     }
 
-    /// Returns the channels, the oldest first.
+    /// Returns the channels, oldest first.
     fn views<'l>(&'l self, call: &'l OpenCall, settings: &'l Settings) -> Vec<View<'l>> {
         let legs = self.legs(call);
         let timed = call.times.untimed == 0;

@@ -1,54 +1,54 @@
-//! The settings of the assembler.
+//! The assembler's settings.
 
 use crate::trunk::Endpoints;
 use std::time::Duration;
 
-/// If the times of an event and of its arrival differ by more than this, the event belongs to a
-/// backlog, or a clock is wrong.
+/// If an event's time differs from its arrival by more than this, it belongs to a backlog, or a
+/// clock is wrong.
 pub(crate) const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
-/// Facts of the PBX and settings of its administrator that the assembler needs.
+/// What the assembler needs to know about the PBX, and the settings chosen by its administrator.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Endpoints of the PBX's trunks.
     pub endpoints: Endpoints,
-    /// A call is finished when all its channels have hung up and no new one has appeared for this
-    /// time.
+    /// How long after all of a call's channels have hung up without a new one appearing the call is
+    /// finished.
     pub settle: Duration,
-    /// Time for which calls over a trunk that [awaits a CDR](crate::TrunkEndpoint::awaits_cdr) wait
-    /// for a CDR with a user field. `None`: calls do not wait.
+    /// How long calls over a trunk that [awaits a CDR](crate::TrunkEndpoint::awaits_cdr) wait for a
+    /// CDR with a user field, or `None` if calls don't wait.
     pub cdr_wait: Option<Duration>,
-    /// `true` if CDRs arrive separately from the events. In a backlog, one can be read long before
-    /// the other, so the times of events do not show that a CDR is overdue.
+    /// Whether CDRs arrive separately from the events. In a backlog, one of them may be read long
+    /// before the other, so event times don't show that a CDR is overdue.
     pub cdr_apart: bool,
-    /// A call that is still open after this time is ended as incomplete.
+    /// How long a call may stay open before it's ended as incomplete.
     pub max_call: Duration,
-    /// If more calls than this are open, the one that has been silent longest is ended as
-    /// incomplete.
+    /// Maximum number of open calls. Beyond that, the one that has gone the longest without an
+    /// event is ended as incomplete.
     pub max_open_calls: usize,
-    /// Maximum size of all open calls, as they are stored, in bytes. Above it, the largest call is
-    /// ended as incomplete. `None`: 16 KiB for each of `max_open_calls`, and at least 64 MiB.
+    /// Maximum size in bytes of all open calls as stored, beyond which the largest call is ended as
+    /// incomplete. `None` means 16 KiB for each of `max_open_calls`, but at least 64 MiB.
     pub max_open_bytes: Option<usize>,
-    /// Maximum number of facts and channels in one call. A call with more is incomplete.
+    /// Maximum number of facts and channels in a call. A call with more is incomplete.
     pub max_facts: usize,
-    /// If a call was open during a gap, and is silent for this time after it, it is emitted with
-    /// its known values, as incomplete. It stays open, and is emitted again when its end is
-    /// received.
+    /// How long after a gap a call that was open during it may go without an event before what's
+    /// known of it is emitted as incomplete. The call stays open, and is emitted again once its end
+    /// is received.
     pub lost_after: Duration,
-    /// `true` if a catch-up file fills gaps (`--catch-up`). A call that may have lost events is
-    /// incomplete, and waits for that file.
+    /// Whether a catch-up file fills gaps (`--catch-up`). If so, a call that may have lost events
+    /// is incomplete and waits for that file.
     pub caught_up: bool,
-    /// `true` if the events are history. Only their own times count, not when they arrive.
+    /// Whether the events are history, so that only their own times count, not when they arrive.
     pub history: bool,
 }
 
-/// Budget for one open call, in bytes. A call with five channels and forty facts takes half of it.
+/// Budget for one open call in bytes. A call with five channels and forty facts uses half of it.
 const BYTES_A_CALL: usize = 16 * 1024;
-/// Minimum budget of all open calls, in bytes, for a small `max_open_calls`.
+/// Minimum budget for all open calls in bytes, in case `max_open_calls` is small.
 const OPEN_BYTES_MIN: usize = 64 << 20;
 
 impl Settings {
-    /// Returns the maximum size of all open calls, in bytes.
+    /// Returns the maximum size of all open calls in bytes.
     pub(crate) fn open_bytes_max(&self) -> usize {
         let many = self.max_open_calls.saturating_mul(BYTES_A_CALL);
         self.max_open_bytes.unwrap_or(many.max(OPEN_BYTES_MIN))
@@ -59,7 +59,7 @@ impl Settings {
         self.cdr_wait.is_some() && self.endpoints.iter().any(|endpoint| endpoint.awaits_cdr)
     }
 
-    /// Makes the settings of [`Settings::default`], with these trunks.
+    /// Creates the same settings as [`Settings::default`], but with these trunks.
     pub fn new(endpoints: Endpoints) -> Self {
         Self {
             endpoints,
@@ -69,7 +69,8 @@ impl Settings {
 }
 
 impl Default for Settings {
-    /// The defaults of the command line: 500 ms, no wait for CDRs, 12 hours, 10,000 calls.
+    /// Returns the command line's defaults, which are 500 ms, no waiting for CDRs, 12 hours, and
+    /// 10,000 calls.
     fn default() -> Self {
         Self {
             endpoints: Endpoints::default(),

@@ -1,8 +1,8 @@
-//! Text as one word of a POSIX shell, for the commands that messages show.
+//! Quotes text as a single POSIX shell word, for the commands shown in messages.
 
 use std::path::Path;
 
-/// Returns the text as one word of a POSIX shell, in single quotes where it needs them.
+/// Returns the text as a single POSIX shell word, in single quotes if necessary.
 pub fn quoted(text: &str) -> String {
     let is_plain = text
         .chars()
@@ -14,7 +14,7 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// Returns the path as one word of a POSIX shell.
+/// Returns the path as a single POSIX shell word.
 pub fn quoted_path(path: &Path) -> String {
     quoted(&path.display().to_string())
 }

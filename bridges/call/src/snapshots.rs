@@ -1,34 +1,34 @@
-//! Snapshots of open calls as bytes, which survive a restart.
+//! Serialized snapshots of open calls, which survive a restart.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 
-/// An open call that changed or ended since the changes were last taken.
+/// An open call that has changed or ended since the changes were last taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenChange {
-    /// The assembler's number of the call. It stays the same after a restart.
+    /// The assembler's number for the call, which stays the same after a restart.
     pub key: u64,
-    /// The call as bytes for [`Assembler::restore`](crate::Assembler::restore), or `None` if it is
+    /// The serialized call for [`Assembler::restore`](crate::Assembler::restore), or `None` if it's
     /// no longer open.
     pub snapshot: Option<Vec<u8>>,
 }
 
-/// A snapshot that cannot be read. Its bytes do not come from
+/// A snapshot that can't be read, because it doesn't come from
 /// [`Assembler::take_changes`](crate::Assembler::take_changes).
 #[derive(Debug, thiserror::Error)]
 #[error("the open call {key} cannot be restored: {source}")]
 pub struct Error {
-    /// Number of the call, as in [`OpenChange::key`].
+    /// The call's number, as in [`OpenChange::key`].
     key: u64,
     source: serde_json::Error,
 }
 
-/// Keys of the entries that changed since they were last published.
+/// Keys of the entries that have changed since they were last published.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     changed: BTreeSet<u64>,
-    /// Keys of the entries that existed when the changes were last published.
+    /// Keys of the entries that existed when changes were last published.
     published: BTreeSet<u64>,
 }
 
@@ -37,7 +37,7 @@ impl Changes {
         self.changed.insert(key);
     }
 
-    /// Removes the key. This is a change only if the entry was published.
+    /// Removes the key, which only counts as a change if the entry was published.
     pub(crate) fn remove(&mut self, key: u64) {
         if self.published.contains(&key) {
             self.changed.insert(key);
@@ -46,7 +46,7 @@ impl Changes {
         }
     }
 
-    /// Returns the changes since this function last ran. `held` returns the snapshot of an entry,
+    /// Returns the changes since the last time this was called. `held` returns an entry's snapshot,
     /// or `None` if it no longer exists.
     pub(crate) fn take(&mut self, mut held: impl FnMut(u64) -> Option<Vec<u8>>) -> Vec<OpenChange> {
         let mut changes = Vec::new();
@@ -75,8 +75,8 @@ impl Changes {
     }
 }
 
-/// Serializes an entry. This always succeeds, because entries hold only texts, numbers, and lists
-/// of them.
+/// Serializes an entry. This always succeeds, because entries contain only texts, numbers, and
+/// lists of them.
 pub(crate) fn bytes(held: &impl Serialize) -> Option<Vec<u8>> {
     serde_json::to_vec(held).ok()
 }

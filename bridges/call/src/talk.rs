@@ -1,5 +1,5 @@
-//! Computes when the customer was connected with another real party, and with whom. Calls from
-//! channel events and calls from CDRs share this code. They differ in how they find out who hears
+//! Computes when the customer was connected to other real parties, and to which ones. Calls from
+//! channel events and calls from CDRs share this code, but determine in different ways who can hear
 //! whom.
 
 use crate::call::DecidingEvents;
@@ -9,42 +9,42 @@ use crate::units::{EventTime, Extension};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A call with less talk than this is not answered: it was picked up by accident.
+/// Minimum talk time of an answered call. Anything shorter was picked up by accident.
 pub(crate) const ANSWERED_FROM: Duration = Duration::from_millis(500);
 
 /// The customer's connections. Channels are indices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Talk {
-    /// Time for which the customer was connected with at least one party.
+    /// How long the customer was connected to at least one party.
     pub(crate) total: Duration,
-    /// Beginning and channel of the first connection.
+    /// When the first connection started, and its channel.
     pub(crate) first: Option<(EventTime, usize)>,
-    /// End of the last connection.
+    /// When the last connection ended.
     pub(crate) last: Option<EventTime>,
-    /// Beginning and channel of each connection with the customer. Of several that begin at the
-    /// same moment, connections shorter than `ANSWERED_FROM` come first.
+    /// When each connection with the customer started, and its channel. If several start at the
+    /// same moment, those shorter than `ANSWERED_FROM` come first.
     pub(crate) began: Vec<(EventTime, usize)>,
-    /// Each span in which a channel was connected with the customer: its beginning, its end, and
-    /// the channel.
+    /// Each span during which a channel was connected to the customer, given by its start, its end,
+    /// and the channel.
     pub(crate) spans: Vec<(EventTime, EventTime, usize)>,
-    /// `true` if the durations are not known.
+    /// Whether the durations are unknown.
     pub(crate) untimed: bool,
 }
 
 impl Talk {
-    /// Returns `true` if the talk lasted half a second or more. If durations are not known, any
-    /// talk counts.
+    /// Returns `true` if the talk time was at least half a second, or anything at all if durations
+    /// aren't known.
     pub(crate) fn is_answer(&self) -> bool {
         self.would_answer(self.total)
     }
 
-    /// Returns `true` if talk of this length makes a call answered.
+    /// Returns `true` if this much talk time makes a call answered.
     pub(crate) fn would_answer(&self, talk: Duration) -> bool {
         talk >= ANSWERED_FROM || self.untimed && talk > Duration::ZERO
     }
 
-    /// Computes the talk from the moments at which anything changed. `connected` returns the
-    /// channels that the customer is connected with from one moment to the next.
+    /// Computes the connections given the moments at which anything changed. `connected` returns
+    /// the channels that the customer is connected to from one moment to the next.
     pub(crate) fn between(
         mut times: Vec<EventTime>,
         mut connected: impl FnMut(EventTime, EventTime) -> Vec<usize>,
@@ -80,9 +80,9 @@ impl Talk {
             talk.began.extend(new.map(|&channel| (from, channel)));
             before = with;
         }
-        // An attended transfer replaces the transferer with the customer. On Asterisk 13, the
-        // customer enters an instant before the transferer leaves. This order keeps the transferer
-        // from counting as the last to talk.
+        // An attended transfer replaces the transferrer with the customer. On Asterisk 13, the
+        // customer enters an instant before the transferrer leaves, so this order keeps the
+        // transferrer from being considered the last to talk.
         let spans = &talk.spans;
         talk.began.sort_by_cached_key(|&(at, channel)| {
             let span = spans
@@ -94,8 +94,8 @@ impl Talk {
         talk
     }
 
-    /// Returns the extensions in the order in which they became connected with the customer. An
-    /// extension that is already the last one is not added again.
+    /// Returns the extensions in the order they were connected to the customer. Consecutive
+    /// duplicates are dropped.
     pub(crate) fn in_order<'p>(&self, party: impl Fn(usize) -> &'p Party<'p>) -> Vec<Extension> {
         let mut order: Vec<Extension> = self
             .began
@@ -106,8 +106,8 @@ impl Talk {
         order
     }
 
-    /// Returns the spans of talk, sorted, with the channels that are in the timeline. `number` has
-    /// the number of each of these channels.
+    /// Returns the talk spans with the channels that are in the timeline, in sorted order. `number`
+    /// has the number of each of these channels.
     pub(crate) fn timeline_spans(&self, number: &BTreeMap<usize, u16>) -> Vec<TalkSpan> {
         let mut talk = Vec::new();
         for &(from, to, channel) in &self.spans {
@@ -119,10 +119,11 @@ impl Talk {
         talk
     }
 
-    /// Notes the events that decided `answered` and `talkTimeSec`. `name` returns the name of a
-    /// channel, and `customer` is the name of the customer's channel. `texts` describes the
-    /// beginning and the end of the talk. `never` is the time and the description if there was no
-    /// talk.
+    /// Records the events that decided `answered` and `talkTimeSec`.
+    ///
+    /// `name` returns a channel's name, and `customer` is the name of the customer's channel.
+    /// `texts` describes the start and end of the conversation, and `never` is the time and
+    /// description to use if there was none.
     pub(crate) fn note<'n>(
         &self,
         why: &mut DecidingEvents,
@@ -141,8 +142,8 @@ impl Talk {
     }
 }
 
-/// Returns the customer's channel that was connected longest, or the channel that was tried last if
-/// none was connected. `talk` computes the talk of given channels.
+/// Returns the customer's channel that was connected the longest, or the last one tried if none was
+/// connected. `talk` computes the given channels' connections.
 pub(crate) fn longest(customers: &[usize], talk: impl Fn(&[usize]) -> Talk) -> usize {
     if let [only] = customers {
         return *only;

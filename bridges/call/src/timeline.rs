@@ -1,23 +1,24 @@
-//! The timeline of a call: its channels and what happened to them, with times. It is small enough
-//! to be kept with every call, and complete enough to draw the call.
+//! A call's timeline, which consists of its channels and what happened to them, and when. It's
+//! small enough to be kept with every call, yet complete enough to draw the call.
 //!
-//! Serialized names have one letter, to save space. The name of the field is the long form.
+//! Serialized names are a single letter to save space. The field's name is the long form.
 
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Maximum number of channels in a timeline. Customers and telephones are kept before plumbing.
+/// Maximum number of channels in a timeline. Customers and phones take precedence over plumbing.
 pub const CHANNELS_MAX: usize = 64;
 /// Maximum number of moments, stays, and talk spans in a timeline, not counting hangups.
 pub const ENTRIES_MAX: usize = 1024;
 /// Maximum length of a name or dial string in a timeline, in bytes.
 pub const TEXT_BYTES_MAX: usize = 120;
 
-/// Returns the channels that fit, each with its number in the timeline, and the number of channels
-/// that are left out. The customer's channels are kept first, then channels of other real parties,
-/// then plumbing. `is` returns whether a channel is the customer's, and whether it is a real
-/// party's.
+/// Returns the channels that fit, each with its number in the timeline, along with how many were
+/// left out.
+///
+/// The customer's channels take precedence, followed by those of other real parties, and then
+/// plumbing. `is` returns whether a channel is the customer's, and whether it's a real party's.
 pub(crate) fn fit_channels(
     mut channels: Vec<usize>,
     is: impl Fn(usize) -> (bool, bool),
@@ -33,48 +34,48 @@ pub(crate) fn fit_channels(
 /// The channels of one call and what happened to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// Channels in the order in which they were made.
+    /// Channels in the order they were created.
     #[serde(rename = "c")]
     pub channels: Vec<Channel>,
-    /// Ids of the bridges, in the order they were entered.
+    /// IDs of the bridges, in the order they were entered.
     #[serde(rename = "b", default, skip_serializing_if = "Vec::is_empty")]
     pub bridges: Vec<String>,
-    /// Spans in which the customer was connected with a channel, by their beginning.
+    /// Spans during which the customer was connected to a channel, ordered by start.
     #[serde(rename = "t", default, skip_serializing_if = "Vec::is_empty")]
     pub talk: Vec<TalkSpan>,
-    /// Number of channels and entries that did not fit.
+    /// Number of channels and entries that didn't fit.
     #[serde(rename = "x", default, skip_serializing_if = "is_zero")]
     pub left_out: u32,
 }
 
-/// One channel of the call, from its beginning to its end.
+/// One of the call's channels, from start to end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channel {
-    /// Unique id of the channel.
+    /// The channel's unique ID.
     #[serde(rename = "i")]
     pub id: UniqueId,
-    /// Name of the channel: `PJSIP/city-0000004f`.
+    /// The channel's name, such as `PJSIP/city-0000004f`.
     #[serde(rename = "n")]
     pub name: String,
     /// Role of the party at the channel.
     #[serde(rename = "p")]
     pub party: Role,
-    /// How the channel began.
+    /// How the channel started.
     #[serde(rename = "w")]
     pub way: Way,
-    /// Description of the event that shows how the channel began: `created in state Ring`.
+    /// Description of the event that shows how the channel started: `created in state Ring`.
     #[serde(rename = "h")]
     pub how: String,
     /// Earliest time at which the channel is known to have existed.
     #[serde(rename = "f")]
     pub from: EventTime,
-    /// Time of the channel's hangup, or the latest time at which it is known to have existed.
+    /// When the channel hung up, or the latest time at which it's known to have existed.
     #[serde(rename = "t")]
     pub to: EventTime,
-    /// Moments of the channel, by time. If a hangup was received, it is the last one.
+    /// The channel's moments in chronological order. If a hangup was received, it's the last one.
     #[serde(rename = "m", default, skip_serializing_if = "Vec::is_empty")]
     pub moments: Vec<Moment>,
-    /// Stays of the channel in bridges, by time.
+    /// The channel's bridge stays, in chronological order.
     #[serde(rename = "s", default, skip_serializing_if = "Vec::is_empty")]
     pub stays: Vec<Stay>,
 }
@@ -87,25 +88,25 @@ impl Channel {
     }
 }
 
-/// Role that a channel has in the call.
+/// A channel's role in the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// The customer, on this trunk. `None` for the first telephone of an internal call.
+    /// The customer, on this trunk, or `None` for the first phone in an internal call.
     #[serde(rename = "c")]
     Customer(Option<String>),
-    /// Another party on this trunk: another customer, or a mobile to which the call was forwarded.
-    /// `?` is a line that matches no trunk.
+    /// Another party on this trunk, such as another customer or a mobile phone that the call was
+    /// forwarded to. `?` means a line that doesn't match any trunk.
     #[serde(rename = "t")]
     Trunk(String),
-    /// A telephone inside the company.
+    /// A phone inside the company.
     #[serde(rename = "e")]
     Extension(String),
-    /// An internal channel of the PBX, without a party.
+    /// An internal PBX channel without a party.
     #[serde(rename = "p")]
     Plumbing,
 }
 
-/// How a channel began.
+/// How a channel started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Way {
     /// A party called the PBX on it.
@@ -119,10 +120,10 @@ pub enum Way {
 /// Something that happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// Time at which it happened.
+    /// When it happened.
     #[serde(rename = "a")]
     pub at: EventTime,
-    /// What happened, with its details.
+    /// What happened, including the details.
     #[serde(rename = "w")]
     pub what: MomentKind,
 }
@@ -130,61 +131,61 @@ pub struct Moment {
 /// What happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MomentKind {
-    /// The channel was dialed, by another channel or by the PBX.
+    /// The channel was dialed by another channel or by the PBX.
     #[serde(rename = "d")]
     Dialed {
-        /// Number of the dialing channel in [`Timeline::channels`]. `None` if no channel dialed, or
-        /// if it is not among them.
+        /// The dialing channel's number in [`Timeline::channels`], or `None` if it's not among them
+        /// or no channel dialed.
         #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
         by: Option<u16>,
-        /// Dial string: `998901110001@city`. Empty if it is not known.
+        /// The dial string, such as `998901110001@city`, or empty if it isn't known.
         #[serde(rename = "s", default, skip_serializing_if = "String::is_empty")]
         string: String,
     },
-    /// The channel rings.
+    /// The channel is ringing.
     #[serde(rename = "r")]
     Rings,
     /// The channel was picked up.
     #[serde(rename = "u")]
     Up,
-    /// Dialing the channel ended with this status: `ANSWER`, `BUSY`, `CANCEL`… Empty if the status
-    /// was not reported.
+    /// Dialing the channel ended with this status, such as `ANSWER`, `BUSY`, or `CANCEL`, or with
+    /// an empty text if the status wasn't reported.
     #[serde(rename = "e")]
     DialEnded(String),
-    /// The channel hung up, for this Q.850 cause.
+    /// The channel hung up with this Q.850 cause.
     #[serde(rename = "h")]
     HungUp {
-        /// Number of the cause. `None` if it is not known.
+        /// The cause's number, or `None` if it isn't known.
         #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
         cause: Option<u16>,
     },
 }
 
-/// Time spent in one bridge.
+/// Time spent in a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Stay {
-    /// Time at which the channel entered.
+    /// When the channel entered.
     #[serde(rename = "f")]
     pub from: EventTime,
-    /// Time at which the channel left.
+    /// When the channel left.
     #[serde(rename = "t")]
     pub to: EventTime,
     /// The bridge's number in [`Timeline::bridges`].
     #[serde(rename = "b")]
     pub bridge: u16,
-    /// `true` for a holding bridge (a parking lot, music, a queue), in which no channel hears
-    /// another.
+    /// Whether this is a holding bridge (a parking lot, music on hold, or a queue), whose channels
+    /// can't hear each other.
     #[serde(rename = "h", default, skip_serializing_if = "std::ops::Not::not")]
     pub holding: bool,
 }
 
-/// Time in which the customer was connected with another real party.
+/// Time during which the customer was connected to another real party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TalkSpan {
-    /// Time at which the talk began.
+    /// When the conversation started.
     #[serde(rename = "f")]
     pub from: EventTime,
-    /// Time at which the talk ended.
+    /// When the conversation ended.
     #[serde(rename = "t")]
     pub to: EventTime,
     /// The other party's number in [`Timeline::channels`].

@@ -1,4 +1,4 @@
-//! Finds the party of a channel by the channel's name: a trunk, a telephone, or none. Channels
+//! Determines a channel's party by its name, which may be a trunk, a phone, or none. Channels
 //! without a party, such as Local channels, are called plumbing.
 //!
 //! ```text
@@ -15,10 +15,10 @@ use crate::units::{Extension, clip};
 pub use line::{LineTraits, host_and_port, is_numeric, is_outside};
 pub(crate) use line::{OUTSIDE_DIGITS_MIN, digits, is_plumbing, party_of_line};
 
-/// Technologies whose channels are telephones or trunks. A channel of any other technology that
-/// isn't plumbing is a telephone if it was dialed or dials.
+/// Technologies whose channels are phones or trunks. A channel with any other technology that isn't
+/// plumbing is a phone if it dials or was dialed.
 ///
-/// `Agent` is a logged-in agent at any telephone (Asterisk before 12).
+/// `Agent` is an agent logged in on any phone (Asterisk before 12).
 const TELEPHONES: [&str; 34] = [
     "PJSIP", "SIP", "IAX2", "DAHDI", "Zap", "SCCP", "Skinny", "Dongle", "Datacard", "Quectel",
     "GSM", "EXTRA", "OOH323", "H323", "Motif", "Gtalk", "Jingle", "Console", "ALSA", "OSS", "MGCP",
@@ -26,8 +26,8 @@ const TELEPHONES: [&str; 34] = [
     "Woomera", "Agent",
 ];
 
-/// Technologies whose channels only connect other channels. No phone or trunk is behind them, even
-/// if an endpoint with `*` matches their names.
+/// Technologies whose channels only connect other channels. There's no phone or trunk behind them,
+/// even if an endpoint with `*` matches their names.
 const PLUMBING: [&str; 17] = [
     "Local",
     "Snoop",
@@ -48,22 +48,22 @@ const PLUMBING: [&str; 17] = [
     "OutgoingSpoolFailed",
 ];
 
-/// One endpoint of a `--trunk`: the trunk's name, and a pattern that its channels match.
+/// One endpoint of a `--trunk`, consisting of the trunk's name and a pattern that its channels
+/// match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrunkEndpoint {
-    /// Name of the trunk, as in `--trunk`.
+    /// The trunk's name, as in `--trunk`.
     pub trunk: String,
-    /// The endpoint as in `--trunk`: a channel name prefix, or a trait such as `gateway/city`. `*`
-    /// matches any text.
+    /// The endpoint as in `--trunk`, which is either a channel name prefix or a trait such as
+    /// `gateway/city`. `*` matches any text.
     pub pattern: String,
-    /// `true` if calls over this trunk wait for a CDR, because its user field contains the lead.
+    /// Whether calls over this trunk wait for a CDR, because its user field contains the lead.
     pub awaits_cdr: bool,
 }
 
 impl TrunkEndpoint {
-    /// Makes an endpoint of the trunk with the name `trunk`. `pattern` is the part of its channels'
-    /// names before the suffix, such as `PJSIP/city`. `*` in the pattern matches any text, even an
-    /// empty text.
+    /// Creates an endpoint of the trunk called `trunk`. `pattern` is the part of its channel names
+    /// before the suffix, such as `PJSIP/city`, where `*` matches any text, including an empty one.
     pub fn new(trunk: impl Into<String>, pattern: impl Into<String>) -> Self {
         Self {
             trunk: trunk.into(),
@@ -72,13 +72,13 @@ impl TrunkEndpoint {
         }
     }
 
-    /// Returns `true` if the channel with the name `name` belongs to this trunk.
+    /// Returns `true` if the channel called `name` belongs to this trunk.
     pub fn matches(&self, name: &str) -> bool {
         self.end_in(name).is_some()
     }
 
-    /// Returns the length, in bytes, of the longest beginning of a channel's name that this
-    /// endpoint matches. Returns `None` if the channel does not belong to this trunk.
+    /// Returns the length in bytes of the longest prefix of a channel name that matches this
+    /// endpoint, or `None` if the channel doesn't belong to this trunk.
     fn end_in(&self, name: &str) -> Option<usize> {
         let name = unmarked(name);
         let end = if self.pattern.contains('*') {
@@ -97,11 +97,11 @@ impl TrunkEndpoint {
     }
 }
 
-/// The endpoints of all trunks of one PBX. A channel belongs to at most one trunk.
+/// The endpoints of all of a PBX's trunks. A channel belongs to at most one trunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints(Vec<TrunkEndpoint>);
 
-/// Two endpoints of the same length that can match one channel.
+/// Two endpoints of the same length that can match the same channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the endpoints {} (trunk {}) and {} (trunk {}) are equally long and can match the same \
@@ -110,10 +110,12 @@ pub struct Endpoints(Vec<TrunkEndpoint>);
 pub struct Conflict(TrunkEndpoint, TrunkEndpoint);
 
 impl Endpoints {
-    /// Makes the list of the endpoints of all trunks of one PBX.
+    /// Creates the list of endpoints for all of a PBX's trunks.
     ///
     /// # Errors
-    /// Two endpoints of different trunks have the same length and can match one channel.
+    ///
+    /// Returns an error if two endpoints of different trunks have the same length and can match the
+    /// same channel.
     pub fn new(endpoints: Vec<TrunkEndpoint>) -> Result<Self, Conflict> {
         for (i, a) in endpoints.iter().enumerate() {
             for b in &endpoints[i + 1..] {
@@ -128,9 +130,10 @@ impl Endpoints {
         Ok(Self(endpoints))
     }
 
-    /// Returns the trunk of the channel with the name `name`. If several endpoints match, the
-    /// longest wins. If several have the same length, the endpoint that matches more of the name
-    /// wins.
+    /// Returns the trunk endpoint that matches the channel `name`, if any.
+    ///
+    /// If several match, the longest pattern wins. Among equally long ones, the one that matches
+    /// more of the name wins.
     pub fn find(&self, name: &str) -> Option<&TrunkEndpoint> {
         let fits = self
             .0
@@ -149,16 +152,16 @@ impl Endpoints {
 /// The party at a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Party<'a> {
-    /// A line to the outside, over this trunk.
+    /// An outside line, over this trunk.
     Trunk(&'a TrunkEndpoint),
-    /// A telephone inside the company.
+    /// A phone inside the company.
     Extension(Extension),
-    /// A party outside, on a line that matches no trunk.
+    /// An outside party, on a line that doesn't match any trunk.
     Outsider,
-    /// A channel of a technology that callbridge doesn't know. It's a telephone with this extension
-    /// if it was dialed or dials, and may also be one if it only shares a bridge.
+    /// A channel with a technology that callbridge doesn't know. It's a phone with this extension
+    /// if it dials or was dialed, and may also be one if it only shares a bridge.
     Unknown(Extension),
-    /// A channel without a party: half of a Local channel, a recorder, an announcer…
+    /// A channel without a party, such as half of a Local channel, a recorder, or an announcer.
     Plumbing,
 }
 
@@ -170,7 +173,7 @@ impl<'a> Party<'a> {
         }
     }
 
-    /// Returns the name of the trunk, or `None` if the party is not on a trunk.
+    /// Returns the trunk's name, or `None` if the party isn't on a trunk.
     pub(crate) fn trunk(&self) -> Option<&'a str> {
         match self {
             Self::Trunk(endpoint) => Some(&endpoint.trunk),
@@ -178,7 +181,7 @@ impl<'a> Party<'a> {
         }
     }
 
-    /// Returns the extension, or `None` if the party is not a telephone.
+    /// Returns the extension, or `None` if the party isn't a phone.
     pub(crate) fn extension(&self) -> Option<&Extension> {
         match self {
             Self::Extension(extension) => Some(extension),
@@ -186,7 +189,7 @@ impl<'a> Party<'a> {
         }
     }
 
-    /// Returns the role that the party has in a timeline.
+    /// Returns the party's role in a timeline.
     pub(crate) fn role(&self, is_customer: bool) -> Role {
         match self {
             _ if is_customer => Role::Customer(self.trunk().map(str::to_owned)),
@@ -198,29 +201,31 @@ impl<'a> Party<'a> {
     }
 }
 
-/// Returns the party of the channel with the name `name`.
+/// Returns the party of the channel called `name`.
 pub fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
     party_of_line(name, None, endpoints)
 }
 
-/// Returns the extension in the name of a telephone's channel: the part after the slash, without
-/// the suffix. Returns `None` for plumbing.
+/// Returns the extension in the name of a phone's channel, which is the part after the slash
+/// without the suffix, or `None` for plumbing.
 pub fn extension(name: &str) -> Option<Extension> {
     let (tech, device) = device(name)?;
     let device = line(tech, device);
     (!device.is_empty()).then(|| Extension::new(device))
 }
 
-/// Returns the text that the names of all channels of a telephone or trunk have in common:
-/// `PJSIP/city` of `PJSIP/city-0000004f`, `DAHDI/i1` of `DAHDI/i1/998901110001-3`. Returns `None`
-/// for plumbing.
+/// Returns the text shared by the names of all of a phone's or trunk's channels, or `None` for
+/// plumbing.
+///
+/// For example, that's `PJSIP/city` for `PJSIP/city-0000004f`, and `DAHDI/i1` for
+/// `DAHDI/i1/998901110001-3`.
 pub fn prefix(name: &str) -> Option<String> {
     let (tech, device) = device(name)?;
     (!device.is_empty()).then(|| format!("{tech}/{device}"))
 }
 
-/// Returns the technology and the device in the name of a telephone's or a trunk's channel. Returns
-/// `None` for plumbing.
+/// Returns the technology and the device from the name of a phone's or trunk's channel, or `None`
+/// for plumbing.
 fn device(name: &str) -> Option<(&str, &str)> {
     let name = unmarked(name);
     let (tech, rest) = name.split_once('/')?;
@@ -235,8 +240,8 @@ fn device(name: &str) -> Option<(&str, &str)> {
     Some((tech, &device[..end]))
 }
 
-/// Returns the extension in the name of a device. Skinny and UniSTIM write `101@device`. In
-/// `MikoPBX`, a browser phone is `101-WS`, and the desk phone of the same extension is `101`.
+/// Returns the extension in a device name. Skinny and UniSTIM write `101@device`. In `MikoPBX`,
+/// `101-WS` is a browser phone with the same extension as the desk phone `101`.
 fn line<'n>(tech: &str, device: &'n str) -> &'n str {
     if is_one_of(&["Skinny", "USTM"], tech) {
         return device.split('@').next().unwrap_or(device);
@@ -245,14 +250,14 @@ fn line<'n>(tech: &str, device: &'n str) -> &'n str {
     number.unwrap_or(device)
 }
 
-/// Returns `true` if the name is that of a channel with which `MeetMe` mixes a conference:
+/// Returns `true` if this is the name of a channel that `MeetMe` uses to mix a conference, such as
 /// `DAHDI/pseudo-1234`.
 fn is_pseudo(name: &str) -> bool {
     let device = name.split_once('/');
     device.is_some_and(|(_, device)| device.starts_with("pseudo")) && is_line(name)
 }
 
-/// Returns `true` if callbridge knows this technology as that of telephones or trunks.
+/// Returns `true` if callbridge knows this technology to be used by phones or trunks.
 pub(crate) fn is_known_technology(tech: &str) -> bool {
     is_one_of(&TELEPHONES, tech)
 }
@@ -262,30 +267,30 @@ pub(crate) fn is_one_of(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns the technology in a channel's name: the text before the first slash.
+/// Returns the technology in a channel name, which is the text before the first slash.
 pub(crate) fn technology(name: &str) -> &str {
     name.split_once('/').map_or(name, |(tech, _)| tech)
 }
 
-/// Returns `true` if the channel's technology is SIP or IAX2. Such telephones have names, and a
-/// dial string can contain the telephone's address.
+/// Returns `true` if the channel's technology is SIP or IAX2. Such phones have names, and a dial
+/// string may contain the phone's address.
 pub(crate) fn is_sip(name: &str) -> bool {
     is_one_of(&["PJSIP", "SIP", "IAX2"], technology(name))
 }
 
 /// Returns `true` if the channel is on a DAHDI line. `DAHDI/1-1` and `DAHDI/1-2` are channels of
-/// one telephone.
+/// the same phone.
 pub(crate) fn is_line(name: &str) -> bool {
     is_one_of(&["DAHDI", "Zap"], technology(name))
 }
 
-/// Returns `true` if both channels are subchannels of one DAHDI line.
+/// Returns `true` if both channels are subchannels of the same DAHDI line.
 pub(crate) fn is_same_line(a: &str, b: &str) -> bool {
     is_line(a) && is_line(b) && extension(a) == extension(b)
 }
 
-/// Returns the name that both halves of a Local channel share, without `;1` or `;2`. Returns `None`
-/// for other channels.
+/// Returns the name shared by both halves of a Local channel, without `;1` or `;2`, or `None` for
+/// other channels.
 pub(crate) fn local_pair(name: &str) -> Option<&str> {
     let name = unmarked(name);
     if !is_one_of(&["Local", "loopback"], technology(name)) {
@@ -296,14 +301,15 @@ pub(crate) fn local_pair(name: &str) -> Option<&str> {
     halves.iter().find_map(|half| name.strip_suffix(half))
 }
 
-/// Returns a channel's name without the mark of a masquerade, such as `<ZOMBIE>` in
+/// Strips the marker of a masquerade from a channel name, such as `<ZOMBIE>` in
 /// `PJSIP/101-00000050<ZOMBIE>`.
 pub(crate) fn unmarked(name: &str) -> &str {
     name.split_once('<').map_or(name, |(name, _)| name)
 }
 
-/// Returns `true` if an endpoint can end after `end` bytes of a channel's name: at the end of the
-/// name, before a `/`, or before a suffix of the channel's technology.
+/// Returns `true` if an endpoint can end after the first `end` bytes of a channel name, which is
+/// the case at the end of the name, before a `/`, or before a suffix used by the channel's
+/// technology.
 fn can_end_at(name: &str, end: usize) -> bool {
     let rest = &name[end..];
     match rest.as_bytes().first() {
@@ -313,8 +319,9 @@ fn can_end_at(name: &str, end: usize) -> bool {
     }
 }
 
-/// Returns `true` for the text that a technology writes after the last dash: 8 hex digits (PJSIP,
-/// SIP; IAX2 also a call number of up to 5 digits), and for most others any run of hex digits.
+/// Returns `true` for a text that the technology writes after the last dash. That's 8 hex digits
+/// for PJSIP, SIP, and IAX2 (which may also use a call number of up to 5 digits), and any number of
+/// hex digits for most others.
 fn is_suffix(tech: &str, text: &str) -> bool {
     let hex = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
     match tech.to_ascii_uppercase().as_str() {
@@ -326,7 +333,7 @@ fn is_suffix(tech: &str, text: &str) -> bool {
     }
 }
 
-/// Returns `true` if `text` matches `pattern`, in which `*` matches any text.
+/// Returns `true` if `text` matches `pattern`, where `*` matches any text.
 pub fn glob(pattern: &str, text: &str) -> bool {
     let pattern = pattern.as_bytes();
     let text = text.as_bytes();
@@ -351,9 +358,9 @@ pub fn glob(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// Returns `true` if one text can match both patterns.
+/// Returns `true` if there's a text that matches both patterns.
 fn overlap(a: &[u8], b: &[u8]) -> bool {
-    // reach[j]: a text exists that matches both the processed part of a and the first j bytes of b.
+    // Whether some text matches both the processed part of `a` and the first `j` bytes of `b`.
     let mut reach = vec![false; b.len() + 1];
     reach[0] = true;
     for (j, &y) in b.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! Collects unmatched channels. They belong to no trunk and carried an outside number, because no
-//! flag names their trunk, or because its endpoint is misspelled. Their calls look internal.
+//! Collects unmatched channels, which carried an outside number but don't belong to any trunk,
+//! either because their trunk isn't configured or because its endpoint is misspelled. Their calls
+//! look like internal ones.
 
 use crate::trunk::{
     LineTraits, OUTSIDE_DIGITS_MIN, digits, is_numeric, is_outside, is_sip, prefix,
@@ -17,13 +18,14 @@ pub(crate) enum Carried {
     Out,
 }
 
-/// Prefixes of the unmatched channels of one call, each once: `PJSIP/citty`.
+/// Distinct prefixes of a call's unmatched channels, such as `PJSIP/citty`.
 #[derive(Debug, Default)]
 pub(crate) struct Unmatched(pub(crate) Vec<String>);
 
 impl Unmatched {
-    /// Notes a channel that belongs to no trunk, and a number that it carried. Ignores a
-    /// telephone's own number, and the dial string of a telephone: `PJSIP/101/sip:4711@10.0.0.5`.
+    /// Records a channel that doesn't belong to any trunk, along with a number that it carried. A
+    /// phone's own number is ignored, and so is a phone's dial string, such as
+    /// `PJSIP/101/sip:4711@10.0.0.5`.
     pub(crate) fn note(&mut self, channel: &str, number: &str, way: Carried) {
         let Some(prefix) = prefix(channel) else {
             return;
@@ -43,8 +45,8 @@ impl Unmatched {
         }
     }
 
-    /// Notes a channel by the line traits that the PBX reports. A channel with an extension is a
-    /// telephone, whatever number it shows.
+    /// Records a channel by the line traits that the PBX reports. A channel with an extension is a
+    /// phone, no matter what number it shows.
     pub(crate) fn note_line(&mut self, line: &LineTraits, number: &str) {
         match (line.gateway.as_str(), line.profile.as_str()) {
             _ if !line.extension.is_empty() => {}
@@ -55,7 +57,7 @@ impl Unmatched {
     }
 }
 
-/// Returns `true` for an extension's number: `101`, `101-WS`.
+/// Returns `true` for an extension number such as `101` or `101-WS`.
 fn is_short(device: &str) -> bool {
     let number = device.strip_suffix("-WS").unwrap_or(device);
     is_numeric(number) && number.len() < OUTSIDE_DIGITS_MIN
@@ -84,7 +86,7 @@ mod tests {
                 assert_eq!(unmatched_prefixes(channel, "+998901110001", way), [prefix]);
             }
         }
-        // A line of a card can be a telephone, but no outside number is dialed over a telephone.
+        // A card's line may be a phone, but outside numbers aren't dialed over a phone.
         assert_eq!(
             unmatched_prefixes("DAHDI/33-1", "998901110001", Carried::Out),
             ["DAHDI/33"]

@@ -1,9 +1,9 @@
-//! The open calls, and the indexes that find the call of an event.
+//! The open calls, with indexes for finding the call that an event belongs to.
 //!
-//! Other systems choose the length of texts such as the names of channels, bridges, and variables.
-//! So the size of a call is measured in bytes when it is serialized, after each batch. A call that
-//! is too large is ended with the next event. If all calls together are too large, the largest call
-//! is ended. The call that has been silent longest can be an ordinary one.
+//! The length of texts such as channel, bridge, and variable names is up to other systems, so a
+//! call's size is measured in bytes when it's serialized after each batch. A call that's too large
+//! is ended when the next event arrives. If all calls together are too large, the largest one is
+//! ended rather than the one that's been quiet the longest, which may be perfectly ordinary.
 
 use super::index::{FinishedIds, Index, Schedule, in_order};
 use crate::facts::{Leg, LinkKeys, OpenCall, Texts, is_holding};
@@ -13,28 +13,28 @@ use foldhash::fast::RandomState;
 use smol_str::SmolStr;
 use std::collections::{BTreeSet, HashMap};
 
-/// Largest size of a call, in bytes. The maximum number of facts with texts of usual length takes a
-/// third of it.
+/// Maximum size of a call in bytes. A call with the maximum number of facts and texts of typical
+/// length takes up a third of it.
 pub(super) const CALL_BYTES_MAX: usize = 4 << 20;
 
-/// Error: the call that an event belongs to is finished.
+/// An error indicating that the event's call has already finished.
 #[derive(Clone, Copy)]
 pub(super) struct Finished;
 
 /// A key that ties channels together.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LinkKey<'a> {
-    /// A unique id or a linkedid.
+    /// A unique ID or linkedid.
     Id(&'a str),
-    /// A bridge in which channels hear each other.
+    /// A bridge whose channels can hear each other.
     Bridge(&'a str),
-    /// The name of a Local channel, without the suffix `;1` or `;2` of its half.
+    /// A Local channel's name, without the `;1` or `;2` suffix of its half.
     Local(&'a str),
-    /// An outside number that FreeSWITCH dials without a channel (`originate a|b`).
+    /// An outside number that FreeSWITCH dials without having a channel (`originate a|b`).
     Number(&'a str),
 }
 
-/// Returns all keys by which an event ties its channel to others.
+/// Returns all keys that tie the event's channel to others.
 pub(super) fn ties<'a>(
     id: &'a UniqueId,
     event: &'a ChannelEvent<'_>,
@@ -43,14 +43,15 @@ pub(super) fn ties<'a>(
     let mut met = None;
     let mut with: &[Text<'_>] = &[];
     match &event.kind {
-        // A channel that leaves has entered before, even if that event was not received.
+        // A channel that leaves must have entered, even if that event wasn't received.
         Kind::BridgeEnter { bridge, technology } | Kind::BridgeLeave { bridge, technology }
             if !bridge.starts_with(UNNAMED) && !is_holding(technology) =>
         {
             met = Some(bridge);
         }
         Kind::Sits { bridge } => met = Some(bridge),
-        // AMI 1.x reports no linkedid, so only the bridge shows who belongs together.
+        // AMI 1.x doesn't report linkedids, so the bridge alone shows which channels belong
+        // together.
         Kind::Listed { bridge, .. } if event.channel.linkedid.is_empty() && !bridge.is_empty() => {
             met = Some(bridge);
         }
@@ -70,22 +71,21 @@ pub(super) fn ties<'a>(
         .chain(commanded_number(event).map(LinkKey::Number))
 }
 
-/// Returns the outside number that the event's channel was created to dial, if no other channel
-/// dials it.
+/// Returns the outside number that the event's channel was created to dial, provided no other
+/// channel dials it.
 fn commanded_number<'a>(event: &'a ChannelEvent<'_>) -> Option<&'a str> {
     let traits = event.channel.traits.as_ref()?;
     let is_commanded = matches!(event.kind, Kind::DialBegin { by: None, .. });
     (is_commanded && is_outside(&traits.dialed)).then_some(&traits.dialed)
 }
 
-/// Returns the linkedid of the channel, and for a Local channel also the name that both halves
-/// share.
+/// Returns the channel's linkedid and, for a Local channel, the name shared by its two halves.
 fn ties_of_channel<'a>(channel: &'a ChannelRef<'_>) -> impl Iterator<Item = LinkKey<'a>> {
     let local = trunk::local_pair(&channel.name).map(LinkKey::Local);
     std::iter::once(LinkKey::Id(&channel.linkedid)).chain(local)
 }
 
-/// The open calls by number, with indexes of the keys that lead to them.
+/// The open calls by number, with indexes for looking them up by key.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls {
     pub(super) calls: HashMap<u64, Box<OpenCall>, RandomState>,
@@ -93,15 +93,16 @@ pub(super) struct OpenCalls {
     bridges: Index<u64>,
     locals: Index<u64>,
     numbers: Index<u64>,
-    /// The unique id of each channel of an open call by name, for events that have only the name.
+    /// The unique ID of each channel in an open call by name, for events that only contain the
+    /// name.
     pub(super) names: Index<UniqueId>,
-    /// Calls by the arrival of their first event. `opened` has the calls by that event's own time.
+    /// Calls by the arrival of their first event. (`opened` is ordered by that event's own time.)
     pub(super) opened_arrived: Schedule<EventTime>,
     opened: Schedule<EventTime>,
-    /// Calls by the noted time of their last event. Not every event updates this time.
+    /// Calls by the recorded time of their last event. This isn't updated with every event, so
     /// `longest_silent` corrects it.
     silent: Schedule<EventTime>,
-    /// Size of all calls in bytes, as each was last serialized.
+    /// Total size of all calls in bytes, as of when each one was last serialized.
     pub(super) bytes: usize,
     /// Calls larger than [`CALL_BYTES_MAX`].
     pub(super) oversized: BTreeSet<u64>,
@@ -118,7 +119,7 @@ impl OpenCalls {
         self.keys_of(|_| true)
     }
 
-    /// Returns the calls that satisfy the predicate, in the order in which they were opened.
+    /// Returns the calls that satisfy the predicate, in the order they were opened.
     pub(super) fn keys_of(&self, is: impl Fn(&OpenCall) -> bool) -> Vec<u64> {
         let those = self.calls.iter().filter(|(_, call)| is(call));
         in_order(those.map(|(&key, _)| key))
@@ -132,13 +133,17 @@ impl OpenCalls {
         self.calls.get_mut(&key).map(Box::as_mut)
     }
 
-    /// Returns the open call that has this unique id or linkedid.
+    /// Returns the open call that has this unique ID or linkedid.
     pub(super) fn find(&self, id: &str) -> Option<u64> {
         self.ids.get(id).copied()
     }
 
-    /// Returns the open call that an event of this channel belongs to, or `None` if none is known
-    /// yet. Returns [`Finished`] if the call is over.
+    /// Returns the open call that an event of this channel belongs to, or `None` if it isn't known
+    /// yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Finished`] if the call is over.
     pub(super) fn find_for_event(
         &self,
         id: &UniqueId,
@@ -155,9 +160,11 @@ impl OpenCalls {
         Ok(None)
     }
 
-    /// Returns `true` if the event arrived after the birth of its channel and before the channel's
-    /// end. This is not so for a batch in reverse order. Only if events arrive in order, a time
-    /// that jumps shows that a clock was set. Otherwise, the event can be late.
+    /// Returns `true` if the event arrived between the birth of its channel and the channel's end,
+    /// which isn't the case for a batch in reverse order.
+    ///
+    /// A jump in the times only means that a clock was set if events arrive in order. Otherwise,
+    /// the event may simply be late.
     pub(super) fn is_in_order(&self, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let call = self.find(id.as_str()).and_then(|key| self.get(key));
         match call.and_then(|call| call.legs.get(id)) {
@@ -166,8 +173,8 @@ impl OpenCalls {
         }
     }
 
-    /// Returns `true` if all keys of the event lead to the call already, as those of most events
-    /// do.
+    /// Returns `true` if all of the event's keys already lead to the call, which is the case for
+    /// most events.
     pub(super) fn is_tied(&self, key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let linkedid = event.channel.linkedid.as_ref();
         let Some(call) = self.get(key) else {
@@ -195,7 +202,7 @@ impl OpenCalls {
         key
     }
 
-    /// Returns a number that no call or early CDR has had.
+    /// Returns a number that no call or early CDR has used before.
     pub(super) fn next_key(&mut self) -> u64 {
         let key = self.next;
         self.next += 1;
@@ -207,13 +214,13 @@ impl OpenCalls {
         self.next = self.next.max(key.saturating_add(1));
     }
 
-    /// Returns `true` if a call with this id was finished. Only the most recent finished ids are
-    /// known here.
+    /// Returns `true` if a call with this ID has finished. Only the most recent IDs are remembered
+    /// here.
     pub(super) fn has_finished(&self, id: &str) -> bool {
         self.finished.known.get(id).is_some()
     }
 
-    /// Restores a call under its former number.
+    /// Restores a call under its previous number.
     pub(super) fn put_back(&mut self, key: u64, call: OpenCall) {
         self.close(key);
         self.key_is_used(key);
@@ -235,7 +242,7 @@ impl OpenCalls {
         self.calls.insert(key, call);
     }
 
-    /// Pairs each index with the texts of `ties` that belong in it.
+    /// Pairs each index with the texts in `ties` that belong in it.
     fn indexes<'t>(&mut self, ties: &'t LinkKeys) -> [(&mut Index<u64>, &'t Texts); 4] {
         [
             (&mut self.ids, &ties.ids),
@@ -253,14 +260,15 @@ impl OpenCalls {
         }
     }
 
-    /// Ties the key `tie` to the call `key`. If `tie` leads to another call, merges the two calls
-    /// under the smaller number, and sets `key` to it. Returns the number that is no longer in use.
-    /// `at` is the time of the event with the key.
+    /// Ties `tie` to the call `key`, and returns a number that's no longer in use, if any.
+    ///
+    /// If `tie` leads to a different call, the two are merged under the smaller number, and `key`
+    /// is set to it. `at` is the time of the event that the tie comes from.
     pub(super) fn tie(&mut self, key: &mut u64, tie: LinkKey<'_>, at: EventTime) -> Option<u64> {
         if let LinkKey::Local(pair) = tie
             && let Some(other) = self.locals.get(pair).filter(|other| *other != key)
         {
-            // After a restart, a PBX numbers its Local channels from zero again.
+            // After a restart, a PBX starts numbering its Local channels from zero again.
             let holder = self.get(*other);
             let taken = holder.and_then(|call| call.began_local(pair)).unwrap_or(at);
             if self.get(*key)?.has_ended_local(pair, taken) {
@@ -314,7 +322,7 @@ impl OpenCalls {
         Some(call)
     }
 
-    /// Removes a call and all keys that lead to it.
+    /// Removes a call along with all keys that lead to it.
     pub(super) fn close(&mut self, key: u64) -> Option<Box<OpenCall>> {
         let call = self.remove(key)?;
         for (index, texts) in self.indexes(&call.ties) {
@@ -333,8 +341,8 @@ impl OpenCalls {
         Some(call)
     }
 
-    /// Removes the ids of these channels, which no longer belong to an open call. The other
-    /// channels of the call keep their ids.
+    /// Removes the IDs of these channels, which no longer belong to an open call. The call's other
+    /// channels keep theirs.
     pub(super) fn forget_ids(&mut self, key: u64, past: &BTreeSet<UniqueId>) {
         let Some(call) = self.calls.get_mut(&key) else {
             return;
@@ -355,8 +363,8 @@ impl OpenCalls {
         }
     }
 
-    /// Removes the numbers that belong only to calls that have been emitted. If one of them is
-    /// dialed later, the line starts a new call.
+    /// Removes the numbers that belong only to calls that have already been emitted, so if one of
+    /// them is dialed again, the line starts a new call.
     pub(super) fn forget_numbers(&mut self, key: u64) {
         let Some(call) = self.calls.get_mut(&key) else {
             return;
@@ -372,7 +380,7 @@ impl OpenCalls {
         }
     }
 
-    /// Removes the bridges that none of the call's remaining channels was in.
+    /// Removes the bridges that none of the call's remaining channels has been in.
     pub(super) fn forget_bridges(&mut self, key: u64) {
         let Some(call) = self.calls.get_mut(&key) else {
             return;
@@ -384,8 +392,8 @@ impl OpenCalls {
         }
     }
 
-    /// Sets the time at which the call counts as opened: `at` by the clock of its events, and
-    /// `arrived` by ours.
+    /// Sets when the call is considered to have opened, both by the clock of its events (`at`) and
+    /// by ours (`arrived`).
     pub(super) fn reopen(&mut self, key: u64, (at, arrived): (EventTime, EventTime)) {
         if let Some(mut call) = self.remove(key) {
             call.times.opened = at;
@@ -398,7 +406,7 @@ impl OpenCalls {
         self.finished = FinishedIds::default();
     }
 
-    /// Remembers the ids of a finished call, so late events open no new call.
+    /// Remembers the IDs of a finished call, so that late events don't open a new one.
     pub(super) fn remember_finished(&mut self, call: &OpenCall) {
         let names = call.legs.values().map(|leg| leg.name());
         let ids = call.ties.ids.iter().map(SmolStr::as_str);
@@ -413,8 +421,8 @@ impl OpenCalls {
         })
     }
 
-    /// Sets each arrival time of a call that is before `right_from` to `now`. From here on the call
-    /// is not live.
+    /// Sets each of the call's arrival times that's before `right_from` to `now`. The call no
+    /// longer counts as live after that.
     pub(super) fn arrived(&mut self, key: u64, now: EventTime, right_from: EventTime) {
         let Some(mut call) = self.remove(key) else {
             return;
@@ -433,7 +441,7 @@ impl OpenCalls {
         self.insert(key, call);
     }
 
-    /// Returns the calls of a backlog that were opened by this time of the stream.
+    /// Returns the backlogged calls that were opened by this time of the stream.
     pub(super) fn backlog_until(&self, stream: EventTime) -> Vec<u64> {
         self.opened
             .due_at(stream)
@@ -441,7 +449,7 @@ impl OpenCalls {
             .collect()
     }
 
-    /// Returns the call that has been silent longest.
+    /// Returns the call that has gone the longest without an event.
     pub(super) fn longest_silent(&mut self) -> Option<u64> {
         loop {
             let (noted, key) = self.silent.first()?;
@@ -454,7 +462,7 @@ impl OpenCalls {
         }
     }
 
-    /// Stores the size of a serialized call, in bytes.
+    /// Records the size of a serialized call in bytes.
     pub(super) fn weigh(&mut self, key: u64, bytes: usize) {
         let Some(call) = self.get_mut(key) else {
             return;
@@ -471,7 +479,7 @@ impl OpenCalls {
     }
 }
 
-/// Returns the bridges tied to the call that none of its channels was in.
+/// Returns the bridges tied to the call that none of its channels has been in.
 fn empty_bridges(call: &OpenCall) -> Vec<SmolStr> {
     call.ties
         .bridges

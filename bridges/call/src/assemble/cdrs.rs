@@ -1,5 +1,5 @@
-//! CDRs that wait for their call. A call needs only their user field. A CDR can arrive before its
-//! call, because a queue of CDRs is read faster than one of channel events.
+//! CDRs waiting for their call, which only needs their user field. A CDR can arrive before its
+//! call, because a CDR queue is read faster than a queue of channel events.
 
 use super::index::Keys;
 use crate::facts::Texts;
@@ -7,26 +7,26 @@ use crate::{Cdr, EventTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of waiting CDRs. If it is exceeded, the CDR that has waited longest is dropped.
+/// Maximum number of waiting CDRs. Beyond that, the one that has waited the longest is dropped.
 const CDRS_MAX: usize = 10_000;
-/// Maximum size of the kept part of a CDR, in bytes. A CDR with more is not kept, because it holds
-/// no lead.
+/// Maximum size of the part of a CDR that we keep, in bytes. A larger CDR isn't kept, because it
+/// can't contain a lead.
 const CDR_BYTES_MAX: usize = 2048;
 
-/// The part of a CDR that a call can need. Serialized to survive a restart.
+/// The part of a CDR that a call might need, serialized so that it survives a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EarlyCdr {
     pub(super) uniqueid: String,
     linkedid: String,
     pub(super) userfield: String,
-    /// Time of the CDR, or of its arrival if it has none.
+    /// Time of the CDR, or of its arrival if it has no timestamp.
     pub(super) at: EventTime,
     arrived: EventTime,
 }
 
 impl EarlyCdr {
-    /// Returns the part to keep of a CDR with a user field, or `None` for other CDRs.
+    /// Returns the part to keep if the CDR has a user field, or `None` otherwise.
     pub(super) fn from_cdr(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
         let bytes = cdr.uniqueid.len() + cdr.linkedid.len() + cdr.userfield.len();
         let useful = !cdr.uniqueid.is_empty() && !cdr.userfield.is_empty();
@@ -40,8 +40,8 @@ impl EarlyCdr {
     }
 }
 
-/// CDRs that wait for their call, in the order of their arrival. Their numbers come from the same
-/// series as those of open calls.
+/// CDRs waiting for their call, in the order they arrived. They're numbered in the same series as
+/// open calls.
 #[derive(Debug, Default)]
 pub(super) struct EarlyCdrs {
     pub(super) cdrs: BTreeMap<u64, EarlyCdr>,
@@ -56,13 +56,13 @@ impl EarlyCdrs {
         self.cdrs.insert(key, cdr);
     }
 
-    /// Removes and returns the CDRs of the channel with this unique id, each with its number.
+    /// Removes the CDRs of the channel with this unique ID, and returns them with their numbers.
     pub(super) fn take_of_channel(&mut self, uniqueid: &str) -> Vec<(u64, EarlyCdr)> {
         let keys: Vec<u64> = self.by_uniqueid.get(uniqueid).collect();
         keys.into_iter().filter_map(|key| self.take(key)).collect()
     }
 
-    /// Removes and returns the CDRs whose linkedid is one of `ids`, each with its number.
+    /// Removes the CDRs whose linkedid is one of `ids`, and returns them with their numbers.
     pub(super) fn take_of_call(&mut self, ids: &Texts) -> Vec<(u64, EarlyCdr)> {
         if self.cdrs.is_empty() {
             return Vec::new();
@@ -71,8 +71,8 @@ impl EarlyCdrs {
         keys.into_iter().filter_map(|key| self.take(key)).collect()
     }
 
-    /// Removes the CDR that has waited longest if there are too many, or if it arrived before
-    /// `since`. Returns its number.
+    /// Removes the CDR that has waited the longest if there are too many or if it arrived before
+    /// `since`, and returns its number.
     pub(super) fn take_stale(&mut self, since: EventTime) -> Option<u64> {
         let (&key, first) = self.cdrs.first_key_value()?;
         let stale = self.cdrs.len() > CDRS_MAX || first.arrived < since;

@@ -1,4 +1,4 @@
-//! Finds open calls whose times cannot be right, because a clock was set or a line stalled.
+//! Finds open calls whose times can't be right because a clock was set or a connection stalled.
 
 use super::{Assembler, Line};
 use crate::connection_clock::{ClockSet, ConnectionClock, PROMPT_RESPONSE};
@@ -6,11 +6,11 @@ use crate::{ChannelEvent, ClockDifference, EventTime, Kind, UniqueId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A call that ended within this time before a late event may belong to the same burst.
+/// How long before a late event a call may have ended and still belong to the same burst.
 const ONE_BURST: Duration = Duration::from_millis(500);
 
-/// The clock of the PBX in the current connection or file of each source, and which of these lines
-/// are stalled.
+/// The PBX's clock in each source's current connection or file, and whether that connection or file
+/// is stalled.
 #[derive(Debug, Default)]
 pub(super) struct Clocks(BTreeMap<u16, LineClock>);
 
@@ -18,12 +18,12 @@ pub(super) struct Clocks(BTreeMap<u16, LineClock>);
 struct LineClock {
     connection: u64,
     clock: ConnectionClock,
-    /// Difference between the PBX's clock and our boot clock in the previous connection.
+    /// The clock offset from the previous connection, used until this one has its own.
     before: Option<ClockDifference>,
     is_stalled: bool,
     /// When the last late event arrived. Cleared once the line is known to be prompt again.
     late_since: Option<EventTime>,
-    /// The PBX has responded to a ping on this connection.
+    /// Whether the PBX has responded to a ping on this connection.
     responds: bool,
 }
 
@@ -39,13 +39,14 @@ impl Clocks {
         known
     }
 
-    /// Returns the difference between the PBX's clock and our boot clock. If no event of this
-    /// connection has had a time yet, the value of the previous connection is used.
+    /// Returns the offset between the PBX's clock and our boot clock, or the previous connection's
+    /// offset if this one hasn't had an event with a timestamp yet.
     pub(super) fn difference(&self, line: Option<Line>) -> Option<ClockDifference> {
         self.0.get(&line?.source)?.difference()
     }
 
-    /// Returns `true` while the line is stalled, so its messages may arrive late.
+    /// Returns `true` while the connection is stalled, which means that its messages may arrive
+    /// late.
     pub(super) fn is_stalled(&self, line: Option<Line>) -> bool {
         let known = line.and_then(|line| self.0.get(&line.source));
         known.is_some_and(|known| known.is_stalled || known.late_since.is_some())
@@ -77,8 +78,8 @@ impl LineClock {
 }
 
 impl Assembler {
-    /// Compares the time of an event of the channel `id` with the times of earlier events, and
-    /// notes if the PBX's clock was set.
+    /// Compares the time of an event of channel `id` with those of earlier events, and records it
+    /// if the PBX's clock was set.
     pub(super) fn check_clock(
         &mut self,
         id: &UniqueId,
@@ -89,14 +90,15 @@ impl Assembler {
         let Some(line) = timing.line else {
             return;
         };
-        // A file is not always in the order in which the events happened.
+        // The events in a file aren't always in the order they happened.
         if timing.kept && !self.calls.is_in_order(id, event) {
             return;
         }
         let arrived = if timing.kept { None } else { Some(arrived) };
         let clock = &mut self.clocks.line(line).clock;
         let was_set = match (event.channel.stamp, event.at) {
-            // The event numbers of a switch show when its clock was set back (`processes`).
+            // Whether a switch's clock was set back is determined from its event numbers (see
+            // `processes`).
             (Some(stamp), _) => {
                 let was_set = clock.on_event(stamp.at, arrived);
                 was_set.filter(|set| *set == ClockSet::Ahead)
@@ -149,7 +151,7 @@ impl Assembler {
     }
 
     /// Processes the response to a ping that was sent at `asked` and answered at `answered`. `at`
-    /// is the PBX's time in the response, if it has one.
+    /// is the PBX's time in the response, if it contains one.
     pub fn on_answer(
         &mut self,
         line: Line,
@@ -167,15 +169,15 @@ impl Assembler {
         }
     }
 
-    /// Notes whether events of the line arrive late or are not read. If so, the arrival of an event
-    /// without a time does not show when the event happened.
+    /// Sets whether events on this connection arrive late or aren't being read. If so, the arrival
+    /// of an event without a timestamp doesn't show when the event happened.
     pub fn set_stalled(&mut self, line: Line, is_stalled: bool) {
         self.clocks.line(line).is_stalled = is_stalled;
         self.times_unknown(None);
     }
 
     /// Marks open calls without timestamps as possibly having late events. If an event that arrived
-    /// at `late` was indeed late, this includes calls that ended in the same burst.
+    /// at `late` really was late, this includes calls that ended in the same burst.
     fn times_unknown(&mut self, late: Option<EventTime>) {
         self.change_each(|call| {
             let ended_now = match late {
@@ -189,8 +191,8 @@ impl Assembler {
         });
     }
 
-    /// Returns how far the PBX's clock was ahead of the clock of arrivals in the last minutes. The
-    /// events with the smallest delay decide. `None` if no event has had a time.
+    /// Returns how far the PBX's clock was ahead of the clock used for arrivals in the last few
+    /// minutes, based on the events with the smallest delay, or `None` if no event had a timestamp.
     pub fn clock_ahead(&self) -> Option<ClockDifference> {
         let lines = self.clocks.0.values();
         lines
@@ -198,13 +200,12 @@ impl Assembler {
             .max()
     }
 
-    /// Returns how far the PBX's clock was ahead in the last minutes, as [`Assembler::clock_ahead`]
-    /// does, but by the events of one source only.
+    /// Like [`Assembler::clock_ahead`], but based on the events of a single source.
     pub fn clock_ahead_by(&self, source: u16) -> Option<ClockDifference> {
         self.clocks.0.get(&source)?.clock.recent_difference()
     }
 
-    /// Notes that the PBX's clock was set, so the durations of the open calls are unknown.
+    /// Records that the PBX's clock was set, which makes the durations of all open calls unknown.
     fn clock_was_set(&mut self) {
         self.counts.clock_set += 1;
         self.change_each(|call| {

@@ -8,12 +8,12 @@ use crate::resolve::{EndReason, resolve};
 use crate::{EventTime, FinishedCall};
 use std::time::Duration;
 
-/// Reason why a call is incomplete if only its end was received.
+/// Why a call is incomplete if only its end was received.
 const HEADLESS: &str = "the beginning of the call was not received";
 
 impl Assembler {
-    /// Finishes all calls that are due at `now`. Call this function at [`Assembler::next_deadline`]
-    /// at the latest.
+    /// Finishes all calls that are due at `now`. This should be called no later than
+    /// [`Assembler::next_deadline`].
     pub fn tick(&mut self, now: EventTime) {
         if self.reception.arriving_since() > now {
             self.set_reception(self.reception.correct_for_clock(now));
@@ -34,8 +34,8 @@ impl Assembler {
         self.forget_early(now);
     }
 
-    /// Finishes the calls, and the ended parts of calls, that are due by `now` or by the time of
-    /// the stream.
+    /// Finishes the calls, and the ended parts of calls, that are due by `now` or by the stream's
+    /// time.
     pub(super) fn advance(&mut self, now: EventTime) {
         self.check_settling();
         if self.wrong_clock.is_some() {
@@ -51,8 +51,8 @@ impl Assembler {
         }
     }
 
-    /// Returns the moment at which the next call can be finished if nothing else is received.
-    /// Returns `None` while no call is open, and while messages wait unread in a queue or a file
+    /// Returns when the next call can be finished if nothing else is received, or `None` if no call
+    /// is open or there are unread messages in a queue or file
     /// ([`Reception::Kept`](crate::Reception::Kept)).
     pub fn next_deadline(&self) -> Option<EventTime> {
         self.check_settling();
@@ -72,10 +72,11 @@ impl Assembler {
             .min()
     }
 
-    /// Finishes calls at the end of a stream, such as a file. Calls whose channels have all hung up
-    /// are finished without further waiting. Calls whose remaining channels have no one left to
-    /// talk with are finished, too, because only a hangup was not received. All other calls stay
-    /// open.
+    /// Finishes calls at the end of a stream, such as a file.
+    ///
+    /// Calls whose channels have all hung up are finished right away. So are those whose remaining
+    /// channels have no one left to talk to, since all that's missing is a hangup. All other calls
+    /// stay open.
     pub fn finish_all(&mut self, now: EventTime) {
         if let Some(stream_ended) = &mut self.wrong_clock {
             *stream_ended = true;
@@ -96,8 +97,8 @@ impl Assembler {
         }
     }
 
-    /// Finishes a call that has settled. If channels are still up, only the part that is over is
-    /// emitted, and the rest goes on.
+    /// Finishes a call that has settled. If some of its channels are still up, only the part that's
+    /// over is emitted, and the rest continues.
     fn end(&mut self, key: u64) {
         self.settling.remove(key);
         let Some(call) = self.calls.get(key) else {
@@ -110,9 +111,11 @@ impl Assembler {
         }
     }
 
-    /// Resolves each call that goes on as if it ended at `now` by our own clock. The calls stay
-    /// open. A call with two customers becomes two finished calls. Calls that have hung up and only
-    /// wait for their deadline are left out.
+    /// Resolves each call in progress as if it ended at `now` by our own clock, while leaving it
+    /// open.
+    ///
+    /// A call with two customers becomes two finished calls. Calls that have hung up and are only
+    /// waiting for their deadline are omitted.
     pub fn resolve_open(&self, now: EventTime) -> Vec<FinishedCall> {
         let mut resolved = Vec::new();
         for key in self.calls.keys() {
@@ -131,10 +134,10 @@ impl Assembler {
         resolved
     }
 
-    /// Ends calls that exceed the limits of number and size.
+    /// Ends calls to stay within the limits on the number and size of open calls.
     pub(super) fn limit_open(&mut self) {
         while self.calls.len() > self.settings.max_open_calls.max(1) {
-            // A call that only waits for its CDR is complete without it.
+            // A call that's only waiting for its CDR is complete without it.
             let mut settling = self.settling.deadlines.keys().copied();
             let over = settling.find(|key| self.calls.get(*key).is_some_and(OpenCall::is_over));
             if let Some(over) = over {
@@ -160,7 +163,7 @@ impl Assembler {
         }
     }
 
-    /// Returns the finished calls that the channels of this open call make if it ends now for the
+    /// Returns the finished calls that this open call's channels amount to if it ends now for the
     /// reason `ended`.
     pub(super) fn resolve_call(&self, call: &OpenCall, ended: EndReason) -> Vec<FinishedCall> {
         resolve(call, &self.settings, ended)
@@ -197,8 +200,8 @@ impl Assembler {
         self.finished.append(&mut finished);
     }
 
-    /// Updates both deadlines of a call. Only a call that is over, or contains calls that are over,
-    /// has a deadline for settling.
+    /// Updates both of a call's deadlines. Only a call that's over, or contains calls that are
+    /// over, has a settling deadline.
     pub(super) fn update_settling(&mut self, key: u64) {
         let call = self.calls.get(key);
         match call.and_then(|call| Deadline::for_call(call, &self.settings)) {
@@ -229,7 +232,7 @@ impl Assembler {
         );
     }
 
-    /// Asserts in debug builds that each call is listed as overdue at its current moment.
+    /// Asserts in debug builds that the time at which each call becomes overdue is up to date.
     fn check_overdue(&self) {
         debug_assert!(
             self.calls.calls.iter().all(|(key, call)| {
@@ -240,8 +243,10 @@ impl Assembler {
         );
     }
 
-    /// Ends the calls that `too_old` returns. A conference that goes on gets a new age instead,
-    /// which can still be too old, so this repeats.
+    /// Ends the calls that `too_old` returns.
+    ///
+    /// A conference that continues gets a new age instead. Since that may still be too old, this
+    /// repeats until none are left.
     pub(super) fn end_too_long(&mut self, too_old: impl Fn(&OpenCalls) -> Vec<u64>) {
         loop {
             let keys = too_old(&self.calls);
@@ -256,9 +261,11 @@ impl Assembler {
         }
     }
 
-    /// Keeps a conference open that has been open too long, if no outside channel in it has. Gives
-    /// out the part that is over, and makes the conference as old as its oldest outside channel.
-    /// Returns `false` if the call cannot be kept open.
+    /// Keeps a conference that's been open too long open if none of its outside channels has been,
+    /// returning `false` if the call can't be kept open.
+    ///
+    /// The part that's over is emitted, and the conference's age becomes that of its oldest outside
+    /// channel.
     fn keep_open_room(&mut self, key: u64) -> bool {
         let call = self.calls.get(key);
         if !call.is_some_and(|call| call.is_room() || call.parts.relieved) {

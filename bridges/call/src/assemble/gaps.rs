@@ -1,4 +1,5 @@
-//! Gaps in which no events were received: which calls they touch, and how these calls end.
+//! Gaps in which no events were received, including which calls they affect and how those calls
+//! end.
 //!
 //! ```text
 //!            lost            back
@@ -6,7 +7,8 @@
 //!  touched:  ████████████████████          open when the line was lost
 //!  late:             ████████████          begun in the gap, first seen after it
 //! ```
-//! A touched call is complete only if its events prove that nothing was missed (`resolve::doubt`).
+//! An affected call is complete only if its events prove that nothing was missed
+//! (`resolve::doubt`).
 
 use super::Assembler;
 use super::index::in_order;
@@ -15,23 +17,24 @@ use crate::resolve::EndReason;
 use crate::{EventTime, Mark, Settings, UniqueId};
 use std::collections::BTreeSet;
 
-/// Multiple of `lost_after` to wait for a call that was open only in short gaps. Its silence is
-/// probably that of a long talk.
+/// How many times `lost_after` to wait for a call that was only open during short gaps, since it's
+/// probably just a long conversation that produces no events.
 const SHORT_WAITS: u32 = 10;
-/// Multiple of `lost_after` to wait for a call that all customers have left, because a colleague
-/// may still be in a menu.
+/// How many times `lost_after` to wait for a call that all customers have left, because a colleague
+/// may still be in an IVR.
 const STRANDED_WAITS: u32 = 5;
 
-/// State of the reception of events. The gaps of each open call are stored in the call.
+/// Whether events are being received. The gaps that affect an open call are stored in the call
+/// itself.
 #[derive(Debug, Default)]
 pub(super) struct Listening {
-    /// Last moment at which the stream was complete: its last event, or the end of a gap.
+    /// Last moment at which the stream was complete, i.e., its last event or the end of a gap.
     pub(super) whole: Option<EventTime>,
-    /// Set while no events are received.
+    /// Set while no events are being received.
     lost: bool,
-    /// Moment at which reception last began again.
+    /// When reception last resumed.
     pub(super) back: Option<EventTime>,
-    /// Channels that the PBX listed as live since its last list ended.
+    /// Channels that the PBX has listed as live since the end of its last list.
     pub(super) listed: BTreeSet<UniqueId>,
     /// Set once the PBX has listed all its live channels since the last gap. After that, a channel
     /// that's only in the list must be new, with its events still on their way.
@@ -39,20 +42,21 @@ pub(super) struct Listening {
 }
 
 impl OpenCall {
-    /// Notes that events of the call may be missing from the moment `from` on.
+    /// Records that events of the call may be missing from `from` onward.
     fn touch(&mut self, from: EventTime) {
         self.gaps.begin(from);
         self.legs.values_mut().for_each(|leg| leg.touch());
     }
 
-    /// Returns when the known part of the call is emitted because its end was possibly missed.
-    /// `None` if this is done already, or if there is no doubt. There is doubt if the call was open
-    /// in a gap. There is also doubt if all its known channels have hung up and its first channel
-    /// was never seen, or if the remaining channels hear no one. The wait is a multiple of
-    /// `lost_after` without any event, and begins at `since`, when messages began to arrive, at the
-    /// earliest.
+    /// Returns when to emit the known part of the call because its end may have been missed, or
+    /// `None` if that has already been done or isn't in doubt.
+    ///
+    /// The end is in doubt if the call was open during a gap, if all its known channels have hung
+    /// up without its first channel ever being seen, or if the remaining channels can't hear
+    /// anyone. The wait is a multiple of `lost_after` without any events, counted from `since`
+    /// (when messages began to arrive) at the earliest.
     pub(super) fn overdue_at(&self, settings: &Settings, since: EventTime) -> Option<EventTime> {
-        // A call that is over waits at most for its CDR, and is emitted after that.
+        // A call that's over will be emitted anyway, after waiting for its CDR at most.
         if self.gaps.overdue || self.is_over() {
             return None;
         }
@@ -75,8 +79,8 @@ impl OpenCall {
         Some(last.until?.max(arrived).plus(settings.lost_after * waits))
     }
 
-    /// Ends every channel that has not hung up. If `at` is `None`, each channel ends when it was
-    /// last known to be up. A channel that is known only from a linkedid counts as ended, too.
+    /// Ends every channel that hasn't hung up, or if `at` is `None`, ends each one when it was last
+    /// known to be up. A channel that's known only from a linkedid is considered ended as well.
     fn end_all_channels(&mut self, at: Option<EventTime>, arrived: EventTime) {
         let cuts = self.cuts();
         for leg in self.legs.values_mut().filter(|leg| !leg.is_over()) {
@@ -100,8 +104,8 @@ impl OpenCall {
                 ended = true;
             }
         }
-        // The channel that a linkedid names can have had no event. If it is not listed, it is not
-        // up either.
+        // A linkedid may refer to a channel that hasn't had any events. If it isn't listed, it
+        // isn't up either.
         if !self.gaps.blinds.is_empty()
             && let Some(root) = self.unheard_root().map(UniqueId::new)
         {
@@ -110,14 +114,14 @@ impl OpenCall {
         ended
     }
 
-    /// Returns the moments at which gaps began, by the clock of the events.
+    /// Returns when each gap began, by the clock of the events.
     fn cuts(&self) -> Vec<EventTime> {
         let ahead = self.times.clock_ahead;
         let blinds = self.gaps.blinds.iter();
         blinds.map(|blind| blind.from.by_clock(ahead)).collect()
     }
 
-    /// Ends all channels of the call because their PBX process ended. `last` is the time of the
+    /// Ends all channels of the call because their PBX process ended. `last` is the time of that
     /// process's last event or heartbeat, if known.
     pub(super) fn end_with_process(&mut self, last: Option<EventTime>, arrived: EventTime) {
         self.touch(self.times.latest_arrived);
@@ -125,9 +129,9 @@ impl OpenCall {
         self.end_all_channels(last, arrived);
     }
 
-    /// Sets the end of each channel that is up, because the call is emitted before the channels
-    /// end. The end is the beginning of the first gap after the channel's last event. If there is
-    /// no such gap, the end is `latest`.
+    /// Sets the end of each channel that's still up, because the call is emitted before the
+    /// channels end. That's the start of the first gap after the channel's last event, or `latest`
+    /// if there's no such gap.
     pub(super) fn is_cut(&mut self, latest: EventTime) {
         let cuts = self.cuts();
         for leg in self.legs.values_mut().filter(|leg| leg.is_up()) {
@@ -137,8 +141,8 @@ impl OpenCall {
 }
 
 impl Assembler {
-    /// Notes that no events have been received since `since`, by our own clock. Events of the open
-    /// calls may be missed.
+    /// Records that no events have been received since `since`, by our own clock, so events of the
+    /// open calls may have been missed.
     pub fn begin_gap(&mut self, since: EventTime) {
         self.listening.lost = true;
         self.listening.has_list = false;
@@ -151,8 +155,8 @@ impl Assembler {
         });
     }
 
-    /// Notes that the stream goes on from `now`. Calls that are first seen in their middle after
-    /// this are known to have begun in the gap.
+    /// Records that the stream continues at `now`. Calls that are first seen midway after this must
+    /// have started during the gap.
     pub fn end_gap(&mut self, now: EventTime) {
         self.listening.lost = false;
         self.listening.has_list = false;
@@ -171,15 +175,15 @@ impl Assembler {
         }
     }
 
-    /// Returns `true` if events of the open call with this id may be missing, and `None` if there
-    /// is no such call.
+    /// Returns whether events of the open call with this ID may be missing, or `None` if there's no
+    /// such call.
     pub fn may_miss_events(&self, id: &str) -> Option<bool> {
         let call = self.calls.get(self.calls.find(id)?)?;
         Some(!call.gaps.blinds.is_empty() || call.gaps.late.is_some())
     }
 
-    /// Ends the open call with this id at its last event, because another source reported its end.
-    /// [`Assembler::take_finished`] returns it as incomplete.
+    /// Ends the open call with this ID at its last event, because another source reported its end.
+    /// [`Assembler::take_finished`] then returns it as incomplete.
     pub fn end_unheard(&mut self, id: &str) {
         if let Some(key) = self.calls.find(id)
             && !self.end_one_of_several(key, id)
@@ -201,7 +205,7 @@ impl Assembler {
                 );
             }
             Mark::LoggedIn => {
-                // A list that the broken connection cut off is outdated.
+                // A list that was cut short by the broken connection is outdated.
                 self.listening.listed.clear();
                 self.listening.has_list = false;
                 self.newest_ids.note_login();
@@ -209,7 +213,7 @@ impl Assembler {
             }
             Mark::FullyBooted { uptime } => {
                 self.note_gap_at_beginning(arrived);
-                // In a recording, it is not known when the login took place.
+                // In a recording, there's no way to tell when the login took place.
                 if uptime.is_some() && !self.settings.history {
                     self.newest_ids.note_no_restart();
                 }
@@ -238,7 +242,7 @@ impl Assembler {
         }
     }
 
-    /// Notes a gap from the last received event to the new beginning of the stream at `arrived`.
+    /// Records a gap from the last received event to the new start of the stream at `arrived`.
     fn note_gap_at_beginning(&mut self, arrived: EventTime) {
         let whole = self.listening.whole.unwrap_or(arrived);
         if whole < arrived || self.listening.lost {
@@ -247,9 +251,8 @@ impl Assembler {
         }
     }
 
-    /// Ends the open calls of earlier PBX processes. If it is known when the new process `began`,
-    /// these are the calls without a known process whose latest event is older. Otherwise, these
-    /// are all calls.
+    /// Ends the open calls of earlier PBX processes, which are those without a known process that
+    /// have had no events since the new process `began`, or all calls if that time isn't known.
     pub(super) fn end_processes_before(&mut self, began: Option<EventTime>, arrived: EventTime) {
         self.end_each(
             |call| began.is_none_or(|began| call.of.process.is_none() && call.times.latest < began),
@@ -257,7 +260,7 @@ impl Assembler {
         );
     }
 
-    /// Calls `end` with each call that satisfies `those` and is not over yet, and updates its
+    /// Calls `end` with each call that satisfies `those` and isn't over yet, and updates its
     /// deadlines.
     pub(super) fn end_each(
         &mut self,
@@ -276,8 +279,8 @@ impl Assembler {
         }
     }
 
-    /// Processes the end of a list of live channels, which has `channels` entries according to the
-    /// PBX.
+    /// Processes the end of a list of live channels, which should have `channels` entries according
+    /// to the PBX.
     ///
     /// A channel that was up before a gap has ended if it isn't listed. Any other channel must be
     /// missing from two lists in a row, because a list can be older than the channel's events.
@@ -303,7 +306,7 @@ impl Assembler {
         }
     }
 
-    /// Updates the moment at which the call counts as overdue.
+    /// Updates when the call becomes overdue.
     pub(super) fn update_overdue(&mut self, key: u64) {
         let call = self.calls.get(key);
         let since = self.reception.arriving_since();
@@ -313,16 +316,17 @@ impl Assembler {
         }
     }
 
-    /// Emits the overdue calls as far as they are known. They stay open, because a long talk is
-    /// just as silent.
+    /// Emits what is known of the overdue calls. They stay open, because a long conversation
+    /// produces no events either.
     pub(super) fn emit_overdue(&mut self, now: EventTime) {
         for key in in_order(self.overdue.due_at(now)) {
             self.emit_open(key, |call| call.times.latest);
         }
     }
 
-    /// Emits the known part of a call as incomplete, unless this was done before. The call
-    /// stays open. `latest` returns the assumed end of its channels that are up.
+    /// Emits the known part of a call as incomplete, unless that has already been done. The call
+    /// stays open. `latest` returns the assumed end time of those of its channels that are still
+    /// up.
     pub(super) fn emit_open(&mut self, key: u64, latest: fn(&OpenCall) -> EventTime) {
         self.overdue.remove(key);
         let Some(call) = self.calls.get_mut(key) else {
@@ -342,14 +346,16 @@ impl Assembler {
         self.finished.extend(known);
     }
 
-    /// Stops finishing calls until [`Assembler::release`]. Events are still processed.
+    /// Stops finishing calls until [`Assembler::release`] is called. Events are still processed.
     pub fn hold(&mut self) {
         self.wrong_clock.get_or_insert(false);
     }
 
-    /// Resumes after [`Assembler::hold`], when our clock is right and shows `now`. Arrivals before
-    /// `right_from` were measured while our clock was wrong, so they count as arrivals at `now`.
-    /// Events that have no other time are already counted as untimed in their calls.
+    /// Resumes after [`Assembler::hold`], once our clock is right and shows `now`.
+    ///
+    /// Arrivals before `right_from` were measured while our clock was wrong, so they're treated as
+    /// arrivals at `now`. Events without any other time are already counted as untimed in their
+    /// calls.
     pub fn release(&mut self, now: EventTime, right_from: EventTime) {
         for key in self.calls.arrived_before(right_from) {
             self.calls.arrived(key, now, right_from);
@@ -365,8 +371,8 @@ impl Assembler {
     }
 }
 
-/// Returns the assumed end of a channel whose hangup was not received: the first of the gaps'
-/// beginnings (`cuts`) at or after the channel's `last` event, or `whole` if there is none.
+/// Returns the assumed end of a channel whose hangup wasn't received, which is the first gap start
+/// in `cuts` at or after the channel's `last` event, or `whole` if there is none.
 fn there_until(last: EventTime, cuts: &[EventTime], whole: EventTime) -> EventTime {
     let cuts = cuts.iter().copied();
     cuts.filter(|&cut| cut >= last).min().unwrap_or(whole)

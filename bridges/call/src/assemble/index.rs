@@ -1,17 +1,19 @@
-//! Indexes that find open calls by a text, and schedules that order them by time. A lookup does not
-//! touch the other calls. The entries of an [`Index`] are never iterated, because their order is
-//! random, so no result can depend on it.
+//! Indexes for finding open calls by text, and schedules that order them by time. A lookup doesn't
+//! touch any other call.
+//!
+//! The entries of an [`Index`] are never iterated over, because their order is random, so no result
+//! can depend on it.
 
 use crate::UniqueId;
 use foldhash::quality::RandomState;
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// Number of ids of finished calls that are remembered here. The spool remembers more, and for
+/// Number of finished calls' IDs that are remembered here. The spool remembers more, and for
 /// longer.
 const FINISHED_IDS_MAX: usize = 8192;
 
-/// Entries by their texts. A lookup costs the same among ten thousand calls as among ten.
+/// Entries by text. A lookup among ten thousand calls costs the same as among ten.
 #[derive(Debug)]
 pub(crate) struct Index<V>(HashMap<SmolStr, V, RandomState>);
 
@@ -38,7 +40,7 @@ impl<V> Index<V> {
         }
     }
 
-    /// Removes the entry under this text. Memory is released when few entries are left.
+    /// Removes the entry under this text, releasing memory once few entries are left.
     pub(crate) fn remove(&mut self, text: &str) {
         self.0.remove(text);
         if self.0.len() < self.0.capacity() / 16 {
@@ -47,7 +49,7 @@ impl<V> Index<V> {
     }
 }
 
-/// Numbers of calls or CDRs by text. One text can have several numbers.
+/// Numbers of calls or CDRs by text. A text can have several numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Keys(BTreeMap<String, BTreeSet<u64>>);
 
@@ -70,7 +72,7 @@ impl Keys {
     }
 }
 
-/// Values by the ids of the most recently finished calls.
+/// Values by the IDs of the most recently finished calls.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedIds<V> {
     pub(crate) known: Index<V>,
@@ -78,7 +80,7 @@ pub(crate) struct FinishedIds<V> {
 }
 
 impl<V> FinishedIds<V> {
-    /// Remembers an id, unless it is empty. If there are too many ids, the oldest one is dropped.
+    /// Remembers an ID unless it's empty, dropping the oldest one if there are too many.
     pub(crate) fn insert(&mut self, id: &str, value: V) {
         if id.is_empty() || self.known.insert(id, value).is_some() {
             return;
@@ -92,7 +94,7 @@ impl<V> FinishedIds<V> {
     }
 }
 
-/// One moment per call, by call and in order of time.
+/// One moment per call, both by call and in chronological order.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule<T> {
     pub(super) at: BTreeMap<u64, T>,
@@ -100,7 +102,7 @@ pub(crate) struct Schedule<T> {
 }
 
 impl<T: Copy + Ord> Schedule<T> {
-    /// Returns the earliest moment and its call.
+    /// Returns the earliest moment along with its call.
     pub(crate) fn first(&self) -> Option<(T, u64)> {
         self.order.first().copied()
     }
@@ -119,19 +121,19 @@ impl<T: Copy + Ord> Schedule<T> {
         }
     }
 
-    /// Returns the calls whose moment has come, in the order of their moments.
+    /// Returns the calls that are due, ordered by their moments.
     pub(super) fn due_at(&self, now: T) -> impl Iterator<Item = u64> {
         let due = self.order.iter().take_while(move |&&(at, _)| now >= at);
         due.map(|&(_, key)| key)
     }
 }
 
-/// Returns `true` if this text is one of the ids.
+/// Returns `true` if this text is one of the IDs.
 pub(super) fn has_id(ids: &BTreeSet<UniqueId>, text: &str) -> bool {
     UniqueId::new(text).is_some_and(|id| ids.contains(&id))
 }
 
-/// Returns the calls in the order of their numbers.
+/// Returns the calls ordered by number.
 pub(super) fn in_order(calls: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut calls: Vec<u64> = calls.collect();
     calls.sort_unstable();

@@ -1,5 +1,5 @@
-//! Tracks which channel has which name now. This is for events that have only a channel's name, and
-//! for AMI 1.x, where a masquerade moves names from one unique id to another.
+//! Tracks which channel currently has which name. This is needed for events that contain only a
+//! channel's name, and for AMI 1.x, where a masquerade moves names from one unique ID to another.
 
 use super::calls::OpenCalls;
 use crate::facts::{Renamings, is_stand_in};
@@ -8,8 +8,8 @@ use crate::{ChannelEvent, ChannelRef, EventTime, Kind, UniqueId};
 use smol_str::SmolStr;
 
 impl OpenCalls {
-    /// Returns the unique id of the channel that an event is about. If the event has only the name
-    /// (a truncated JSON frame), the name is used as the id until the id is known.
+    /// Returns the unique ID of the channel that an event is about. If the event only has the name
+    /// (as in a truncated JSON frame), the name is used as the ID until the ID is known.
     pub(super) fn identify(&self, channel: &ChannelRef<'_>) -> Option<UniqueId> {
         let name = unmarked(&channel.name);
         let own = UniqueId::new(channel.uniqueid.as_ref());
@@ -22,8 +22,8 @@ impl OpenCalls {
         by_name.or(own).or_else(|| UniqueId::new(name))
     }
 
-    /// Returns a copy of the event with missing values added, such as the unique id of a channel
-    /// that the event identifies only by name. Returns `None` if nothing is missing or the value is
+    /// Returns a copy of the event with missing values filled in, such as the unique ID of a
+    /// channel that it identifies only by name, or `None` if nothing is missing or the value is
     /// unknown.
     pub(super) fn complete_event<'a>(
         &self,
@@ -71,23 +71,22 @@ impl OpenCalls {
         Some(event)
     }
 
-    /// Returns the channel whose monitoring a key press on the channel `id` changes at the moment
-    /// `at`.
+    /// Returns the channel whose monitoring is changed by a key press on channel `id` at time `at`.
     fn monitored_by_keys(&self, id: &UniqueId, at: EventTime) -> Option<&UniqueId> {
         let call = self.get(self.find(id.as_str())?)?;
         call.legs.get(id)?.monitored_by_keys(at)
     }
 
-    /// Returns the channel that had this name at the moment `at`, because a name can be used again
-    /// later. If `at` is `None`, returns the channel that has the name now.
+    /// Returns the channel that had this name at time `at`, since names may be reused later, or the
+    /// channel that has it now if `at` is `None`.
     fn holder_at(&self, name: &str, at: Option<EventTime>) -> Option<&UniqueId> {
         let now = self.names.get(name)?;
         let then = at.and_then(|at| self.holder_in_call(name, now, at));
         then.or(Some(now))
     }
 
-    /// Returns the channel that had this name at the moment `at`, in the call of the channel that
-    /// has it `now`. Returns `None` if the name has not moved.
+    /// Looks in the call of the channel that has this name `now` for the one that had it at time
+    /// `at`, returning `None` if the name hasn't moved.
     fn holder_in_call(&self, name: &str, now: &UniqueId, at: EventTime) -> Option<&UniqueId> {
         let call = self.get(self.find(now.as_str())?)?;
         let changes = call.names.named.get(name)?;
@@ -98,8 +97,8 @@ impl OpenCalls {
         Some(&first.id)
     }
 
-    /// Returns the channel that gives up the name `to` to a channel that was called `from`. Returns
-    /// `None` for the two subchannels of one DAHDI line, which are one telephone.
+    /// Returns the channel that gives up the name `to` to a channel previously called `from`, or
+    /// `None` for the two subchannels of a DAHDI line, which are the same phone.
     fn find_yielding_channel(&self, to: &str, from: &str) -> Option<UniqueId> {
         let name = unmarked(to);
         if to.ends_with("<MASQ>") || trunk::is_same_line(name, from) {
@@ -108,7 +107,7 @@ impl OpenCalls {
         self.holder(name)
     }
 
-    /// Returns the channel that is up and has this name now.
+    /// Returns the channel that currently has this name, provided it's still up.
     fn holder(&self, name: &str) -> Option<UniqueId> {
         let id = self.names.get(name)?;
         let call = self.get(self.find(id.as_str())?)?;
@@ -116,8 +115,8 @@ impl OpenCalls {
         (!leg.is_over()).then(|| id.clone())
     }
 
-    /// Notes that the channel `id` has the name `to` from the moment `at` on. `<MASQ>` and
-    /// `<ZOMBIE>` are intermediate names and are ignored.
+    /// Records that channel `id` is called `to` from time `at` onward. `<MASQ>` and `<ZOMBIE>`
+    /// names are intermediate and are ignored.
     pub(super) fn rename_channel(&mut self, key: u64, id: &UniqueId, (at, to): (EventTime, &str)) {
         let name = unmarked(to);
         if let Some(call) = self.calls.get_mut(&key)
@@ -129,8 +128,9 @@ impl OpenCalls {
         }
     }
 
-    /// Swaps the names of the channels `id` and `holder`. An event of `id` at the moment `at` has
-    /// the `name` that `holder` had so far, which shows that a masquerade swapped the two.
+    /// Swaps the names of channels `id` and `holder`. This is called when an event of `id` at time
+    /// `at` has the `name` that belonged to `holder` until then, which means that a masquerade
+    /// swapped the two.
     pub(super) fn change_names(
         &mut self,
         key: u64,
@@ -147,13 +147,13 @@ impl OpenCalls {
         self.rename_channel(key, id, (at, unmarked(name)));
     }
 
-    /// Returns the name that is used as the id of a channel, if its unique id is not known yet.
+    /// Returns the name used in place of a channel's unique ID if the ID isn't known yet.
     pub(super) fn stand_in(&self, name: &str) -> Option<UniqueId> {
         let known = self.names.get(name);
         known.filter(|id| is_stand_in(id.as_str(), name)).cloned()
     }
 
-    /// Registers the name of the channel `id`, which is new in the open call `key`.
+    /// Registers the name of channel `id`, which is new in the open call `key`.
     pub(super) fn register_name(&mut self, key: u64, id: &UniqueId) {
         let Some(call) = self.calls.get_mut(&key) else {
             return;
@@ -169,8 +169,8 @@ impl OpenCalls {
         }
     }
 
-    /// Returns the channel whose name the channel `id` has taken over, if no event but the name in
-    /// this one shows it.
+    /// Returns the channel whose name channel `id` has taken over, if the name in this event is the
+    /// only sign of it.
     pub(super) fn holder_of_name(
         &self,
         key: u64,

@@ -1,6 +1,7 @@
-//! Emits the calls of customers who have left while an agent's channel goes on: in a conference
-//! or logged in all day, dialing the next customer of a list, or stuck. Such an open call contains
-//! several calls. Each is over when its last line to the outside has hung up.
+//! Emits the calls of customers who have left while an agent's channel continues, whether because
+//! the agent is in a conference, is logged in all day, dials the next customer on a list, or has a
+//! stuck channel. Such an open call contains several calls, each of which is over once its last
+//! outside line has hung up.
 //!
 //! ```text
 //! agent         |------------------------------------------- …   up: it stays in the open call
@@ -9,8 +10,8 @@
 //! customer B                 |-------|                           ended: emitted with its guest
 //! customer C                              |---------- …          up
 //! ```
-//! A channel that was emitted stays in the open call while a customer is up who can have met it,
-//! or while the call that it was part of goes on.
+//! A channel that has been emitted stays in the open call as long as there's a customer still up
+//! who may have been connected to it, or as long as the call that it was part of continues.
 
 use super::Assembler;
 use super::index::has_id;
@@ -20,40 +21,42 @@ use crate::resolve::{CallWithin, EndReason, calls_within, channels_of_live_calls
 use crate::{CLOCK_TOLERANCE, EventTime, Settings, UniqueId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A call with at least this many facts is searched for calls that are over.
+/// Number of facts at which a call is first searched for calls that are over.
 const FACTS_MANY: usize = 256;
-/// Number of further facts after which the call is searched again.
+/// Number of additional facts after which it's searched again.
 const FACTS_MORE: usize = 64;
-/// The stays of a channel in a room, or of an agent who waits for calls, are kept up to this many
-/// facts.
+/// Up to this many facts, the bridge stays of a channel in a room, or of an agent waiting for
+/// calls, are kept.
 const SEAT_FACTS_MANY: usize = 64;
-/// A call outside of rooms with more channels than this is a flood, which is not searched with each
+/// A call outside of rooms with more channels than this is a flood, so it isn't searched on every
 /// event. It ends with its last channel.
 const LEGS_MANY: usize = 256;
 
-/// A call within an open call, whose channels have hung up or go on without the customer.
+/// A call within an open call, whose channels have all hung up or continue without the customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndedGroup {
     pub(super) channels: BTreeSet<UniqueId>,
-    /// When the last channel hung up, and when that arrived by our clock (`arrived`). If another
-    /// line could have been dialed for the call after that, the end of that time.
+    /// When the last channel hung up, and when we received that by our own clock (`arrived`). If
+    /// another line could still have been dialed for the call after that, it's the end of that
+    /// period instead.
     pub(super) at: EventTime,
     pub(super) arrived: EventTime,
-    /// Set if the birth of the channel that began the call was received.
+    /// Whether the birth of the call's first channel was received.
     pub(super) begun: bool,
 }
 
 impl OpenCall {
-    /// Returns the calls that are over while the open call goes on, in the order in which they
-    /// ended. A call whose first channel has had no event is left out, because it may go on.
+    /// Returns the calls that are over while the open call continues, in the order they ended. A
+    /// call whose first channel hasn't had any events is omitted, because it may still be in
+    /// progress.
     pub(super) fn ended_groups(&self, settings: &Settings) -> Vec<EndedGroup> {
         let mut ended = self.groups_hung_up(settings);
         ended.retain(|group| self.is_rooted(&group.channels));
         ended
     }
 
-    /// Returns the calls whose known lines to the outside have all hung up, or whose known channels
-    /// have, in the order in which they ended.
+    /// Returns the calls whose known outside lines, or whose known channels, have all hung up, in
+    /// the order they ended.
     fn groups_hung_up(&self, settings: &Settings) -> Vec<EndedGroup> {
         let mut unreported = self
             .legs
@@ -76,7 +79,7 @@ impl OpenCall {
         ended
     }
 
-    /// Returns a copy in which each channel that is up was there until the latest event.
+    /// Returns a copy in which every channel that's still up was there until the latest event.
     fn as_of_latest(&self) -> Self {
         let mut copy = self.clone();
         for leg in copy.legs.values_mut().filter(|leg| leg.is_up()) {
@@ -85,8 +88,8 @@ impl OpenCall {
         copy
     }
 
-    /// Returns `true` if a channel of the call was in a conference or a holding bridge, or is that
-    /// of a logged-in agent.
+    /// Returns `true` if any channel of the call was in a conference or a holding bridge, or
+    /// belongs to a logged-in agent.
     fn has_seats(&self) -> bool {
         !self.rooms.is_empty() || self.legs.values().any(|leg| has_seat(leg, &self.rooms))
     }
@@ -117,7 +120,7 @@ impl OpenCall {
     }
 
     /// Returns `true` if each of these channels was born in the call of a channel that is known, or
-    /// that is known to have ended.
+    /// known to have ended.
     fn is_rooted(&self, channels: &BTreeSet<UniqueId>) -> bool {
         let mut legs = channels.iter().filter_map(|id| self.legs.get(id));
         self.gaps.rootless
@@ -127,7 +130,7 @@ impl OpenCall {
             })
     }
 
-    /// Returns `true` if the call has too many facts, so its past parts must be emitted.
+    /// Returns `true` if the call has so many facts that its past parts must be emitted.
     pub(super) fn is_over_limit(&self) -> bool {
         self.size.facts >= FACTS_MANY.max(self.parts.checked_facts + FACTS_MORE)
     }
@@ -143,8 +146,8 @@ impl OpenCall {
         })
     }
 
-    /// Returns the time of the first event of the contained calls that have a customer and were not
-    /// emitted.
+    /// Returns the time of the first event of those calls within this one that have a customer and
+    /// haven't been emitted yet.
     fn needed_since(&self, settings: &Settings) -> Option<EventTime> {
         let mut since: Option<EventTime> = None;
         for within in calls_within(&self.as_of_latest(), settings) {
@@ -159,14 +162,14 @@ impl OpenCall {
         since
     }
 
-    /// Marks these channels as emitted. Returns the ids among them that belong to no open call
-    /// from here on.
+    /// Marks these channels as emitted, and returns those of their IDs that no longer belong to an
+    /// open call.
     fn mark_reported(&mut self, channels: &BTreeSet<UniqueId>) -> BTreeSet<UniqueId> {
         let legs = channels.iter().filter_map(|id| self.legs.get(id));
         let legs: Vec<&Leg> = legs.collect();
         let mut past = channels.clone();
-        // A channel that stays can keep the linkedid of one that has hung up, even if no event has
-        // shown that yet, and the channels that it dials begin with this linkedid.
+        // A channel that's still up can keep the linkedid of one that has hung up, even if no event
+        // has shown that yet, and the channels it dials will start out with this linkedid.
         if legs.iter().any(|leg| leg.is_up()) {
             past.retain(|id| !legs.iter().any(|leg| leg.linkedids.has(id.as_str())));
         }
@@ -186,10 +189,12 @@ impl OpenCall {
         past
     }
 
-    /// Returns the channels that were emitted, have hung up, and cannot have met a customer who
-    /// is up. The first of those customers' calls began at `since`.
+    /// Returns the channels that were emitted, have hung up, and can't have been connected to a
+    /// customer whose channel is still up.
+    ///
+    /// The earliest of those customers' calls began at `since`.
     fn past_channels(&self, since: Option<EventTime>) -> BTreeSet<UniqueId> {
-        // On AMI 1.x, a channel that has hung up can show which telephone another one became.
+        // On AMI 1.x, a channel that has hung up can show which phone another one became.
         if self.legs.values().any(|leg| leg.names.iter().count() > 1) {
             return BTreeSet::new();
         }
@@ -209,8 +214,8 @@ impl OpenCall {
         past
     }
 
-    /// Returns the oldest channel whose call was emitted and whose id may go on as a linkedid. Of
-    /// several linkedids, a PBX keeps the oldest.
+    /// Returns the oldest channel whose call has been emitted and whose ID may live on as a
+    /// linkedid. When a PBX chooses between linkedids, it keeps the oldest.
     fn oldest_given(&self) -> Option<&UniqueId> {
         let given: Vec<&Leg> = self
             .legs
@@ -221,9 +226,10 @@ impl OpenCall {
         by_age(&ages).first().map(|&oldest| &given[oldest].id)
     }
 
-    /// Removes stays in bridges that ended before `since`, and links to the channels in `past`.
-    /// Unless `all` is set, only channels that stay for many calls are affected, which are those in
-    /// a room and those of logged-in agents.
+    /// Removes bridge stays that ended before `since`, along with links to the channels in `past`.
+    ///
+    /// Unless `all` is set, this affects only channels that stay for many calls, i.e., those in
+    /// rooms and those of logged-in agents.
     fn forget_stays(&mut self, past: &BTreeSet<UniqueId>, since: Option<EventTime>, all: bool) {
         let forgotten = past.iter().filter_map(|id| self.legs.get(id));
         let forgotten = forgotten.map(|leg| leg.last).max();
@@ -250,14 +256,15 @@ impl OpenCall {
     }
 }
 
-/// Returns `true` if the channel was in a room or a holding bridge, or is a logged-in agent's.
+/// Returns `true` if the channel was in a room or a holding bridge, or belongs to a logged-in
+/// agent.
 fn has_seat(leg: &Leg, rooms: &Texts) -> bool {
     let mut passages = leg.facts.iter().filter_map(|fact| fact.what.passage());
     leg.applications.agent.is_some()
         || passages.any(|passage| passage.holding || rooms.contains(passage.bridge))
 }
 
-/// Removes the channel's stays in bridges that ended before `since`, and its links with past
+/// Removes the channel's bridge stays that ended before `since`, along with its links to past
 /// channels.
 fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
     let mut left: BTreeMap<_, EventTime> = BTreeMap::new();
@@ -287,9 +294,10 @@ fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
 }
 
 impl Assembler {
-    /// Finishes the call that ended first within the open call `key`, while the rest stays open. If
-    /// events from before its end may still arrive, its deadline is moved instead, as long as
-    /// anything arrives.
+    /// Finishes the call within the open call `key` that ended first, while the rest stays open.
+    ///
+    /// If events from before its end may still arrive, its deadline is pushed back instead, for as
+    /// long as events keep arriving.
     pub(super) fn emit_ended(&mut self, key: u64) {
         let call = self.calls.get(key);
         let ended = call.map(|call| call.ended_groups(&self.settings));
@@ -301,7 +309,7 @@ impl Assembler {
         }
     }
 
-    /// Moves the deadline of the ended call to the last arrival of any event. Returns `false` if
+    /// Pushes the ended call's deadline back to the last arrival of any event, returning `false` if
     /// nothing has arrived since the deadline was set.
     fn move_deadline(&mut self, key: u64, group: &EndedGroup) -> bool {
         let arrived = self.stream.arrived;
@@ -319,7 +327,7 @@ impl Assembler {
         is_moved
     }
 
-    /// Emits all ended calls of an open call, because the stream ends.
+    /// Emits all ended calls of an open call, because the stream has ended.
     pub(super) fn emit_all_ended(&mut self, key: u64) {
         loop {
             let call = self.calls.get(key);
@@ -331,8 +339,8 @@ impl Assembler {
         }
     }
 
-    /// Emits the calls within the open call `key` that ended more than `settle` before its
-    /// latest event, even if their first channels have had no event. Used when the open call is too
+    /// Emits the calls within the open call `key` that ended more than `settle` before its latest
+    /// event, even if their first channels haven't had any events. Used when the open call is too
     /// old or too large.
     pub(super) fn emit_rootless(&mut self, key: u64) {
         while let Some(call) = self.calls.get(key) {
@@ -349,8 +357,8 @@ impl Assembler {
         }
     }
 
-    /// Removes the channels of the call that `past_channels` returns. From here on, their late or
-    /// repeated events are ignored.
+    /// Removes those channels of the call that `past_channels` returns, so that their late or
+    /// duplicate events are ignored from now on.
     fn sweep(&mut self, key: u64) {
         let Some(call) = self.calls.get(key) else {
             return;
@@ -372,15 +380,15 @@ impl Assembler {
         }
     }
 
-    /// Returns `true` if the last hangup arrived before earlier events, which are still to arrive.
-    /// Its own time is then far ahead of its arrival.
+    /// Returns `true` if the last hangup overtook earlier events that haven't arrived yet, which is
+    /// the case if its own time is far ahead of its arrival.
     fn has_overtaken(&self, group: &EndedGroup) -> bool {
         let settled = self.stream.at.map(|at| at.plus(self.settings.settle));
         group.at.since(group.arrived) > CLOCK_TOLERANCE && settled < Some(group.at)
     }
 
-    /// Emits the call of these channels, which is part of the open call `key`, for the reason
-    /// `ended`. Closes the open call if no channel is left.
+    /// Emits the call that these channels make up within the open call `key`, for the reason
+    /// `ended`, and closes the open call if no channel is left.
     fn emit_group(&mut self, key: u64, channels: &BTreeSet<UniqueId>, ended: EndReason) {
         let mut ids = Texts::default();
         channels
@@ -396,7 +404,7 @@ impl Assembler {
         past.parts.past = true;
         let mut finished = self.resolve_call(&past, ended);
         for call in &mut finished {
-            // A linkedid whose channel appears later does not belong to this call.
+            // A linkedid whose channel only appears later doesn't belong to this call.
             call.also_known_as.retain(|id| channels.contains(id));
         }
         let ids: Vec<UniqueId> = finished.iter().map(|call| call.linkedid.clone()).collect();
@@ -422,8 +430,8 @@ impl Assembler {
         self.update_settling(key);
     }
 
-    /// Ends the call of the channel `id` at its last event, and gives it out, if the open call
-    /// `key` contains several calls. Otherwise returns `false`.
+    /// Ends the call of channel `id` at its last event and emits it if the open call `key` contains
+    /// several calls, or else returns `false`.
     pub(super) fn end_one_of_several(&mut self, key: u64, id: &str) -> bool {
         let Some(call) = self.calls.get(key).filter(|call| !call.has_traits()) else {
             return false;

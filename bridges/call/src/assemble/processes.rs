@@ -1,16 +1,17 @@
-//! Tracks processes of a PBX whose messages name their process. Heartbeats report every few seconds
-//! that a process is alive. If they stop, the process has ended, and its channels with it.
+//! Tracks the processes of a PBX whose messages identify their process. Every few seconds, a
+//! heartbeat reports that a process is alive. When the heartbeats stop, the process has ended, and
+//! so have its channels.
 //!
 //! ```text
 //! process A  ──call────♥────♥────♥──✝                      its calls ended at its last ♥
 //! process B                            ├─♥────♥────♥──▶    began after it, and A is silent
 //! ```
-//! If there is no other process, the connection can be the cause of the silence. The calls are then
-//! emitted as far as they are known, and stay open.
+//! If there's no other process, the silence may be caused by the connection. In that case, what's
+//! known of the calls is emitted, and they stay open.
 //!
-//! The events of a process also show when the PBX's clock is set back while calls are open. The
-//! number of each event grows, and so does the reported uptime, whatever the clock shows and in
-//! whatever order the events arrive.
+//! A process's events also show when the PBX's clock is set back during a call. Event numbers and
+//! the reported uptime only ever increase, no matter what the clock shows and in which order the
+//! events arrive.
 //!
 //! ```text
 //! number    11    12    13                 14    15
@@ -25,28 +26,29 @@ use crate::{ChannelRef, EventStamp, EventTime, Reception};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Maximum number of processes that are tracked.
+/// Maximum number of processes to track.
 const PROCESSES_MAX: usize = 64;
-/// Silence after which a process counts as ended: three heartbeats at the usual interval of 20 s.
+/// How long a process must have sent nothing before it counts as ended, which is three heartbeats
+/// at the usual interval of 20 s.
 const SILENT: Duration = Duration::from_secs(60);
-/// A process's count of its channels includes a call whose last event is at least this much older
-/// than the count.
+/// A call is included in a process's channel count if the call's last event is at least this much
+/// older than the count.
 const BEFORE_COUNT: Duration = Duration::from_secs(1);
-/// Longest accepted interval between heartbeats. An administrator can make heartbeats less frequent
-/// than usual, up to this interval.
+/// Longest accepted heartbeat interval. Administrators can make heartbeats less frequent than
+/// usual, up to this interval.
 const EVERY_MAX: Duration = Duration::from_secs(300);
 
-/// The last event and the last heartbeat of a process.
+/// A process's last event and last heartbeat.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sign {
     at: EventTime,
     arrived: EventTime,
-    /// Time of the last heartbeat. Without a heartbeat, the silence of a process shows nothing,
-    /// because other events do not come regularly.
+    /// Time of the last heartbeat. Without heartbeats, a process that sends nothing is no cause for
+    /// suspicion, because other events aren't regular.
     beat: Option<EventTime>,
     /// Longest interval seen between two heartbeats, up to `EVERY_MAX`.
     every: Duration,
-    /// Set once the calls of the process were emitted because it was silent.
+    /// Whether the process's calls have been emitted because it stopped sending anything.
     given_up: bool,
     counter: Counter,
 }
@@ -60,8 +62,8 @@ impl Sign {
 /// The known processes by number.
 pub(super) type Processes = BTreeMap<u64, Sign>;
 
-/// Notes an event or a heartbeat of a process, and returns the process's entry. If too many
-/// processes are known, the longest silent one is dropped.
+/// Records an event or a heartbeat of a process, and returns the process's entry. If too many
+/// processes are known, the one last heard from the longest ago is dropped.
 fn sign(known: &mut Processes, process: u64, at: EventTime, arrived: EventTime) -> &mut Sign {
     if known.len() >= PROCESSES_MAX && !known.contains_key(&process) {
         let oldest = known.iter().min_by_key(|(_, sign)| sign.arrived);
@@ -88,8 +90,8 @@ fn last_alive(known: &Processes, call: &OpenCall) -> EventTime {
 }
 
 impl OpenCall {
-    /// Returns the time of the call's last event, or of the last heartbeat of its process if that
-    /// is later.
+    /// Returns the time of the call's last event or of its process's last heartbeat, whichever is
+    /// later.
     fn alive_at(&self) -> EventTime {
         let alive = self.of.alive.unwrap_or(self.times.latest);
         alive.max(self.times.latest)
@@ -97,8 +99,8 @@ impl OpenCall {
 }
 
 impl Assembler {
-    /// Sets whether events arrive from here on. If they do not, silence says nothing about a call
-    /// or a process.
+    /// Sets whether events are currently arriving. If they aren't, the lack of events says nothing
+    /// about a call or a process.
     pub fn set_reception(&mut self, reception: Reception) {
         self.reception = reception;
         for key in self.calls.keys() {
@@ -124,7 +126,7 @@ impl Assembler {
         };
     }
 
-    /// Restores the state of a process from a restored open call.
+    /// Restores a process's state from a restored open call.
     pub(super) fn was_alive(&mut self, key: u64) {
         let Some(call) = self.calls.get(key) else {
             return;
@@ -140,8 +142,8 @@ impl Assembler {
         sign.counter.beat = sign.counter.beat.max(call.of.beat);
     }
 
-    /// Processes a heartbeat of a process, and the time at which the process `began`, if reported.
-    /// Ends the calls of other processes that have been silent since before that time.
+    /// Processes a heartbeat, including when the process `began` if that's reported. Ends the calls
+    /// of other processes that haven't been heard from since before that time.
     pub(super) fn on_beat(
         &mut self,
         (process, began): (u64, Option<EventTime>),
@@ -162,7 +164,7 @@ impl Assembler {
             of_it
         });
         let Some(began) = began else { return };
-        // Processes that have been silent since before this one began have ended.
+        // Processes that haven't been heard from since before this one began have ended.
         let known = self.processes.clone();
         self.end_each(
             |call| {
@@ -178,9 +180,11 @@ impl Assembler {
         }
     }
 
-    /// Ends the calls for which two consecutive heartbeats left no channel. `channels` is the
-    /// process's number of live channels. No channel is left if it is zero, or if known channels
-    /// account for all of it and all known channels of the call have hung up.
+    /// Ends the calls that have no channels left according to two consecutive heartbeats.
+    ///
+    /// `channels` is how many live channels the process reports. None are left for a call if the
+    /// number is zero, or if all of the call's known channels have hung up and other known channels
+    /// account for the whole number.
     pub(super) fn end_forgotten(
         &mut self,
         process: u64,
@@ -217,8 +221,8 @@ impl Assembler {
         }
     }
 
-    /// Emits the known parts of the calls of processes whose heartbeats have stopped. The calls
-    /// stay open.
+    /// Emits what is known of the calls of processes whose heartbeats have stopped. The calls stay
+    /// open.
     pub(super) fn emit_silent(&mut self, now: EventTime) {
         let Reception::Arriving { since } = self.reception else {
             return;
@@ -243,9 +247,9 @@ impl Assembler {
         }
     }
 
-    /// Notes an event or a heartbeat of a process at the moment `at` by the process's clock. If it
-    /// shows that this clock was set back, notes that in the open calls. Only a heartbeat reports
-    /// when the process `began`.
+    /// Records an event or a heartbeat of a process at time `at` by its own clock. If it shows that
+    /// this clock was set back, that's recorded in the open calls. Only a heartbeat reports when
+    /// the process `began`.
     pub(super) fn on_sign(
         &mut self,
         process: u64,
@@ -264,14 +268,14 @@ impl Assembler {
         if !by_number && !by_time {
             return;
         }
-        // From here on, count the process's silence by the clock that was set back.
+        // From now on, measure the process's silence by the clock that was set back.
         sign.at = stamp.at;
         for key in self.calls.keys() {
             self.asks_set_back(key, process);
         }
     }
 
-    /// Notes in the call `key` if the clock of this process was set back after the call began.
+    /// Records in the call `key` whether this process's clock was set back after the call began.
     pub(super) fn asks_set_back(&mut self, key: u64, process: u64) {
         let known = self.processes.get(&process).zip(self.calls.get_mut(key));
         let Some((sign, of)) = known.map(|(sign, call)| (sign, &mut call.of)) else {
@@ -292,26 +296,25 @@ impl Assembler {
     }
 }
 
-/// Times that run back by more than this show that a clock was set back.
+/// How far times must run backward to show that a clock was set back.
 const AT_ONCE: Duration = Duration::from_millis(500);
-/// An event that more events than this have overtaken says nothing about the clock. It can be from
-/// a parallel recording, which has its own numbers.
+/// An event that has been overtaken by more than this many others says nothing about the clock. It
+/// may come from a parallel recording with its own numbering.
 const OVERTAKEN_MAX: u64 = 16;
-/// Maximum number of set-backs that are remembered per process, for events that are still to
-/// arrive.
+/// How many set-backs to remember per process, for events that are yet to arrive.
 const SET_BACKS_MAX: usize = 8;
 
-/// The latest event of a process by its number, and the times at which its clock was set back.
+/// The process's latest event by number, and when its clock was set back.
 #[derive(Clone, Debug, Default)]
 struct Counter {
     last: Option<EventStamp>,
-    /// Last heartbeat with an uptime, and the start of the process by the clock at that time.
+    /// Last heartbeat with an uptime, and when the process started by the clock at that time.
     beat: Option<(EventStamp, EventTime)>,
     set_backs: VecDeque<SetBack>,
 }
 
 impl Counter {
-    /// Processes an event by its number. Returns `true` if it shows that the clock was set back.
+    /// Processes an event by its number, returning `true` if it shows that the clock was set back.
     fn counts(&mut self, stamp: EventStamp) -> bool {
         let last = self.last.unwrap_or(stamp);
         if stamp.number.saturating_add(OVERTAKEN_MAX) < last.number {
@@ -326,16 +329,16 @@ impl Counter {
         earlier.at.since(later.at) > AT_ONCE && self.was_set_back(earlier.number, later.number)
     }
 
-    /// Returns `true` if the event happened (`at`) after it was sent (`stamp`), which shows a
-    /// set-back that was not known yet.
+    /// Returns `true` if the event seems to have happened (`at`) after it was sent (`stamp`), which
+    /// reveals a set-back that wasn't known yet.
     fn is_stamped_before(&mut self, at: EventTime, stamp: EventStamp) -> bool {
         let from = stamp.number.saturating_sub(1);
         let until = stamp.number.saturating_add(1);
         at.since(stamp.at) > AT_ONCE && self.was_set_back(from, until)
     }
 
-    /// Processes a heartbeat of a process that started at `began` by its clock. Returns `true` if
-    /// the heartbeat shows that the clock was set back.
+    /// Processes a heartbeat of a process that started at `began` by its own clock, returning
+    /// `true` if it shows that the clock was set back.
     fn note_beat(&mut self, stamp: EventStamp, began: EventTime) -> bool {
         let (before, begun) = self.beat.unwrap_or((stamp, began));
         if stamp.number < before.number {
@@ -345,8 +348,8 @@ impl Counter {
         begun.since(began) > AT_ONCE && self.was_set_back(before.number, stamp.number)
     }
 
-    /// Notes that the clock was set back between the events with these two numbers. Returns `false`
-    /// if a set-back between them is known already.
+    /// Records that the clock was set back between the events with these two numbers, returning
+    /// `false` if a set-back between them is already known.
     fn was_set_back(&mut self, from: u64, until: u64) -> bool {
         let is_known = self
             .set_backs

@@ -1,48 +1,50 @@
-//! Detects restarts of Asterisk from its unique ids, and ends the calls that were open as
-//! incomplete. A CEL file or queue has no connection whose loss would show a restart, and an
-//! Asterisk that is killed sends no event for the end of its calls. A recording of a connection
-//! shows a new login, but not when it took place.
+//! Detects restarts of Asterisk by its unique IDs, and ends the calls that were open at that time
+//! as incomplete.
+//!
+//! With a CEL file or queue, there's no connection whose loss would reveal a restart, and when
+//! Asterisk is killed, it doesn't send any events for the end of its calls. A recording of a
+//! connection does show a new login, but not when it took place.
 //!
 //! ```text
-//! ids    1000.7  1060.8  ── killed ──  1100.0  1105.1      the counter begins again
+//! ids    1000.7  1060.8  ── killed ──  1100.0  1105.1      the counter starts over
 //! open call 1000.7  ├────── ended at its last event, incomplete
 //! ```
-//! The counter of an id only grows while a process lives. An id with a later second and a lower
-//! counter than the newest id therefore belongs to another process. Events that arrive late or in
-//! reverse order prove nothing, because their ids have earlier seconds.
+//! The counter in an ID only ever increases during the life of a process, so an ID with a later
+//! second but a lower counter than the newest ID must belong to another process. Events that arrive
+//! late or in reverse order are inconclusive, because their IDs have earlier seconds.
 
 use super::Assembler;
 use crate::facts::OpenCall;
 use crate::{ChannelEvent, EventTime, Kind, Origin};
 use std::collections::BTreeMap;
 
-/// Two threads of one process can create ids with seconds in one order and counters in the other.
-/// Such ids are less than this many seconds apart.
+/// Two threads of a process can create IDs whose seconds and counters are in opposite order. Such
+/// IDs are less than this many seconds apart.
 const SAME_MOMENT: u64 = 2;
-/// Maximum number of system names whose ids are compared.
+/// Maximum number of system names to track.
 const SYSTEMS_MAX: usize = 64;
 
-/// The newest id of each system name, by second and counter.
+/// The newest ID for each system name, by second and counter.
 #[derive(Debug, Default)]
 pub(super) struct NewestIds {
     ids: BTreeMap<String, (u64, u64)>,
-    /// Set if channel events arrive, too, so the stream is not CEL only.
+    /// Whether channel events have also been received, which means that the stream isn't CEL only.
     has_channel_events: bool,
-    /// Set if no channel was created since the last login.
+    /// Whether no channel has been created since the last login.
     has_new_login: bool,
 }
 
-/// A restart that an id proves.
+/// A restart that's proven by an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProvedRestart {
-    /// Second of the newest id of the previous process.
+    /// Second of the previous process's newest ID.
     last: u64,
-    /// Second of the first id of the new process.
+    /// Second of the new process's first ID.
     began: u64,
 }
 
 impl NewestIds {
-    /// Compares an id with the newest one, and returns the restart that it proves.
+    /// Compares an ID with the newest one, and returns the restart that it proves, if any.
     fn compare(&self, id: &str) -> Option<ProvedRestart> {
         let (system, began, counter) = parts(id)?;
         let (last, highest) = *self.ids.get(system)?;
@@ -65,7 +67,7 @@ impl NewestIds {
         self.has_new_login = false;
     }
 
-    /// Makes this id the newest one if it has a later second or a higher counter.
+    /// Makes this ID the newest one if it has a later second or a higher counter.
     pub(super) fn note(&mut self, id: &str) {
         let Some((system, second, counter)) = parts(id) else {
             return;
@@ -82,7 +84,7 @@ impl NewestIds {
     }
 }
 
-/// Returns system name, second and counter of `[system-]second.counter`.
+/// Splits `[system-]second.counter` into system name, second, and counter.
 fn parts(id: &str) -> Option<(&str, u64, u64)> {
     let (system, tail) = id.rsplit_once('-').unwrap_or(("", id));
     let (second, counter) = tail.split_once('.')?;
@@ -145,7 +147,7 @@ impl Assembler {
 mod tests {
     use super::*;
 
-    /// Returns the ids that show that the PBX was restarted.
+    /// Returns the IDs that show that the PBX was restarted.
     fn ids_that_show_restart(ids: &[&str]) -> Vec<String> {
         let mut newest = NewestIds::default();
         let mut found = Vec::new();
@@ -168,8 +170,8 @@ mod tests {
             ids_that_show_restart(&["a-1000.7", "a-1100.0", "b-1100.1"]),
             ["a-1100.0"]
         );
-        // If the restart follows shortly after a call, only the second id of the new process shows
-        // the restart.
+        // If the restart happens shortly after a call, it only shows up in the new process's second
+        // ID.
         assert_eq!(
             ids_that_show_restart(&["1000.7", "1001.0", "1030.1", "1031.2"]),
             ["1030.1"]
@@ -182,7 +184,7 @@ mod tests {
             "1100.9", "1060.8", "1000.7", "1200.12", "1150.11", "1101.10",
         ];
         assert_eq!(ids_that_show_restart(&reversed), [""; 0]);
-        // An old event arrives again, or the ids of two threads arrive in another order.
+        // An old event is redelivered, or the IDs of two threads arrive in a different order.
         assert_eq!(
             ids_that_show_restart(&["1000.7", "1060.8", "1000.7", "1061.9"]),
             [""; 0]

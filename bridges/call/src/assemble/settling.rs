@@ -1,5 +1,5 @@
-//! Calls whose channels have all hung up, ordered by the time at which each is finished. Due calls
-//! are found without checking the others, however many there are.
+//! Calls whose channels have all hung up, ordered by when they're due to be finished. This way, due
+//! calls are found without checking all the others.
 
 use super::index::{Schedule, in_order};
 use crate::facts::{Leg, OpenCall};
@@ -8,11 +8,11 @@ use crate::{EventTime, Settings};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Wait for the missing beginning of a call that has hung up. Without its beginning, a call would
-/// be incomplete, and a call of leftover events would be dropped.
+/// How long to wait for the missing start of a call that has hung up. Without its start, a call
+/// would be incomplete, and a call consisting of leftover events would be dropped.
 const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 
-/// Deadline of a call that has hung up: when it is finished if nothing else is received.
+/// The deadline of a call that has hung up, at which it's finished if nothing else is received.
 ///
 /// | the call | by our clock | by the stream |
 /// |---|---|---|
@@ -22,16 +22,16 @@ const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 /// | has only leftover events so far | – | `stream` |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Deadline {
-    /// Time of our own clock. For a backlog, also how long the stream must have been quiet.
+    /// Time by our own clock. For a backlog, also how long the stream must have been quiet.
     clock: Option<(EventTime, Option<Duration>)>,
     /// Time of the stream.
     stream: Option<EventTime>,
-    /// Time of our own clock after which the CDR can no longer arrive.
+    /// Time by our own clock after which the CDR can no longer arrive.
     arrived: Option<EventTime>,
 }
 
 impl Deadline {
-    /// Returns the deadline of a call that is over, or of the first call within it that is. Returns
+    /// Returns the deadline of a call that's over, or of the first call within it that is, or
     /// `None` if nothing in it is over.
     pub(super) fn for_call(call: &OpenCall, settings: &Settings) -> Option<Self> {
         let times = &call.times;
@@ -58,8 +58,8 @@ impl Deadline {
         Some(Self::for_quiet_since(call, settings, quiet_since, wait))
     }
 
-    /// Returns the deadline of a call that has been quiet since the moment `quiet_since` by the
-    /// clock of its events, and `arrived` by ours. `wait` is how long it must be quiet.
+    /// Returns the deadline of a call that has been quiet since `quiet_since` by the clock of its
+    /// events and since `arrived` by ours. `wait` is how long it must be quiet.
     fn for_quiet_since(
         call: &OpenCall,
         settings: &Settings,
@@ -70,8 +70,8 @@ impl Deadline {
         let due = arrived.plus(wait);
         let is_cdr_apart = settings.cdr_apart && wait > settings.settle;
         if times.live {
-            // Events of a stalled line arrive all at once, so only the stream shows the time
-            // between them.
+            // Events of a stalled connection arrive all at once, so only the stream shows how far
+            // apart they were.
             let stream = quiet_since.plus(wait);
             return Self {
                 clock: Some((due, None)),
@@ -96,15 +96,15 @@ impl Deadline {
         }
     }
 
-    /// Returns `true` if the call has only leftover events, such as a hangup that overtook all
-    /// other events of its channel. Such a call waits only for the time of the stream, so the other
-    /// events can arrive slowly.
+    /// Returns `true` if the call consists only of leftover events, such as a hangup that overtook
+    /// all other events of its channel. Such a call waits only for the stream's time, since the
+    /// other events may be slow to arrive.
     const fn is_scraps(&self) -> bool {
         self.clock.is_none()
     }
 }
 
-/// Returns how long a command that keeps redialing can still dial another line for a call whose
+/// Returns how long a command that keeps redialing may still dial another line for a call whose
 /// channels have all hung up.
 fn patience_after_end(call: &OpenCall, settings: &Settings) -> Duration {
     if !call.legs.values().any(Leg::is_dialed_repeatedly) {
@@ -114,8 +114,8 @@ fn patience_after_end(call: &OpenCall, settings: &Settings) -> Duration {
     within.map(|call| call.patience).max().unwrap_or_default()
 }
 
-/// Returns how long the channels that `is_own` selects wait after their last hangup, for a CDR or
-/// for the beginning of their call.
+/// Returns how long the channels selected by `is_own` wait after their last hangup for a CDR or for
+/// the start of their call.
 fn wait(
     call: &OpenCall,
     settings: &Settings,
@@ -141,17 +141,18 @@ fn wait(
     }
 }
 
-/// The calls by number, and in the order of their deadlines.
+/// The calls by number, and ordered by deadline.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
     pub(super) deadlines: BTreeMap<u64, Deadline>,
-    /// Calls by our own clock, with one schedule for each length of quiet that they wait for.
+    /// Calls by our own clock, with a separate schedule for each length of quiet that they wait
+    /// for.
     by_clock: BTreeMap<Option<Duration>, Schedule<EventTime>>,
     /// Calls by the stream's time.
     by_stream: Schedule<EventTime>,
-    /// Calls that wait for a CDR over another connection, by our own clock.
+    /// Calls waiting for a CDR from another connection, by our own clock.
     apart: Schedule<EventTime>,
-    /// Number of calls that have only leftover events so far.
+    /// Number of calls that only have leftover events so far.
     pub(super) scraps: usize,
 }
 
@@ -185,8 +186,8 @@ impl Settling {
         }
     }
 
-    /// Returns the calls that are finished when an event arrives now and the stream has reached
-    /// `stream`, in the order of the calls.
+    /// Returns the calls to finish if an event arrives now and the stream has reached `stream`,
+    /// ordered by number.
     pub(super) fn due_by_stream(&self, now: EventTime, stream: Option<EventTime>) -> Vec<u64> {
         let live = self
             .by_clock
@@ -203,8 +204,8 @@ impl Settling {
         due
     }
 
-    /// Returns the calls that our own clock finishes if the last message of the stream arrived at
-    /// `arrived`, in the order of the calls.
+    /// Returns the calls to finish by our own clock if the stream's last message arrived at
+    /// `arrived`, ordered by number.
     pub(super) fn due_by_clock(&self, now: EventTime, arrived: Option<EventTime>) -> Vec<u64> {
         let orders = self
             .by_clock
@@ -213,7 +214,7 @@ impl Settling {
         in_order(orders.flat_map(|(_, order)| order.due_at(now)))
     }
 
-    /// Returns the moment at which our own clock finishes the next call.
+    /// Returns when the next call is due by our own clock.
     pub(super) fn next(&self, arrived: Option<EventTime>) -> Option<EventTime> {
         let moments = self.by_clock.iter().filter_map(|(wait, order)| {
             let (at, _) = order.first()?;
@@ -223,7 +224,7 @@ impl Settling {
     }
 }
 
-/// Returns the moment at which the stream will have been quiet for `wait`.
+/// Returns when the stream will have been quiet for `wait`.
 fn quiet_from(arrived: Option<EventTime>, wait: Option<Duration>) -> EventTime {
     let from = arrived.zip(wait).map(|(arrived, wait)| arrived.plus(wait));
     from.unwrap_or(EventTime::MIN)
@@ -266,7 +267,7 @@ mod tests {
         ]
     }
 
-    /// Returns `true` if a call with this deadline is due. A simple reference implementation.
+    /// Returns `true` if a call with this deadline is due, as a simple reference implementation.
     fn is_due(deadline: Deadline, now: EventTime, stream: Option<EventTime>) -> bool {
         let stream_passed = deadline
             .stream
@@ -289,7 +290,7 @@ mod tests {
         keys.map(|(&key, _)| key).collect()
     }
 
-    /// Returns when the deadline passes by the clock. A simple reference implementation.
+    /// Returns when the deadline passes by our clock, as a simple reference implementation.
     fn clock_deadline(deadline: Deadline, last: Option<EventTime>) -> Option<EventTime> {
         let (at, quiet) = deadline.clock?;
         let quiet_at = last.zip(quiet).map(|(last, quiet)| last.plus(quiet));

@@ -1,19 +1,18 @@
-//! Finds the open calls that an unreadable message names.
+//! Finds the open calls that an unreadable message mentions.
 //!
-//! The input is the bytes of the message. Every word in it that is the unique id or the linkedid of
-//! an open call makes this call incomplete, because the message can have contained anything about
-//! it.
+//! Any word in the message's bytes that is the unique ID or linkedid of an open call makes that
+//! call incomplete, because the message may have contained anything about it.
 
 use super::Assembler;
 use crate::UniqueId;
 
-/// Maximum number of bytes of a message that are searched.
+/// Maximum number of bytes to search in a message.
 const SEARCHED_MAX: usize = 64 * 1024;
-/// Maximum number of ids in unreadable messages that one open call stores.
+/// Maximum number of IDs from unreadable messages stored per open call.
 const IDS_MAX: usize = 64;
 
 impl Assembler {
-    /// Processes a message that cannot be read. Returns `true` if it names an open call.
+    /// Processes an unreadable message, returning `true` if it mentions an open call.
     pub fn on_unreadable(&mut self, bytes: &[u8]) -> bool {
         let searched = bytes.get(..SEARCHED_MAX).unwrap_or(bytes);
         let mut is_named = false;
@@ -35,7 +34,8 @@ impl Assembler {
     }
 }
 
-/// Ids consist of letters, digits, and a few signs: `pbx-1_a.tashkent-1795151317.146`, a UUID.
+/// IDs consist of letters, digits, and a few punctuation marks, as in
+/// `pbx-1_a.tashkent-1795151317.146` or a UUID.
 const fn is_part_of_id(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_')
 }

@@ -1,4 +1,4 @@
-//! Keeps track of the applications a channel has run, as far as they matter for calls.
+//! Tracks the applications a channel has run, as far as they matter for calls.
 
 use super::fact::{TEXT_BYTES_MAX, TEXTS_MAX};
 use crate::EventTime;
@@ -41,12 +41,12 @@ pub(crate) struct SeenDial {
     pub(crate) data: SmolStr,
     pub(crate) first: EventTime,
     pub(crate) last: EventTime,
-    /// How long `RetryDial` waits before dialing again. Zero for `Dial`.
+    /// How long `RetryDial` waits before dialing again, or zero for `Dial`.
     #[serde(default, skip_serializing_if = "Duration::is_zero")]
     pub(crate) pause: Duration,
 }
 
-/// The applications that one channel ran.
+/// The applications run by one channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applications {
     pub(crate) dials: Vec<SeenDial>,
@@ -134,8 +134,8 @@ impl Applications {
     }
 }
 
-/// Returns the arguments of `Dial` in those of `RetryDial`, and the pause between its attempts. An
-/// announcement, the pause in seconds, and the number of attempts come first.
+/// Splits `RetryDial`'s arguments into those for `Dial` and the pause between attempts. They start
+/// with an announcement, the pause in seconds, and the number of attempts.
 fn retried(data: &str) -> (&str, Duration) {
     let mut arguments = data.splitn(4, [',', '|']).skip(1);
     let pause = arguments.next().and_then(|pause| pause.trim().parse().ok());

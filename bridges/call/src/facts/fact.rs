@@ -1,16 +1,16 @@
-//! Facts about the channels of an open call, which are stored in place of events.
+//! Facts about an open call's channels, which are stored instead of its events.
 
 use crate::trunk;
 use crate::{ChannelEvent, ChannelState, EventTime, Kind, MonitorMode, Origin, UniqueId, clip};
 use serde::{Deserialize, Serialize};
 
-/// Longest stored text, in bytes. A longer text is no name, number, or id.
+/// Maximum length of a stored text in bytes. Anything longer isn't a name, number, or ID.
 pub(super) const TEXT_BYTES_MAX: usize = 2048;
-/// Maximum number of different names, numbers, linkedids, and so on that are stored per channel.
+/// Maximum number of distinct names, numbers, linkedids, and so on stored per channel.
 pub(super) const TEXTS_MAX: usize = 16;
-/// Longest stored result of a dialing, in bytes.
+/// Maximum length of a stored dial status in bytes.
 const STATUS_BYTES_MAX: usize = 32;
-/// The result of a dialing that was answered.
+/// The dial status if the call was answered.
 const ANSWERED: &str = "ANSWER";
 
 /// Something that happened to a channel.
@@ -65,7 +65,7 @@ pub(crate) enum FactKind {
         bridge: String,
         holding: bool,
     },
-    /// The channel is in this conference bridge, so its entry must have been reported, too.
+    /// The channel is in this conference bridge, so its entry must have been reported as well.
     Sits {
         bridge: String,
     },
@@ -74,32 +74,32 @@ pub(crate) enum FactKind {
         bridge: String,
         name: String,
     },
-    /// The channel and another hear each other from here on.
+    /// From now on, the channel and another can hear each other.
     Linked {
         with: UniqueId,
     },
     Unlinked {
         with: UniqueId,
     },
-    /// The channel leaves the channel that it hears to speak with a third one (`begins`), or comes
-    /// back.
+    /// The channel leaves the one it was connected to in order to talk to a third one (`begins`),
+    /// or comes back.
     Consults {
         begins: bool,
     },
-    /// The channel listens to the channel `target`. `mode` states which channels hear this channel
-    /// from here on, and `by_keys` whether its user can change the mode by a key.
+    /// The channel listens to the channel `target`. `mode` determines who can hear this channel
+    /// from now on, and `by_keys` whether its user can change the mode by pressing a key.
     Monitors {
         target: UniqueId,
         mode: MonitorMode,
         by_keys: bool,
     },
-    /// The user of this channel transfers the call with this linkedid to the party that they dialed
+    /// The user of this channel transfers the call with this linkedid to the party they dialed
     /// here.
     Transfers {
         call: String,
     },
-    /// The channel goes on under the name `to`. On AMI 1.x, another telephone can have this unique
-    /// id from here on.
+    /// The channel continues under the name `to`. On AMI 1.x, this unique ID may belong to a
+    /// different phone from now on.
     Renamed {
         to: String,
     },
@@ -108,17 +108,17 @@ pub(crate) enum FactKind {
     Listed {
         running: String,
     },
-    /// The person at the channel hung up. The channel can go on for its hangup handlers.
+    /// The person at the channel hung up. The channel may continue for its hangup handlers.
     HangupRequested,
     Hangup,
     Gone,
 }
 
-/// A channel's entry into a bridge, or its exit.
+/// A channel's entry into a bridge, or its exit from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passage<'a> {
     pub(crate) bridge: &'a str,
-    /// Set for a bridge in which the channels do not hear each other.
+    /// Whether this is a bridge whose channels can't hear each other.
     pub(crate) holding: bool,
     pub(crate) enters: bool,
 }
@@ -134,8 +134,8 @@ impl FactKind {
         matches!(self, Self::Dialed { .. })
     }
 
-    /// Returns the fact that a channel enters a bridge (`enters`) or leaves it. In a `holding`
-    /// bridge, the channels do not hear each other.
+    /// Creates a fact for a channel that enters (if `enters`) or leaves a bridge. In a `holding`
+    /// bridge, the channels can't hear each other.
     pub(crate) fn enter_or_leave(bridge: String, enters: bool, holding: bool) -> Self {
         if enters {
             Self::Enter { bridge, holding }
@@ -144,7 +144,7 @@ impl FactKind {
         }
     }
 
-    /// Returns the bridge that the channel enters or leaves, if this fact is about one.
+    /// Returns the bridge that the channel enters or leaves, if that's what this fact is about.
     pub(crate) fn passage(&self) -> Option<Passage<'_>> {
         let (Self::Enter { bridge, holding } | Self::Leave { bridge, holding }) = self else {
             return None;
@@ -188,7 +188,7 @@ impl FactKind {
         self.dialer().or(self.link().map(|(with, _)| with))
     }
 
-    /// Returns the monitored channel, if someone can hear the channel that monitors it.
+    /// Returns the monitored channel, if anyone can hear the channel monitoring it.
     pub(crate) fn heard_target(&self) -> Option<&UniqueId> {
         match self {
             Self::Monitors { target, mode, .. } if mode.is_heard() => Some(target),
@@ -220,7 +220,7 @@ impl FactKind {
         }
     }
 
-    /// Returns the result of a `Dial` that the channel of an event ran.
+    /// Creates a fact for the result of a `Dial` that the event's channel ran.
     pub(super) fn dial_ran(status: &str) -> Self {
         Self::DialRan {
             status: clip(status, STATUS_BYTES_MAX),
@@ -233,13 +233,13 @@ impl FactKind {
     }
 }
 
-/// Returns `true` if one of the facts satisfies the predicate.
+/// Returns `true` if any of the facts satisfies the predicate.
 pub(crate) fn any(facts: &[Fact], is: impl Fn(&FactKind) -> bool) -> bool {
     facts.iter().any(|fact| is(&fact.what))
 }
 
-/// Returns the spans between beginnings (`true`) and ends (`false`). `edges` must be in the order
-/// of time. If the last beginning has no end, the last span has none.
+/// Returns the spans between starts (`true`) and ends (`false`). `edges` must be in chronological
+/// order, and the last span is open-ended if its start has no matching end.
 pub(crate) fn spans(
     edges: impl IntoIterator<Item = (EventTime, bool)>,
 ) -> Vec<(EventTime, Option<EventTime>)> {
@@ -329,14 +329,14 @@ pub(super) fn fact_of(event: &ChannelEvent<'_>) -> Option<FactKind> {
     })
 }
 
-/// Returns `true` for a bridge in which the channels do not hear each other: parking lots, music,
-/// switchboard queues.
+/// Returns `true` for a bridge whose channels can't hear each other, such as a parking lot, music
+/// on hold, or a switchboard queue.
 pub(crate) fn is_holding(technology: &str) -> bool {
     technology.eq_ignore_ascii_case("holding_bridge")
 }
 
-/// Returns `true` for a conference, in which channels of several calls can hear each other. AMI
-/// 1.x, and CEL without bridge ids, report it as `room` and its number, without a technology.
+/// Returns `true` for a conference, where channels of several calls can hear each other. AMI 1.x,
+/// and CEL without bridge IDs, report it as `room` and its number, without a technology.
 pub(super) fn is_room(bridge: &str, technology: &str) -> bool {
     technology.eq_ignore_ascii_case("softmix") || bridge.starts_with("room ")
 }

@@ -1,5 +1,5 @@
-//! The different texts that were reported of a channel in one place, such as its names, each with
-//! the time of its first report.
+//! The distinct texts reported for one property of a channel, such as its name, each with the time
+//! when it was first reported.
 
 use super::fact::{TEXT_BYTES_MAX, TEXTS_MAX};
 use crate::EventTime;
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-/// A text, and the time at which it was first reported.
+/// A text, along with when it was first reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamped {
     pub(crate) at: EventTime,
     pub(crate) text: SmolStr,
 }
 
-/// The different texts that were reported in one place, each with its first time. Mostly there is
-/// only one, so no memory is allocated for it.
+/// The distinct texts reported for one property, each with the time when it was first reported.
+/// There's usually only one, so no memory is allocated for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct TextHistory(pub(crate) SmallVec<[Stamped; 1]>);
 
 impl TextHistory {
-    /// Stores a text. Returns `true` if that changed anything.
+    /// Stores a text, returning `true` if that changed anything.
     pub(crate) fn note(&mut self, at: EventTime, text: &str) -> bool {
         if text.is_empty() || text.len() > TEXT_BYTES_MAX {
             return false;
@@ -39,12 +39,12 @@ impl TextHistory {
         room
     }
 
-    /// Returns `true` if this text was stored.
+    /// Returns `true` if this text has been stored.
     pub(crate) fn has(&self, text: &str) -> bool {
         self.0.iter().any(|known| known.text == text)
     }
 
-    /// Returns the texts, ordered by the time at which each was reported first.
+    /// Returns the texts, ordered by when each was first reported.
     pub(crate) fn by_time(&self) -> Vec<&Stamped> {
         let mut all: Vec<&Stamped> = self.0.iter().collect();
         all.sort_by_key(|stamped| stamped.at);
@@ -56,7 +56,7 @@ impl TextHistory {
         self.0.iter().min_by_key(|stamped| stamped.at)
     }
 
-    /// Iterates over the texts in the order in which they were stored.
+    /// Iterates over the texts in the order they were stored.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stamped> {
         self.0.iter()
     }

@@ -1,5 +1,6 @@
-//! One channel of an open call: the facts that a finished call can depend on, the traits that a PBX
-//! reports in addition to the name, and the applications that show how the channel began.
+//! One channel of an open call, including the facts that matter for a finished call, the traits
+//! that a PBX reports in addition to the name, and the applications that show how the channel
+//! started.
 
 use super::applications::Applications;
 use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, any, fact_of, remaining};
@@ -14,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::time::Duration;
 
-/// Maximum number of different variables and values that are stored per channel.
+/// Maximum number of distinct variables and values stored per channel.
 const VARIABLES_MAX: usize = 64;
 
-/// A variable's value, and the times at which it was first and last reported.
+/// A variable's value, along with when it was first and last reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SeenVariable {
     pub(crate) name: SmolStr,
@@ -33,15 +34,15 @@ pub(crate) struct Leg {
     pub(crate) first: EventTime,
     /// Latest time at which the channel is known to have existed.
     pub(crate) last: EventTime,
-    /// Place of the channel's first event among all events, which decides between channels that
-    /// were seen at the same time.
+    /// The position of the channel's first event among all events, which breaks ties between
+    /// channels that were first seen at the same time.
     pub(crate) place: u64,
     pub(crate) names: TextHistory,
     pub(crate) linkedids: TextHistory,
     pub(crate) callers: TextHistory,
     pub(crate) extens: TextHistory,
-    /// The extension on which the channel was born, if it is a number that can be dialed. Later
-    /// extensions are set by the dialplan.
+    /// The extension on which the channel was created, if it's a number that can be dialed. Any
+    /// later extension is set by the dialplan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) did: Option<SmolStr>,
     pub(crate) userfields: TextHistory,
@@ -49,25 +50,25 @@ pub(crate) struct Leg {
     #[serde(flatten)]
     pub(crate) applications: Applications,
     pub(crate) facts: Vec<Fact>,
-    /// Number of the channel's facts that were known at the beginning of each gap.
+    /// How many of the channel's facts were known at the start of each gap.
     pub(crate) blinds: Vec<usize>,
-    /// Set if the channel may have ended unnoticed, either because of a gap or because a list of
-    /// live channels omitted it. The channel's next event clears it. It isn't stored, since a
+    /// Whether the channel may have ended unnoticed, either because of a gap or because a list of
+    /// live channels omitted it. The channel's next event clears this. It isn't stored, since a
     /// restart causes a gap anyway.
     #[serde(skip)]
     pub(crate) doubted: bool,
-    /// Set if the channel ended because the PBX no longer listed it.
+    /// Whether the channel is considered ended because the PBX no longer listed it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unlisted: bool,
     /// Number of the source that last reported the channel, provided that the channel would appear
     /// in its lists.
     #[serde(skip)]
     pub(crate) source: Option<u16>,
-    /// Stays in bridges that ended by this moment were removed, because they belonged to calls that
-    /// were emitted. Events of such stays are ignored.
+    /// Bridge stays that ended by this time were removed, because they belonged to calls that have
+    /// been emitted. Events of such stays are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) forgotten_until: Option<EventTime>,
-    /// Arrival of the channel's hangup, by our clock.
+    /// When the channel's hangup arrived, by our clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) over_arrived: Option<EventTime>,
     /// Traits that the PBX reports in addition to the channel's name.
@@ -75,16 +76,16 @@ pub(crate) struct Leg {
     pub(crate) traits: Option<Box<LegTraits>>,
 }
 
-/// Effect of an event on a channel.
+/// What effect an event had on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// The event added nothing to the channel.
+    /// The event didn't add anything to the channel.
     Nothing,
-    /// The same fact was known already.
+    /// The same fact was already known.
     Doubled,
     /// The event added a fact or a text.
     Learned,
-    /// The channel hung up, which was not known before.
+    /// The channel hung up, which wasn't known before.
     HungUp,
 }
 
@@ -114,7 +115,7 @@ impl Leg {
         }
     }
 
-    /// Returns all text histories of the channel, the names first.
+    /// Returns all of the channel's text histories, starting with the names.
     pub(crate) fn texts(&self) -> [&TextHistory; 5] {
         [
             &self.names,
@@ -125,7 +126,7 @@ impl Leg {
         ]
     }
 
-    /// Returns the histories of [`Leg::texts`] in the same order, mutably.
+    /// Returns the same histories as [`Leg::texts`], in the same order, but mutably.
     pub(crate) fn texts_mut(&mut self) -> [&mut TextHistory; 5] {
         [
             &mut self.names,
@@ -136,7 +137,7 @@ impl Leg {
         ]
     }
 
-    /// Merges the leg that was stored under the channel's name, before its unique id was known.
+    /// Merges in the leg that was stored under the channel's name before its unique ID was known.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
@@ -156,12 +157,12 @@ impl Leg {
         }
     }
 
-    /// Returns the name with which the channel was born.
+    /// Returns the name the channel was created with.
     pub(crate) fn name(&self) -> &str {
         self.names.first().map_or("", |name| &name.text)
     }
 
-    /// Removes facts, and adjusts the counts of facts at each gap.
+    /// Removes facts, adjusting the number of facts at each gap accordingly.
     pub(crate) fn retain_facts(&mut self, mut keep: impl FnMut(&Fact) -> bool) {
         let mut kept = 0;
         let mut kept_before = vec![0];
@@ -176,7 +177,7 @@ impl Leg {
         }
     }
 
-    /// Notes that events of the channel may be missed from now on.
+    /// Records that events of the channel may be missed from now on.
     pub(crate) fn touch(&mut self) {
         self.doubted = true;
         let known = self.facts.len();
@@ -185,15 +186,15 @@ impl Leg {
         }
     }
 
-    /// Returns the channel's last entry into a bridge or exit from one, by the times of the events,
-    /// because events can arrive in another order.
+    /// Returns the channel's last entry into or exit from a bridge, going by the times of the
+    /// events, since they can arrive in a different order.
     pub(crate) fn last_passage(&self) -> Option<Passage<'_>> {
         let facts = self.facts.iter();
         let passages = facts.filter_map(|fact| Some((fact.at, fact.what.passage()?)));
         passages.max_by_key(|(at, _)| *at).map(|(_, last)| last)
     }
 
-    /// Notes that the PBX lists the channel in this bridge.
+    /// Records that the PBX lists the channel as being in this bridge.
     pub(crate) fn is_in(&mut self, at: EventTime, bridge: &str) {
         if self
             .last_passage()
@@ -204,8 +205,8 @@ impl Leg {
         }
     }
 
-    /// Processes the entry of an already known channel in a list of live channels made at `at`.
-    /// Only FreeSWITCH's list contains details that the channel's events don't.
+    /// Processes an already known channel's entry in a list of live channels created at `at`. Only
+    /// FreeSWITCH's list contains details that the channel's events don't.
     pub(crate) fn on_listing(&mut self, at: EventTime, event: &ChannelEvent<'_>) -> Effect {
         self.last = self.last.max(at);
         self.doubted = false;
@@ -222,21 +223,21 @@ impl Leg {
         !self.is_born() && any(&self.facts, |what| matches!(what, FactKind::Listed { .. }))
     }
 
-    /// Notes that the channel ended at `at`, although no event reported its end.
+    /// Records that the channel ended at `at`, although no event reported it.
     pub(crate) fn note_gone(&mut self, at: EventTime) {
         let gone = Fact::new(at, Origin::Channel, FactKind::Gone);
         self.facts.push(gone);
     }
 
-    /// Returns `true` if the event shows a new name of the channel. This is possible only with AMI
-    /// 1.x and CEL.
+    /// Returns `true` if the event reveals a new name for the channel, which can only happen with
+    /// AMI 1.x and CEL.
     pub(crate) fn is_renamed(&self, event: &ChannelEvent<'_>) -> bool {
         let name = unmarked(&event.channel.name);
         let old = event.channel.linkedid.is_empty() || event.origin == Origin::Cel;
         old && !name.is_empty() && !self.names.has(name)
     }
 
-    /// Returns `true` if an event of the channel's birth was received.
+    /// Returns `true` if the channel's creation was received.
     pub(crate) fn is_born(&self) -> bool {
         any(&self.facts, |what| matches!(what, FactKind::Born(_)))
             || self.traits.as_ref().is_some_and(|traits| traits.fresh)
@@ -261,9 +262,11 @@ impl Leg {
         }
     }
 
-    /// Returns the linkedid that the channel was created with, or `None` if the source reports
-    /// none. A channel that FreeSWITCH dialed can report the caller's id later. The caller's id is
-    /// then returned.
+    /// Returns the linkedid that the channel was created with, or `None` if the source doesn't
+    /// report any.
+    ///
+    /// A channel dialed by FreeSWITCH may not report the caller's ID until later, in which case
+    /// that ID is returned.
     pub(crate) fn first_linkedid(&self) -> Option<&str> {
         let own = self.id.as_str();
         let is_dialed = self
@@ -279,15 +282,15 @@ impl Leg {
         Some(first.text.as_str())
     }
 
-    /// Returns `true` for a channel that was not born in the call of another channel.
+    /// Returns `true` if the channel wasn't created in another channel's call.
     pub(crate) fn is_root(&self) -> bool {
         self.first_linkedid()
             .is_none_or(|id| id == self.id.as_str())
     }
 
-    /// Returns the sort key of the channel's age, for [`by_age`](crate::age::by_age). Of two
-    /// channels that were first seen at the same time, the one that was not born in another's call
-    /// is older.
+    /// Returns the sort key for the channel's age, to be used with [`by_age`](crate::age::by_age).
+    /// If two channels were first seen at the same time, the one that wasn't created in another's
+    /// call is considered older.
     pub(crate) fn age(&self) -> (Option<(u64, u64)>, (EventTime, bool, u64)) {
         (
             self.id.epoch_and_counter(),
@@ -295,7 +298,7 @@ impl Leg {
         )
     }
 
-    /// Returns `true` if the channel was in no bridge, or has left its last one.
+    /// Returns `true` if the channel hasn't been in a bridge or has left the last one.
     pub(crate) fn is_away(&self) -> bool {
         let reported = self.facts.iter().filter_map(|fact| {
             let hears = match &fact.what {
@@ -315,8 +318,9 @@ impl Leg {
         any(&self.facts, |what| what.bridge() == Some(name))
     }
 
-    /// Returns `true` if the channel was born after this moment, by its id or its reported time of
-    /// creation. Its birth then cannot have been missed in a gap before this moment.
+    /// Returns `true` if the channel was created after this moment, judging by its ID or its
+    /// reported creation time. In that case, a gap before this moment can't have hidden its
+    /// creation.
     pub(crate) fn born_after(&self, moment: EventTime) -> bool {
         if let Some(created) = self.traits.as_ref().and_then(|traits| traits.created) {
             return created.since(moment) > Duration::from_secs(1);
@@ -325,7 +329,7 @@ impl Leg {
         UniqueId::epoch_in(self.id.as_str()).is_some_and(|epoch| epoch > moment)
     }
 
-    /// Returns the new names that were reported for the channel, each with its time.
+    /// Returns the new names reported for the channel, each with its time.
     pub(crate) fn renamings(&self) -> impl Iterator<Item = (EventTime, &str)> {
         self.facts.iter().filter_map(|fact| match &fact.what {
             FactKind::Renamed { to } => Some((fact.at, to.as_str())),
@@ -338,15 +342,17 @@ impl Leg {
         any(&self.facts, FactKind::is_end)
     }
 
-    /// Returns the time of the first hangup, or `None` if there is none.
+    /// Returns the time of the first hangup, if any.
     pub(crate) fn ended(&self) -> Option<EventTime> {
         let ends = self.facts.iter().filter(|fact| fact.what.is_end());
         ends.map(|fact| fact.at).min()
     }
 
-    /// Returns `true` if an event shows that the channel took part in a call. Events that arrive
-    /// after its end do not count. If its name is used as its id, leaving a bridge does not count
-    /// either, because that event can also be reported for the channel's unique id.
+    /// Returns `true` if an event shows that the channel took part in a call.
+    ///
+    /// Events that can arrive after a channel's end don't count. If the channel's name is used as
+    /// its ID, leaving a bridge doesn't count either, because that event can also be reported under
+    /// the channel's unique ID.
     pub(crate) fn is_real(&self) -> bool {
         let stand_in = is_stand_in(self.id.as_str(), self.name());
         any(&self.facts, |what| match what {
@@ -360,13 +366,13 @@ impl Leg {
         })
     }
 
-    /// Returns `true` if the channel is probably up: it has not hung up, and it took part in a call
-    /// or is a telephone.
+    /// Returns `true` if the channel is probably still up, which means that it hasn't hung up and
+    /// either took part in a call or is a phone.
     pub(crate) fn is_up(&self) -> bool {
         !self.is_over() && (self.is_real() || self.is_telephone())
     }
 
-    /// Returns `true` for a telephone or a line to the outside.
+    /// Returns `true` if this is a phone or an outside line.
     pub(crate) fn is_telephone(&self) -> bool {
         match &self.traits {
             Some(_) => !trunk::is_plumbing(self.name()),
@@ -374,7 +380,7 @@ impl Leg {
         }
     }
 
-    /// Returns the trunk that the channel belongs to.
+    /// Returns the trunk that the channel belongs to, if any.
     pub(crate) fn endpoint<'e>(&self, endpoints: &'e Endpoints) -> Option<&'e TrunkEndpoint> {
         endpoints.find_for_line(self.name(), self.line())
     }
@@ -389,8 +395,8 @@ impl Leg {
         trunk::party_of_line(self.name(), self.line(), endpoints)
     }
 
-    /// Stores what a message at `at` reports about the channel, except its linkedid. Returns `true`
-    /// if that changed anything.
+    /// Stores what a message at `at` reports about the channel, except for its linkedid, returning
+    /// `true` if that changed anything.
     pub(crate) fn describe(&mut self, at: EventTime, channel: &ChannelRef<'_>) -> bool {
         self.first = self.first.min(at);
         self.last = self.last.max(at);
@@ -422,7 +428,8 @@ impl Leg {
         let mut variables = self.variables.iter_mut();
         if let Some(known) = variables.find(|known| known.name == name && known.value == value) {
             known.first = known.first.min(at);
-            // The value was reported again after another one, so it is the last value again.
+            // The value was reported again after a different one, which makes it the latest value
+            // again.
             let later = at > known.last;
             known.last = known.last.max(at);
             let same = self.variables.iter().filter(|known| known.name == name);
@@ -452,8 +459,8 @@ impl Leg {
         !self.pause().is_zero() && self.commanded_number().is_some()
     }
 
-    /// Returns the outside number that FreeSWITCH dialed on this channel for an API, and not for
-    /// another channel.
+    /// Returns the outside number that FreeSWITCH dialed on this channel for an API command, rather
+    /// than for another channel.
     pub(crate) fn commanded_number(&self) -> Option<&str> {
         let traits = self.traits.as_ref()?;
         let has_dialer = self.facts.iter().any(|fact| fact.what.dialer().is_some());
@@ -569,8 +576,8 @@ impl Leg {
     }
 }
 
-/// Returns `true` for an id that was made from the channel's name, because a truncated frame had no
-/// unique id: `PJSIP/city-00000073@1795164017`.
+/// Returns `true` for an ID that was generated from the channel's name, such as
+/// `PJSIP/city-00000073@1795164017`, because a truncated frame had no unique ID.
 pub(crate) fn is_stand_in(id: &str, name: &str) -> bool {
     if name.is_empty() {
         return false;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// The channels in the order of their unique ids. Each is boxed, because a call has only two or
-/// three, and a larger inline buffer would waste memory.
+/// The channels, ordered by unique ID. Each one is boxed, because a call only has two or three, and
+/// a larger inline buffer would waste memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "BTreeMap<UniqueId, Box<Leg>>")]
 pub(crate) struct Legs(SmallVec<[(UniqueId, Box<Leg>); 2]>);
@@ -45,8 +45,8 @@ impl Legs {
         self.0.iter_mut().map(|(_, leg)| leg.as_mut())
     }
 
-    /// Returns the channel `id`. If it was not known yet, adds it as first seen at `at`, in the
-    /// event that has the number `place` in the stream.
+    /// Returns the channel `id`. If it isn't known yet, it's added as first seen at `at`, in the
+    /// event at position `place` in the stream.
     pub(crate) fn get_or_add(&mut self, id: UniqueId, at: EventTime, place: u64) -> &mut Leg {
         let index = self.find(&id).unwrap_or_else(|index| {
             let leg = Box::new(Leg::new(id.clone(), at, place));
@@ -65,7 +65,7 @@ impl Legs {
         self.0.retain(|(id, leg)| keep(id, leg));
     }
 
-    /// Adds the channels of another call. If a channel is in both calls, only that of this call is
+    /// Adds another call's channels. If a channel is in both calls, the one already in this call is
     /// kept.
     pub(crate) fn absorb(&mut self, other: Self) {
         for (id, leg) in other.0 {

@@ -1,4 +1,4 @@
-//! An open call: the channels that are known so far to belong together.
+//! An open call, made up of the channels known so far to belong together.
 
 use super::fact::{TEXT_BYTES_MAX, is_room};
 use super::legs::Legs;
@@ -13,21 +13,21 @@ use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Shortest time in which a PBX restarts and creates as many Local channels as before. Events that
-/// only arrive out of order are closer together.
+/// The shortest time in which a PBX can restart and create as many Local channels as before. Events
+/// that merely arrive out of order are closer together than this.
 const RESTART: Duration = Duration::from_secs(2);
 
 /// Channels that belong together. Serialized to survive a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenCall {
     pub(crate) legs: Legs,
-    /// Channels that a transfer, a pickup or a Local channel tied together.
+    /// Channels that were tied together by a transfer, a pickup, or a Local channel.
     pub(crate) joined: BTreeSet<(UniqueId, UniqueId)>,
     #[serde(flatten)]
     pub(crate) names: Renamings,
-    /// User fields of CDRs whose channel is not among the legs.
+    /// User fields of CDRs whose channel isn't among the legs.
     pub(crate) userfields: Vec<String>,
-    /// The keys that lead to this call: unique ids and linkedids, bridges, Local channels.
+    /// The keys that lead to this call, such as unique IDs, linkedids, bridges, and Local channels.
     pub(crate) ties: LinkKeys,
     #[serde(flatten)]
     pub(crate) times: Times,
@@ -37,47 +37,47 @@ pub(crate) struct OpenCall {
     pub(crate) parts: Parts,
     #[serde(flatten)]
     pub(crate) gaps: Gaps,
-    /// Set if the call was in a conference, which anyone can join.
+    /// Whether the call was in a conference, which anyone can join.
     pub(crate) conference: bool,
-    /// The conferences that the call's channels were in.
+    /// The conferences that the call's channels have been in.
     #[serde(default, skip_serializing_if = "Texts::is_empty")]
     pub(crate) rooms: Texts,
-    /// The process of the PBX that the call belongs to.
+    /// The PBX process that the call belongs to.
     #[serde(flatten)]
     pub(crate) of: CallProcess,
-    /// The call's ids that an unreadable message contained.
+    /// Those of the call's IDs that were found in an unreadable message.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unread: BTreeSet<UniqueId>,
 }
 
-/// Amounts of facts and bytes that a call holds.
+/// How many facts and bytes a call contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Size {
     /// Number of facts that were dropped.
     pub(crate) dropped: u32,
     /// Number of facts, channels, and joined pairs.
     pub(crate) facts: usize,
-    /// Size when the call was last serialized, in bytes.
+    /// Size in bytes when the call was last serialized.
     #[serde(skip)]
     pub(crate) bytes: usize,
 }
 
-/// State of a call of which parts are emitted while the rest of it goes on.
+/// The state of a call that is emitted in parts while the rest continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parts {
-    /// Set once parts of the call were emitted.
+    /// Whether any part of the call has been emitted.
     pub(crate) relieved: bool,
-    /// Set on a copy that has only a part of the call, which is emitted.
+    /// Set on a copy that contains only the part of the call being emitted.
     #[serde(skip)]
     pub(crate) past: bool,
-    /// Channels that are still in the call, and whose unique ids are the linkedids of calls that
-    /// were emitted.
+    /// Channels that are still in the call even though calls with their unique IDs as linkedids
+    /// have already been emitted.
     pub(crate) given: BTreeSet<UniqueId>,
-    /// Channels of calls that were emitted. They are kept while a customer who is up can have met
-    /// them.
+    /// Channels of calls that have been emitted, which are kept as long as there's a customer still
+    /// up who may have been connected to them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) reported: BTreeSet<UniqueId>,
-    /// Set on a copy that is resolved for the call of these channels only.
+    /// Set on a copy that's only resolved for these channels' call.
     #[serde(skip)]
     pub(crate) only: BTreeSet<UniqueId>,
     /// Number of facts when the call was last searched for past parts.
@@ -95,9 +95,11 @@ pub(crate) struct LinkKeys {
 }
 
 impl LinkKeys {
-    /// Stores the linkedid that a message at `at` reports for a channel. Ignores a linkedid that
-    /// was made from the channel's name, and that of a finished call, which is no key of this call.
-    /// Returns `true` if that changed the leg.
+    /// Stores the linkedid that a message at `at` reports for a channel, returning `true` if that
+    /// changed the leg.
+    ///
+    /// A linkedid generated from the channel's name is ignored. So is a finished call's linkedid,
+    /// since it isn't one of this call's keys.
     fn note_linkedid(&self, leg: &mut Leg, at: EventTime, channel: &ChannelRef<'_>) -> bool {
         let linkedid = channel.linkedid.as_ref();
         self.ids.contains(linkedid)
@@ -106,13 +108,13 @@ impl LinkKeys {
     }
 }
 
-/// Effect of an event on a call.
+/// What effect an event had on a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallEffect {
     pub(crate) effect: Effect,
-    /// Set if a channel was seen for the first time.
+    /// Whether a channel was seen for the first time.
     pub(crate) new_leg: bool,
-    /// Set if the event changed the call.
+    /// Whether the event changed the call.
     pub(crate) changed: bool,
 }
 
@@ -124,8 +126,8 @@ impl OpenCall {
         }
     }
 
-    /// Processes an event of the channel `id`, which belongs to this call. `place` is the event's
-    /// place among all events.
+    /// Processes an event of channel `id`, which belongs to this call. `place` is the event's
+    /// position among all events.
     pub(crate) fn on_event(
         &mut self,
         id: &UniqueId,
@@ -176,15 +178,16 @@ impl OpenCall {
         };
         if let Some(bridge) = listed_bridge {
             outcome.effect = leg.on_listing(at, event);
-            // Between two gaps, the events show where a channel is, and a list can be older.
+            // Unless there was a gap, the events show where a channel is, and a list may be out of
+            // date.
             if room && !self.gaps.blinds.is_empty() && self.ties.bridges.contains(bridge.as_ref()) {
                 leg.is_in(at, bridge);
             }
         } else {
             outcome.effect = leg.on_event(at, event, room);
             outcome.changed |= self.ties.note_linkedid(leg, at, &event.channel);
-            // A list does not show whether the channels in a bridge hear each other. They probably
-            // do if the channel was not known before. Its call is then incomplete anyway.
+            // A list doesn't show whether the channels in a bridge can hear each other. If the
+            // channel wasn't known before, they probably can, and its call is incomplete anyway.
             if room {
                 leg.begin_from_list(at, &event.kind);
             }
@@ -199,13 +202,14 @@ impl OpenCall {
         outcome
     }
 
-    /// Returns the reason why the call is incomplete if it had more facts than one call may hold.
+    /// If the call had more facts than a call can hold, returns that as the reason why it's
+    /// incomplete.
     pub(crate) fn excess(&self, settings: &Settings) -> Option<String> {
         let most = settings.max_facts;
         (self.size.dropped > 0).then(|| format!("the call had more than {most} events that matter"))
     }
 
-    /// Stores what an event of another channel reports about a channel.
+    /// Stores what an event of another channel reports about this one.
     fn describe(
         &mut self,
         at: EventTime,
@@ -214,7 +218,7 @@ impl OpenCall {
         settings: &Settings,
         outcome: &mut CallEffect,
     ) {
-        // An id that is not tied to this call belongs to a finished call.
+        // An ID that isn't tied to this call belongs to a finished call.
         if !self.ties.ids.contains(channel.uniqueid.as_ref()) {
             return;
         }
@@ -232,8 +236,8 @@ impl OpenCall {
         outcome.new_leg |= !known;
     }
 
-    /// Merges the leg that was stored under the id `stand_in`, made from the channel's name, into
-    /// the channel `id`.
+    /// Merges the leg stored under `stand_in`, an ID generated from the channel's name, into
+    /// channel `id`.
     pub(crate) fn merge_stand_in(&mut self, stand_in: &UniqueId, id: &UniqueId) {
         if self.legs.contains_key(id)
             && let Some(other) = self.legs.remove(stand_in)
@@ -243,20 +247,24 @@ impl OpenCall {
         }
     }
 
-    /// Returns `true` if no channel of the call was seen to do anything. The call then has only
-    /// leftover events, such as a hangup that arrived after the end of a call.
+    /// Returns `true` if none of the call's channels was seen doing anything, in which case the
+    /// call consists only of leftover events, such as a hangup that arrived after the end of a
+    /// call.
     pub(crate) fn is_ghost(&self) -> bool {
         !self.legs.values().any(|leg| {
-            // If everything before a hangup may have been missed, the hangup is sufficient for a
-            // call.
+            // If everything before a hangup may have been missed, the hangup alone is enough to
+            // make it a call.
             let is_late = self.gaps.late.is_some_and(|late| !leg.born_after(late));
             leg.is_real() || (is_late && leg.is_over() && leg.is_telephone())
         })
     }
 
-    /// Returns `true` if the hangup of an outside channel was received, which proves that a ghost
-    /// was a real call. This is known only if the PBX reports traits at the hangup. The channels
-    /// that linkedids name must be known, because otherwise the events can belong to another call.
+    /// Returns `true` if an outside channel's hangup was received, which proves that a ghost was a
+    /// real call.
+    ///
+    /// This can only be told if the PBX reports traits at hangup. In addition, all channels that
+    /// the linkedids refer to must be known, because otherwise the events may belong to another
+    /// call.
     pub(crate) fn is_headless(&self, endpoints: &Endpoints) -> bool {
         self.unheard_root().is_none()
             && self.legs.values().any(|leg| {
@@ -269,9 +277,10 @@ impl OpenCall {
         self.is_ghost() || !self.legs.values().any(Leg::is_up)
     }
 
-    /// Returns `true` if each channel that is still up was dialed by, or talked with, only channels
-    /// that have hung up. The call is then over, and a hangup event is missing. Always `false` if
-    /// the source reports linkedids, as all but AMI 1.x do.
+    /// Returns `true` if every channel still up was dialed by, or has talked to, only channels that
+    /// have hung up, which means that the call is over and a hangup event is missing.
+    ///
+    /// This is always `false` if the source reports linkedids, as everything but AMI 1.x does.
     pub(crate) fn is_deserted(&self) -> bool {
         if self.linkedids().next().is_some() || self.is_ghost() {
             return false;
@@ -285,7 +294,7 @@ impl OpenCall {
         up.all(|leg| self.has_lost_partners(&leg.id, &pairs))
     }
 
-    /// Returns `true` if the channel had partners in `pairs`, and all these partners have hung up.
+    /// Returns `true` if the channel had partners in `pairs` and all of them have hung up.
     fn has_lost_partners(&self, id: &UniqueId, pairs: &[(&UniqueId, &UniqueId)]) -> bool {
         let mut had_partners = false;
         for &(a, b) in pairs {
@@ -308,8 +317,7 @@ impl OpenCall {
     }
 
     /// Returns `true` if `LINKEDID_END` was the last event, the first channel has hung up, and all
-    /// channels that are still up have left all bridges. This is reliable only at the end of a
-    /// recording.
+    /// channels still up have left their bridges. This is only reliable at the end of a recording.
     pub(crate) fn is_reported_over(&self) -> bool {
         let ended = self.times.linkedid_ended;
         let last = ended.is_some_and(|at| at >= self.times.latest);
@@ -328,8 +336,8 @@ impl OpenCall {
         !self.is_ghost() && up.all(|leg| leg.is_away() && leg.requested_end().is_some())
     }
 
-    /// Returns `true` if all outside channels have hung up, and all channels that are still up have
-    /// left all bridges. A hangup was then probably missed.
+    /// Returns `true` if all outside channels have hung up and all channels still up have left
+    /// their bridges, which means that a hangup was probably missed.
     pub(crate) fn is_stranded(&self, endpoints: &Endpoints) -> bool {
         let mut legs = self.legs.values();
         legs.all(|leg| leg.is_over() || (leg.is_away() && leg.endpoint(endpoints).is_none()))
@@ -340,16 +348,17 @@ impl OpenCall {
                 .any(|leg| leg.endpoint(endpoints).is_some())
     }
 
-    /// Returns `true` if all channels have hung up. If the channel that a linkedid names has had no
-    /// event, the channel may still be up, such as a caller who waited in a queue before we
-    /// listened.
+    /// Returns `true` if all channels have hung up.
+    ///
+    /// If a linkedid refers to a channel that hasn't had any events, that channel may still be up,
+    /// e.g., because it's a caller who was already waiting in a queue when we started listening.
     pub(crate) fn is_over(&self) -> bool {
         self.has_hung_up()
             && (self.is_ghost() || self.gaps.rootless || self.unheard_root().is_none())
     }
 
-    /// Returns `true` if the call's events arrive in reverse order and its beginning is still to
-    /// arrive. The beginning of a call that the PBX listed as live does not arrive.
+    /// Returns `true` if the call's events arrive in reverse order and its start hasn't arrived
+    /// yet. For a call that the PBX listed as live, the start will never arrive.
     pub(crate) fn awaits_beginning(&self) -> bool {
         let mut traits = self.legs.values().filter_map(|leg| leg.traits.as_ref());
         self.times.backwards
@@ -358,7 +367,7 @@ impl OpenCall {
             && !traits.any(|traits| traits.listed)
     }
 
-    /// Returns `true` if the birth of each channel that a linkedid names was received.
+    /// Returns `true` if the creation of every channel that a linkedid refers to was received.
     fn is_begun(&self) -> bool {
         self.linkedids().all(|id| {
             let mut legs = self.legs.values();
@@ -366,7 +375,7 @@ impl OpenCall {
         })
     }
 
-    /// Returns the linkedids of the channels, without those of calls that were emitted.
+    /// Returns the channels' linkedids, except for those of calls that have been emitted.
     fn linkedids(&self) -> impl Iterator<Item = &str> {
         self.legs
             .values()
@@ -375,14 +384,15 @@ impl OpenCall {
             .map(|linkedid| linkedid.text.as_str())
     }
 
-    /// Returns a linkedid whose own channel has had no event.
+    /// Returns a linkedid whose own channel hasn't had any events.
     pub(crate) fn unheard_root(&self) -> Option<&str> {
         self.linkedids()
             .find(|linkedid| !self.legs.keys().any(|id| id.as_str() == *linkedid))
     }
 
-    /// Returns `true` if a user field of the channels that `is_own` selects has a digit, so it can
-    /// hold a lead. The CDR of a consultation can arrive first, with `lead=` and no number.
+    /// Returns `true` if any user field of the channels selected by `is_own` has a digit, which
+    /// means that it may contain a lead. A consultation's CDR may arrive first, with `lead=` and no
+    /// number.
     pub(crate) fn has_userfield_of(&self, is_own: impl Fn(&Leg) -> bool) -> bool {
         let of_legs = self
             .legs
@@ -394,7 +404,7 @@ impl OpenCall {
         texts.any(|text| text.bytes().any(|byte| byte.is_ascii_digit()))
     }
 
-    /// Stores the user field `text` of the CDR of the channel `id`. Returns `true` if that changed
+    /// Stores the user field `text` from the CDR of channel `id`, returning `true` if that changed
     /// the call.
     pub(crate) fn userfield(&mut self, at: EventTime, id: &str, text: &str) -> bool {
         if let Some(leg) = UniqueId::new(id).and_then(|id| self.legs.get_mut(&id)) {
@@ -412,13 +422,13 @@ impl OpenCall {
         legs.filter(move |leg| local_pair(leg.name()) == Some(pair))
     }
 
-    /// Returns the time at which the Local channel with the name `pair` was first seen, if it was.
+    /// Returns when the Local channel called `pair` was first seen, if it was.
     pub(crate) fn began_local(&self, pair: &str) -> Option<EventTime> {
         self.halves(pair).map(|leg| leg.first).min()
     }
 
     /// Returns `true` if both halves of this Local channel were in the call and hung up long before
-    /// `at`. The name is then free again.
+    /// `at`, which means that the name can be reused.
     pub(crate) fn has_ended_local(&self, pair: &str, at: EventTime) -> bool {
         let mut halves = self.halves(pair);
         let (Some(first), Some(second)) = (halves.next(), halves.next()) else {
@@ -429,18 +439,18 @@ impl OpenCall {
             .all(|half| half.ended().is_some_and(|ended| at.since(ended) >= RESTART))
     }
 
-    /// Returns `true` if the PBX reports traits of each channel in addition to its name. Such a
-    /// PBX, which is FreeSWITCH, also reports links in place of bridges between two channels.
+    /// Returns `true` if the PBX reports traits for each channel in addition to its name. Such a
+    /// PBX (FreeSWITCH) also reports links instead of bridges between two channels.
     pub(crate) fn has_traits(&self) -> bool {
         self.legs.values().any(|leg| leg.traits.is_some())
     }
 
-    /// Returns a copy with only these channels. The copy has no gaps if no channel in it was known
-    /// when a gap began.
+    /// Returns a copy with only these channels. It has no gaps if none of the channels was known
+    /// when a gap started.
     pub(crate) fn copy_with_channels(&self, own: &BTreeSet<UniqueId>) -> Self {
         let mut part = self.clone();
         part.legs.retain(|id, _| own.contains(id));
-        // An id that no channel of the call has can belong to any part.
+        // An ID that doesn't belong to any of the call's channels may belong to any part.
         part.unread
             .retain(|id| own.contains(id) || self.legs.get(id).is_none());
         if part.legs.values().all(|leg| leg.blinds.is_empty()) {
@@ -486,7 +496,7 @@ mod stored {
 
     const KINDS: usize = 21;
 
-    /// Each new kind of fact gets a number here, and a fact in the newest golden file.
+    /// Each new kind of fact needs a number here and a fact in the newest golden file.
     fn number_of_kind(kind: &FactKind) -> usize {
         match kind {
             FactKind::Born(_) => 0,
@@ -524,22 +534,23 @@ mod stored {
     }
 }
 
-/// Maximum number of stored moves of one name from one channel to another.
+/// Maximum number of times that a name's move from one channel to another is stored.
 const CHANGES_MAX: usize = 64;
 
-/// The channels that had each name, by time.
+/// Which channels had each name, and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Renamings {
-    /// Names that the call's channels took on later.
+    /// Names that the call's channels took on after they were created.
     pub(crate) renamed_to: BTreeSet<SmolStr>,
-    /// The channels that took on each name, and since when, in the order of time. The first channel
-    /// that had a name is not listed.
+    /// The channels that took on each name and when they did, in chronological order. The first
+    /// channel with a given name isn't included.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) named: BTreeMap<SmolStr, Vec<(EventTime, UniqueId)>>,
 }
 
 impl Renamings {
-    /// Notes that a channel has this name since `at`. Returns the channel that has it now.
+    /// Records that a channel has had this name since `at`, and returns the channel that has it
+    /// now.
     pub(crate) fn take_on(&mut self, name: &str, at: EventTime, id: &UniqueId) -> UniqueId {
         let changes = self.named.entry(name.into()).or_default();
         let after = changes.partition_point(|(from, _)| *from <= at);

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-/// Different texts, sorted. The first two are stored inline, because few calls have more ids,
-/// bridges, or Local channels, and each event checks them.
+/// Distinct texts in sorted order. The first two are stored inline, because few calls have more
+/// IDs, bridges, or Local channels than that, and they're checked for each event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Texts(SmallVec<[SmolStr; 2]>);
 
@@ -38,7 +38,7 @@ impl Texts {
         self.0.iter()
     }
 
-    /// Adds the texts of another set.
+    /// Adds another set's texts.
     pub(crate) fn extend(&mut self, other: Self) {
         other.0.into_iter().for_each(|text| self.insert(text));
     }

@@ -1,5 +1,5 @@
-//! The times of an open call's events, by their clock and by ours, and the gaps in which no events
-//! were received.
+//! The times of an open call's events, both by their clock and by ours, and the gaps during which
+//! no events were received.
 
 use super::fact::{Fact, FactKind};
 use super::leg::Leg;
@@ -8,38 +8,38 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The moments that decide whether a call is over or silent.
+/// The moments that determine whether a call is over or quiet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Times {
-    /// Set when the call's events arrive as they happen. A source that keeps events until they are
-    /// read must have delivered each event at most 5 s after the event's timestamp.
+    /// Whether the call's events arrive as they happen. If the source keeps events until they're
+    /// read, each one must have been delivered within 5 s of its timestamp.
     pub(crate) live: bool,
-    /// Time of the first event. `opened_arrived` is its arrival.
+    /// Time of the first event, which arrived at `opened_arrived`.
     pub(crate) opened: EventTime,
     pub(crate) opened_arrived: EventTime,
-    /// Arrival of the last event. `latest` is the latest time of an event.
+    /// Arrival of the last event, whereas `latest` is the latest time of an event.
     pub(crate) latest_arrived: EventTime,
     pub(crate) latest: EventTime,
-    /// Set if the last received event was older than one before it.
+    /// Whether the last event received was older than one before it.
     pub(crate) backwards: bool,
-    /// Time at which a channel last hung up or was added. `quiet_arrived` is this time by our
-    /// clock.
+    /// When a channel was last added or hung up. `quiet_arrived` is the same by our clock.
     pub(crate) quiet: EventTime,
     pub(crate) quiet_arrived: EventTime,
-    /// Difference between the PBX's clock and our boot clock. The event with the smallest delay
-    /// decides.
+    /// The offset between the PBX's clock and our boot clock, based on the event with the smallest
+    /// delay.
     pub(crate) clock_ahead: ClockDifference,
-    /// How far our wall clock was ahead of the clock of arrivals when the call was opened.
+    /// How far our wall clock was ahead of the clock used for arrivals when the call was opened.
     pub(crate) wall_ahead: ClockDifference,
-    /// Set if an event had no time, and its arrival was used.
+    /// Whether an event had no timestamp, so that its arrival time was used instead.
     pub(crate) by_arrival: bool,
-    /// Set if an event without a time arrived over a stalled line, or the line stalled later.
+    /// Whether an event without a timestamp arrived over a stalled connection or over one that
+    /// stalled later.
     pub(crate) stalled: bool,
-    /// Set if the PBX's clock was set while the call was open.
+    /// Whether the PBX's clock was set during the call.
     pub(crate) clock_set: bool,
-    /// Time of the last `LINKEDID_END`, which reports that no channel of the linkedid is left.
+    /// Time of the last `LINKEDID_END`, which reports that no channel with the linkedid is left.
     pub(crate) linkedid_ended: Option<EventTime>,
-    /// Number of events whose time is not from a clock.
+    /// Number of events whose time doesn't come from a clock.
     pub(crate) untimed: u32,
 }
 
@@ -58,7 +58,7 @@ impl Times {
         }
     }
 
-    /// Notes the time and the arrival of an event.
+    /// Records the time and arrival of an event.
     pub(crate) fn on_event(&mut self, at: EventTime, arrived: EventTime) {
         self.backwards = at < self.latest;
         let ahead = ClockDifference::between(at, arrived);
@@ -67,7 +67,8 @@ impl Times {
         self.latest_arrived = self.latest_arrived.max(arrived);
     }
 
-    /// Notes that a channel was added or hung up at this moment, after which the call can be quiet.
+    /// Records that a channel was added or hung up at this moment, after which the call may be
+    /// quiet.
     pub(crate) fn rest(&mut self, at: EventTime, arrived: EventTime) {
         self.quiet = self.quiet.max(at);
         self.quiet_arrived = self.quiet_arrived.max(arrived);
@@ -118,7 +119,7 @@ impl Leg {
             }
         }
         for (with, last) in partners {
-            // A link that began in the same moment ends after that.
+            // A link that started at that very moment must end after it.
             let ended = at.max(last.plus(Duration::from_micros(1)));
             let unlinked = FactKind::Unlinked { with };
             self.facts.push(Fact::new(ended, Origin::Channel, unlinked));
@@ -142,48 +143,49 @@ impl Leg {
     }
 }
 
-/// Maximum number of gaps that are stored per call. Further ones are merged with the last.
+/// Maximum number of gaps stored per call. Any further ones are merged with the last.
 const BLINDS_MAX: usize = 32;
-/// Within this time, no one can leave a conversation, call someone, and come back.
+/// Too short a time to leave a conversation, call someone, and come back.
 const TOO_SHORT_TO_MATTER: Duration = Duration::from_secs(2);
 
-/// A gap in which no events were received, by our own clock.
+/// A gap during which no events were received, by our own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnobservedTime {
     /// The last moment at which the stream was complete.
     pub(crate) from: EventTime,
-    /// Moment at which the stream went on, or `None` if it has not.
+    /// When the stream continued, or `None` if it hasn't yet.
     pub(crate) until: Option<EventTime>,
 }
 
 impl UnobservedTime {
-    /// Returns `true` for a gap that is too short for someone to leave a conversation, call
-    /// someone, and come back.
+    /// Returns `true` if the gap is too short for someone to leave a conversation, call someone,
+    /// and come back.
     pub(crate) fn is_short(&self) -> bool {
         self.until
             .is_some_and(|until| until.since(self.from) <= TOO_SHORT_TO_MATTER)
     }
 }
 
-/// Reasons why events of a call may be missing.
+/// Why events of a call may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Gaps {
-    /// Gaps while the call was open.
+    /// Gaps during the call.
     pub(crate) blinds: Vec<UnobservedTime>,
-    /// Moment at which reception began again, if one of the call's channels was first seen after
-    /// that.
+    /// When reception resumed, if one of the call's channels was first seen after that.
     pub(crate) late: Option<EventTime>,
-    /// Set once the call was emitted without its end, which never arrived.
+    /// Whether the call was emitted without its end, which never arrived.
     pub(crate) overdue: bool,
-    /// Set if the channel of the call's linkedid has had no event and is no longer up.
+    /// Whether the channel that the call's linkedid refers to has had no events and is no longer
+    /// up.
     pub(crate) rootless: bool,
-    /// Set if the process's last count of its live channels left none for the call.
+    /// Whether the process's last count of live channels left none for this call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) forgotten: bool,
 }
 
 impl Gaps {
-    /// Begins a gap at `from`. If a gap has begun already, keeps its earlier beginning.
+    /// Starts a gap at `from`, unless one has already started, in which case the earlier start is
+    /// kept.
     pub(crate) fn begin(&mut self, from: EventTime) {
         let room = self.blinds.len() < BLINDS_MAX;
         match self.blinds.last_mut() {
@@ -193,7 +195,7 @@ impl Gaps {
         }
     }
 
-    /// Ends the current gap at `at`. Returns `false` if there was none.
+    /// Ends the current gap at `at`, returning `false` if there is none.
     pub(crate) fn end(&mut self, at: EventTime) -> bool {
         let last = self.blinds.last_mut();
         let Some(last) = last.filter(|last| last.until.is_none()) else {
@@ -219,16 +221,16 @@ pub(crate) struct CallProcess {
     /// Time of the process's last heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) alive: Option<EventTime>,
-    /// The lowest number of the call's events. `last_stamp` is the position of the call's event
-    /// with the highest number.
+    /// The lowest number among the call's events. `last_stamp` is the position of the one with the
+    /// highest number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_number: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_stamp: Option<EventStamp>,
-    /// The process's last heartbeat, and the start of the process by its clock at that time.
+    /// The process's last heartbeat, and when the process started by its clock at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) beat: Option<(EventStamp, EventTime)>,
-    /// Set if the process's clock was set back after the call began.
+    /// Whether the process's clock was set back after the call started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) set_back: Option<SetBack>,
 }
@@ -251,7 +253,7 @@ impl CallProcess {
         self.set_back = self.set_back.or(other.set_back);
     }
 
-    /// Notes an event of the call.
+    /// Records an event of the call.
     pub(crate) fn on_event(&mut self, process: Option<u64>, stamp: Option<EventStamp>) {
         self.process = self.process.or(process);
         let firsts = self.first_number.into_iter();
@@ -259,7 +261,7 @@ impl CallProcess {
         self.last_stamp = self.last_stamp.max(stamp);
     }
 
-    /// Returns `true` if the clock was set back while the call was open.
+    /// Returns `true` if the clock was set back during the call.
     pub(crate) fn is_set_back(&self) -> bool {
         let last = self.last_stamp.map(|stamp| stamp.number);
         self.set_back

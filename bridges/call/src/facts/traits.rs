@@ -8,38 +8,40 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::time::Duration;
 
-/// The traits of a channel, each with its first reported value, because destinations, numbers, and
-/// profiles change with a transfer.
+/// A channel's traits, keeping the first value reported for each, because destinations, numbers,
+/// and profiles change when a call is transferred.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LegTraits {
-    /// Time of the earliest event that had traits of the channel.
+    /// Time of the earliest event that reported traits of the channel.
     at: EventTime,
     #[serde(flatten)]
     pub(crate) line: LineTraits,
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub(crate) dialed: SmolStr,
-    /// Set if the channel was seen from its beginning, so none of its events can have been missed.
+    /// Whether the channel has been seen from its start, so that none of its events can have been
+    /// missed.
     pub(crate) fresh: bool,
-    /// Set if the channel was linked with only one other channel.
+    /// Whether the channel was only ever linked with one other channel.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) sole: bool,
-    /// Set if the channel was already up when it was first seen.
+    /// Whether the channel was already up when it was first seen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) listed: bool,
-    /// Set if the switch recovered the channel after its process had ended.
+    /// Whether the switch recovered the channel after its process had ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) recovered: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<EventTime>,
-    /// How long the command that dialed the channel waits before dialing again.
+    /// How long the command that dialed the channel waits before redialing.
     #[serde(default, skip_serializing_if = "Duration::is_zero")]
     pub(crate) pause: Duration,
-    /// Set if the channel's final event showed that it was never linked to another channel.
+    /// Whether the channel's final event showed that it was never linked to another channel.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unlinked: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answered: Option<EventTime>,
-    /// Links that were reported after they had begun: their beginnings and the other channels.
+    /// Links that weren't reported until after they had begun, given by start time and the other
+    /// channel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) linked: Vec<(EventTime, UniqueId)>,
 }
@@ -53,7 +55,7 @@ impl LegTraits {
         }
     }
 
-    /// Stores the traits that an event at `at` reports. Returns `true` if that changed anything.
+    /// Stores the traits reported by an event at `at`, returning `true` if that changed anything.
     pub(super) fn note(
         &mut self,
         at: EventTime,

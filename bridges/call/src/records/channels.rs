@@ -1,5 +1,5 @@
-//! Collects the channels named in the records of one call. Since a record only has the unique ID of
-//! one of its two channels, they're identified by name.
+//! Collects the channels listed in the records of one call. Since a record only has the unique ID
+//! of one of its two channels, they're identified by name.
 
 use super::group::Group;
 use super::record::{Record, birth};
@@ -8,8 +8,8 @@ use crate::{Endpoints, EventTime, FinishedCall, UniqueId, trunk};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long before its first known record a channel can have started. Its actual first record may
-/// be missing, for example if the file is truncated.
+/// How long before its first known record a channel may have started. Its actual first record may
+/// be missing, for example because the file is truncated.
 const BEGUN_BEFORE: Duration = Duration::from_secs(300);
 
 /// The records of a group sorted by start time, and its channels in order of appearance.
@@ -18,7 +18,7 @@ pub(super) struct Channels<'a> {
     pub(super) all: Vec<Channel<'a>>,
 }
 
-/// A channel, and the records that name it.
+/// A channel, along with the records that mention it.
 pub(super) struct Channel<'a> {
     pub(super) name: &'a str,
     pub(super) id: UniqueId,
@@ -29,15 +29,15 @@ pub(super) struct Channel<'a> {
     pub(super) way: RecordedWay,
 }
 
-/// How a channel began, as far as records show it.
+/// How a channel started, as far as the records show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RecordedWay {
     CameIn,
-    /// The channel of another record dialed it.
+    /// It was dialed by another record's channel.
     Dialed,
-    /// The PBX or a room dialed it, which no record shows.
+    /// It was dialed by the PBX or a conference room, which no record shows.
     Originated,
-    /// Records show only that it joined other channels.
+    /// The records only show that it joined other channels.
     #[default]
     Unknown,
 }
@@ -69,7 +69,7 @@ impl<'a> Channels<'a> {
         channels
     }
 
-    /// Returns the place of the channel with this name.
+    /// Returns the index of the channel with this name.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         self.all.iter().position(|channel| channel.name == name)
     }
@@ -84,7 +84,7 @@ impl<'a> Channels<'a> {
         channels.filter(|channel| call.ids().any(|id| *id == channel.id))
     }
 
-    /// Returns the records that name a channel of this call.
+    /// Returns the records that mention a channel of this call.
     pub(super) fn records_of(&self, call: &FinishedCall) -> Vec<&'a Record> {
         let names: BTreeSet<&str> = self.of_call(call).map(|channel| channel.name).collect();
         let mut own = self.records.clone();
@@ -215,7 +215,7 @@ impl<'a> Channel<'a> {
         start.or(joined).unwrap_or_default()
     }
 
-    /// Returns the end of the record that ended last.
+    /// Returns the latest end of any of the channel's records.
     pub(super) fn end(&self) -> EventTime {
         let records = self.own.iter().chain(&self.reached);
         records.map(|record| record.end).max().unwrap_or_default()
@@ -249,11 +249,12 @@ fn channel_age(record: &Record) -> Option<(u64, u64)> {
     Some((epoch, counter))
 }
 
-/// Returns the sort key of a record. The start comes first. If starts are equal, the dialed side
-/// comes last, then the age of the ids decides, and Local channels follow the channels that dialed
-/// them. End and names make the order independent of the order of arrival. An id that was chosen
-/// through an API counts as the oldest, because an originated channel exists before the channels
-/// that it dials.
+/// Returns the sort key for a record, which starts with its start time.
+///
+/// If two records start at the same time, the dialed side goes last. After that, the age of the IDs
+/// decides, and Local channels follow the channels that dialed them. An ID chosen through an API
+/// counts as the oldest, because an originated channel exists before the channels it dials. The end
+/// time and names are included to make the order independent of arrival order.
 fn order(record: &Record) -> impl Ord {
     let age = match UniqueId::new(record.uniqueid.as_str()) {
         Some(id) => id.epoch_and_counter().unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! Turns the records of one call into its channels and their facts, as if events had reported them.
-//! What the facts mean is decided where events are resolved, so no rule exists a second time here.
+//! Turns the records of one call into channels and their facts, as if events had reported them.
+//! What the facts mean is decided where events are resolved, so that no rule has to exist twice.
 //!
 //! ```text
 //! SIP/city-01 → SIP/101-02  Dial  …:00 to …:30, answered at …:10
@@ -47,7 +47,7 @@ pub(super) fn open_call(group: &Group, channels: &Channels<'_>, endpoints: &Endp
     call
 }
 
-/// Returns the channel and how it began.
+/// Returns the channel, including how it started.
 fn leg(channel: &Channel<'_>, channels: &Channels<'_>, place: u64) -> Leg {
     let first = channel.beginning();
     let mut leg = Leg::new(channel.id.clone(), first, place);
@@ -77,8 +77,8 @@ fn came_in(leg: &mut Leg, channel: &Channel<'_>) {
     for record in &channel.own {
         leg.extens.note(record.start, &record.destination);
     }
-    // The dialed number is known only if the dialplan stores it in its own column. The record's
-    // destination is only the last step of the dialplan.
+    // The dialed number is only known if the dialplan stores it in its own column. The record's
+    // destination is merely the last step of the dialplan.
     let mut dids = channel.own.iter().map(|record| record.did.as_str());
     leg.did = dids.find(|did| is_did(did)).map(Into::into);
 }
@@ -109,7 +109,7 @@ fn was_dialed(leg: &mut Leg, channel: &Channel<'_>, channels: &Channels<'_>) {
             string: String::new(),
         };
         leg.facts.push(fact(record.start, what));
-        // The dialed channel shows the destination as its number.
+        // The dialed channel has the destination as its number.
         leg.callers.note(record.start, &record.destination);
     }
 }
@@ -169,8 +169,8 @@ fn describe(leg: &mut Leg, record: &Record, endpoints: &Endpoints) {
     let (field, _) = userfields(record, endpoints);
     leg.userfields.note(record.start, field);
     if !record.linkedid.is_empty() {
-        // A channel takes on another linkedid when it joins another call, which it has done by the
-        // end of the record.
+        // A channel takes on a different linkedid when it joins another call, which has happened by
+        // the end of the record.
         leg.linkedids.note(record.end, &record.linkedid);
         if leg.id.as_str() != record.uniqueid {
             leg.linkedids.note(record.end, &record.uniqueid);
@@ -178,9 +178,9 @@ fn describe(leg: &mut Leg, record: &Record, endpoints: &Endpoints) {
     }
 }
 
-/// Splits the user field into those of the record's own channel and its destination, which Asterisk
-/// writes into the same column, separated by a semicolon. This matters when the destination may be
-/// another customer's line.
+/// Splits the user field into that of the record's own channel and that of its destination, which
+/// Asterisk writes into the same column, separated by a semicolon. This matters when the
+/// destination may be another customer's line.
 fn userfields<'r>(record: &'r Record, endpoints: &Endpoints) -> (&'r str, &'r str) {
     let is_trunk = |name: &str| endpoints.find(name).is_some();
     match record.userfield.split_once(';') {

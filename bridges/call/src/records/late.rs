@@ -13,14 +13,14 @@ const KEPT_MAX: usize = 1_000;
 /// Smaller differences are ignored, since the times in records are whole seconds.
 const ROUNDING: Duration = Duration::from_secs(1);
 
-/// The newest groups that were folded, oldest first.
+/// The most recently folded groups, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct FoldedGroups(VecDeque<FoldedGroup>);
 
 #[derive(Debug)]
 struct FoldedGroup {
     records: Vec<Record>,
-    /// The calls of these records, as they were last emitted.
+    /// The calls made from these records, as last emitted.
     calls: Vec<FinishedCall>,
 }
 

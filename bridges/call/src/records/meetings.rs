@@ -1,9 +1,9 @@
-//! Finds which channels heard each other when, as stays in bridges.
+//! Determines which channels could hear each other and when, in the form of bridge stays.
 //!
-//! An answered record of two channels puts them into one bridge for its billed seconds. A record of
-//! the other side of a dialing (`AppDial`) is a consultation: meanwhile, its two channels hear only
-//! each other. Records of one conference room put all their channels into one bridge. It's that of
-//! the room, so the channels can be those of several calls.
+//! If a record of two channels was answered, they're in a bridge for its billed seconds. A record
+//! of a dialing operation's other side (`AppDial`) is a consultation, during which its two channels
+//! can only hear each other. Records of the same conference room put all their channels into the
+//! room's bridge, so they may belong to several calls.
 
 use super::channels::{Channel, Channels};
 use super::record::Record;
@@ -21,7 +21,7 @@ pub(super) struct Stay<'a> {
     pub(super) to: EventTime,
 }
 
-/// Two channels, as indices, that a record connects.
+/// Two channels (as indices) connected by a record.
 #[derive(Clone, Copy)]
 struct Line {
     ends: [usize; 2],
@@ -30,14 +30,14 @@ struct Line {
     consultation: bool,
 }
 
-/// Returns the stays of these channels in bridges.
+/// Returns these channels' bridge stays.
 pub(super) fn stays<'a>(channels: &Channels<'a>) -> Vec<Stay<'a>> {
     let mut stays = in_rooms(channels);
     let lines = lines(channels);
     let mut times: Vec<EventTime> = lines.iter().flat_map(|line| [line.from, line.to]).collect();
     times.sort_unstable();
     times.dedup();
-    // The last stay of each channel, to be extended while the bridge is the same.
+    // Each channel's last stay, to be extended for as long as the bridge stays the same.
     let mut latest: BTreeMap<usize, usize> = BTreeMap::new();
     for span in times.windows(2) {
         for (channel, line) in bridges_between(&lines, channels.all.len(), span[0], span[1]) {

@@ -1,5 +1,5 @@
-//! Corrects the records that Asterisk before 12 writes after a transfer by feature code. Such
-//! records name a channel that had already left the call.
+//! Corrects the records that Asterisk before 12 writes after a feature-code transfer, which list a
+//! channel that had already left the call.
 //!
 //! ```text
 //! blind     17.1 SIP/city-01 → SIP/101-02   Dial              …:36 to …:42
@@ -8,19 +8,19 @@
 //!           17.1 SIP/city-01 → SIP/101-02   Transferred Call  …:01 to …:12, Local/102@…;1
 //!           17.4 Local/102@…;2 → SIP/102-03 Dial              …:06 to …:12
 //! ```
-//! After a blind transfer, the customer continues under the unique id of the channel that was
+//! After a blind transfer, the customer continues under the unique ID of the channel that was
 //! dialed first. After an attended transfer, the customer's record continues with the Local channel
-//! in its data. The extension that transfers the call has talked with the Local channel before.
+//! in its data, which the transferring extension talked to before.
 
 use super::record::Record;
 use crate::trunk::local_pair;
 use std::time::Duration;
 
-/// Largest error of a time that has whole seconds.
+/// Maximum error of a time in whole seconds.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Sets the channel of each record to the one that really talked, and corrects the times of
-/// transferred calls.
+/// Sets each record's channel to the one that really talked, and corrects the times of transferred
+/// calls.
 pub(super) fn give_back(records: &mut [Record]) {
     let owners: Vec<Option<String>> = (0..records.len()).map(|i| owner(records, i)).collect();
     for (record, owner) in records.iter_mut().zip(owners) {
@@ -35,11 +35,11 @@ pub(super) fn give_back(records: &mut [Record]) {
     }
 }
 
-/// Returns the channel that really continued in record `i`: the channel that had dialed the named
-/// channel and whose number the record has. Returns `None` if the record names the right channel.
+/// Returns the channel that really continued in record `i`, which is the one that dialed the listed
+/// channel and whose number the record has, or `None` if the record has the right channel.
 fn owner(records: &[Record], i: usize) -> Option<String> {
     let record = &records[i];
-    // Later releases write another record for the time after the transfer.
+    // Later releases write a separate record for the time after the transfer.
     if record.was_called() || record.channel.is_empty() || !record.is_birth() {
         return None;
     }
@@ -60,9 +60,9 @@ fn owner(records: &[Record], i: usize) -> Option<String> {
     None
 }
 
-/// Corrects the times of record `i`, which continues after an attended transfer. It begins when the
-/// channel's previous record ends. The previous record ends when the transferring party began to
-/// consult the third party.
+/// Corrects the times of record `i`, which continues after an attended transfer. It starts when the
+/// channel's previous record ends, and that one ends when the transferring party started to consult
+/// the third party.
 fn move_transferred_start(records: &mut [Record], i: usize) {
     let record = &records[i];
     let earlier = (0..records.len()).filter(|&place| {

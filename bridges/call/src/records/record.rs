@@ -1,4 +1,4 @@
-//! The fields of a call detail record that decide the values of a call.
+//! The fields of a call detail record that determine a call's values.
 
 use crate::facts::Leg;
 use crate::resolve::command_patience;
@@ -9,14 +9,14 @@ use crate::{Cdr, EventTime, UniqueId, is_one_of};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Longest stored text, in bytes. A longer one is truncated.
+/// Maximum length of a stored text in bytes. Longer ones are truncated.
 const TEXT_BYTES_MAX: usize = 512;
-/// A channel's first record begins in the second of its unique id, or in the next.
+/// A channel's first record starts in the second of its unique ID or the one after it.
 const BIRTH_SLACK: Duration = Duration::from_secs(1);
 
-/// Applications that connect two people. After a `Dial` that failed, Asterisk before 12 writes the
-/// dialed channel into a record with the next application. After a `Dial` that was answered, the
-/// record keeps the application `Dial`, because it ends with the bridge.
+/// Applications that connect two people. After a failed `Dial`, Asterisk before 12 writes the
+/// dialed channel into a record with the next application, whereas after an answered one, the
+/// record keeps `Dial` as its application, because it ends with the bridge.
 const CONNECTS: [&str; 13] = [
     "Dial",
     "RetryDial",
@@ -33,8 +33,8 @@ const CONNECTS: [&str; 13] = [
     TRANSFERRED,
 ];
 
-/// Applications that connect no one. If an application is neither here nor in [`CONNECTS`], its
-/// record does not show whether people talked.
+/// Applications that don't connect anyone. If an application is neither here nor in [`CONNECTS`],
+/// its record doesn't show whether anyone talked.
 const CONNECTS_NO_ONE: [&str; 28] = [
     "Hangup",
     "VoiceMail",
@@ -78,8 +78,8 @@ const LOGIN: &str = "AgentLogin";
 /// whose name follows the slash, as in `AsyncGoto/SIP/city-00000002`.
 const MOVES: [&str; 3] = ["AsyncGoto", "Transfered", "Parked"];
 
-/// Largest valid duration. A larger value is a negative number that an unsigned column of 32 bits
-/// made positive.
+/// Largest valid duration. Anything larger is a negative number that became positive in an unsigned
+/// 32-bit column.
 const SECONDS_MAX: i64 = i32::MAX as i64;
 
 /// The application in the record of a channel dialed by another one in the call.
@@ -108,11 +108,11 @@ const NO: [&str; 12] = [
 /// One path between two parties. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// Unique id of the channel. Empty if the PBX logs none.
+    /// The channel's unique ID, or empty if the PBX doesn't log any.
     pub(super) uniqueid: String,
     pub(super) linkedid: String,
     pub(super) channel: String,
-    /// Name of the second channel. Empty if there was no second party.
+    /// The second channel's name, or empty if there was no second party.
     pub(super) dest: String,
     pub(super) source: String,
     pub(super) caller_id: String,
@@ -123,12 +123,12 @@ pub(super) struct Record {
     pub(super) did: String,
     pub(super) app: String,
     pub(super) data: String,
-    /// The bridge of the conference room that the record's channels were in: `room 600`.
+    /// The bridge of the conference room that the record's channels were in, such as `room 600`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     room: Option<String>,
     pub(super) userfield: String,
-    /// Set if the disposition says that the record was answered, or if it's not a known one but the
-    /// record has billed seconds or an answer time.
+    /// Whether the record was answered according to its disposition or, if that isn't a known one,
+    /// whether it has billed seconds or an answer time.
     pub(super) answered: bool,
     /// The disposition of a record that's only assumed to be answered because the disposition isn't
     /// a known one.
@@ -136,36 +136,36 @@ pub(super) struct Record {
     pub(super) unknown_disposition: Option<String>,
     pub(super) start: EventTime,
     pub(super) end: EventTime,
-    /// Beginning of the billed seconds, which is the time of the answer.
+    /// When the billed time starts, i.e., when the call was answered.
     pub(super) billed_from: EventTime,
-    /// Time at which the channel was answered, if it was.
+    /// When the channel was answered, if it was.
     pub(super) answer: Option<EventTime>,
-    /// Set if the channel was answered in the same second in which the record ended.
+    /// Whether the channel was answered in the same second that the record ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_brief: bool,
-    /// Set if the time zone of the start is known. Otherwise the start is a local time of an
-    /// unknown zone.
+    /// Whether the start's time zone is known. Otherwise, it's a local time in an unknown time
+    /// zone.
     pub(super) placed: bool,
-    /// Set if the duration is negative, because the PBX's clock was set back during the call. The
-    /// end is then not known.
+    /// Whether the duration is negative because the PBX's clock was set back during the call, which
+    /// makes the end unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_negative: bool,
-    /// The billed time, if it is impossible: more than a second longer than the duration, or
-    /// negative. A negative value is stored as an unsigned column of 32 bits shows it.
+    /// The billed time if it's impossible, i.e., negative or more than a second longer than the
+    /// duration. A negative value is stored as it would appear in an unsigned 32-bit column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) excess: Option<Duration>,
-    /// Set if a channel of the call proves that Asterisk is version 12 or later. Set when all
+    /// Whether any of the call's channels proves that this is Asterisk 12 or later. Set once all
     /// records of the call have arrived.
     #[serde(skip)]
     pub(super) since_12: bool,
-    /// The channel that the record describes, then the channels that it names. Empty if the record
-    /// describes a path between two parties.
+    /// The channel that the record describes, followed by the channels it refers to, or empty if
+    /// the record describes a path between two parties.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) legs: Vec<Leg>,
 }
 
 impl Record {
-    /// Converts a CDR that arrived at `arrived`. Returns `None` if the CDR names no channel.
+    /// Converts a CDR that arrived at `arrived`, returning `None` if it doesn't have a channel.
     pub(super) fn from_cdr(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
         let channel = moved(unmarked(&cdr.channel));
         if channel.is_empty() {
@@ -186,7 +186,7 @@ impl Record {
         };
         let answered = is_one_of(&YES, disposition) || unknown_disposition.is_some();
         let end = if is_negative {
-            // No end is known. Every call lasts at least a second.
+            // The end is unknown, but every call lasts at least a second.
             start.plus(Duration::from_secs(1))
         } else {
             end(cdr.ended_at, start, lasted.unwrap_or_default())
@@ -231,8 +231,8 @@ impl Record {
         })
     }
 
-    /// Returns the ids by which other records of the call are found: the unique id and the
-    /// linkedid, and the ids of the channels that the record's channel was connected with.
+    /// Returns the IDs for finding other records of the call, which are the unique ID and linkedid
+    /// along with the IDs of the channels that the record's channel was connected to.
     pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
         let own = [self.uniqueid.as_str(), self.linkedid.as_str()];
         let facts = self.legs.first().into_iter().flat_map(|leg| &leg.facts);
@@ -241,8 +241,8 @@ impl Record {
         all.filter(|id| !id.is_empty())
     }
 
-    /// Returns the channel names by which other records of the call are found. Both halves of a
-    /// Local channel have the same name here.
+    /// Returns the channel names for finding other records of the call. Both halves of a Local
+    /// channel share the same name here.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         [&self.channel, &self.dest]
             .into_iter()
@@ -250,8 +250,8 @@ impl Record {
             .map(|name| trunk::local_pair(name).unwrap_or(name))
     }
 
-    /// Returns the bridges that the record's channel was in, and when it entered and left each
-    /// bridge.
+    /// Returns the bridges that the record's channel was in, along with when it entered and left
+    /// each one.
     pub(super) fn rooms(&self) -> Vec<(&str, EventTime, EventTime)> {
         let facts = self.legs.first().into_iter().flat_map(|leg| &leg.facts);
         let passages = facts.filter_map(|fact| Some((fact.at, fact.what.passage()?)));
@@ -286,19 +286,20 @@ impl Record {
         self.app.eq_ignore_ascii_case(DIALED_SIDE)
     }
 
-    /// Returns `true` if the record was written after a transfer by feature code (Asterisk before
-    /// 12). It then continues a record with another party.
+    /// Returns `true` if the record was written after a feature-code transfer (in Asterisk before
+    /// 12), in which case it continues another record with a different party.
     pub(super) fn is_transferred(&self) -> bool {
         self.app.eq_ignore_ascii_case(TRANSFERRED)
     }
 
-    /// Returns `true` if the PBX or another channel of the call dialed the record's channel.
+    /// Returns `true` if the record's channel was dialed by the PBX or by another channel in the
+    /// call.
     pub(super) fn was_called(&self) -> bool {
         self.is_dialed_side() || self.app.eq_ignore_ascii_case("AppDial2")
     }
 
-    /// Returns the span in which the record's two channels heard each other. Returns `None` for a
-    /// queue or an announcement, whose record has no second channel or is not answered.
+    /// Returns the span during which the record's two channels could hear each other, or `None` for
+    /// a queue or an announcement, whose record has no second channel or wasn't answered.
     pub(super) fn talk(&self) -> Option<(EventTime, EventTime)> {
         (self.connects() && self.billed_from < self.end).then_some((self.billed_from, self.end))
     }
@@ -350,7 +351,7 @@ impl Record {
         })
     }
 
-    /// Returns `true` if the record does not show whether its two channels heard each other.
+    /// Returns `true` if the record doesn't show whether its two channels could hear each other.
     fn is_doubtful(&self) -> bool {
         let known = [&CONNECTS[..], &CONNECTS_NO_ONE].concat();
         let is_known = self.app.is_empty() || is_one_of(&known, &self.app);
@@ -361,7 +362,7 @@ impl Record {
         self.answered && !self.dest.is_empty()
     }
 
-    /// Returns `true` if the record is of the extension `h`, which runs after the call.
+    /// Returns `true` if the record is for the `h` extension, which runs after the call.
     pub(super) fn is_of_hangup(&self) -> bool {
         self.destination == "h"
     }
@@ -372,7 +373,7 @@ impl Record {
         self.is_of_conference() || is_one_of(&JOINS, &self.app)
     }
 
-    /// Returns `true` if the record is of a logged-in agent.
+    /// Returns `true` if the record is that of a logged-in agent.
     pub(super) fn is_of_login(&self) -> bool {
         self.app.eq_ignore_ascii_case(LOGIN)
     }
@@ -396,8 +397,8 @@ impl Record {
         is_one_of(&CONFERENCES, &self.app)
     }
 
-    /// Returns `true` if one of the channels is a PJSIP channel, which proves that Asterisk is
-    /// version 12 or later.
+    /// Returns `true` if either channel is a PJSIP channel, which proves that this is Asterisk 12
+    /// or later.
     pub(super) fn has_pjsip(&self) -> bool {
         let mut names = [&self.channel, &self.dest].into_iter();
         names.any(|name| trunk::technology(name).eq_ignore_ascii_case("PJSIP"))
@@ -410,15 +411,15 @@ impl Record {
         UniqueId::new(format!("{}@{start}/{}", self.channel, self.destination))
     }
 
-    /// Returns `true` if the record began when its channel was created, so it is the channel's
-    /// first record.
+    /// Returns `true` if the record started when its channel was created, which means that it's the
+    /// channel's first record.
     pub(super) fn is_birth(&self) -> bool {
         birth(&self.uniqueid).is_some_and(|born| self.start <= born.plus(BIRTH_SLACK))
     }
 }
 
-/// Returns the channel name of the second party. After a transfer by feature code, the new party is
-/// in the application's data, and the destination channel is still the previous party.
+/// Returns the second party's channel name. After a feature-code transfer, the new party is in the
+/// application's data, whereas the destination channel is still the previous party.
 fn dest<'a>(cdr: &'a Cdr<'_>) -> &'a str {
     let transferred = cdr.last_app.eq_ignore_ascii_case(TRANSFERRED);
     if transferred && cdr.last_data.contains('/') {
@@ -451,8 +452,8 @@ fn room(cdr: &Cdr<'_>) -> Option<String> {
     (!name.is_empty()).then(|| clip(&format!("room {name}")))
 }
 
-/// Converts microseconds to a duration. Returns `None` if the number is negative, or is a negative
-/// number of seconds that an unsigned column of 32 bits made positive.
+/// Converts microseconds to a duration, returning `None` if the number is negative, or was a
+/// negative number of seconds that became positive in an unsigned 32-bit column.
 fn duration(micros: i64) -> Option<Duration> {
     if micros / 1_000_000 > SECONDS_MAX {
         return None;
@@ -460,8 +461,8 @@ fn duration(micros: i64) -> Option<Duration> {
     Some(Duration::from_micros(u64::try_from(micros).ok()?))
 }
 
-/// Returns the billed time if it is impossible: negative, or more than a second longer than the
-/// record. A negative time is returned as an unsigned column of 32 bits shows it.
+/// Returns the billed time if it's impossible, i.e., negative or more than a second longer than the
+/// record. A negative time is returned as it would appear in an unsigned 32-bit column.
 fn excess(billed_micros: i64, lasted: Duration) -> Option<Duration> {
     let Some(billed) = duration(billed_micros) else {
         let seconds = billed_micros.div_euclid(1_000_000).rem_euclid(1 << 32);
@@ -474,8 +475,8 @@ fn excess(billed_micros: i64, lasted: Duration) -> Option<Duration> {
     }
 }
 
-/// Returns the reported end, or `start` plus `lasted` if that is more than a second later. The PBX
-/// then reported the record before its end.
+/// Returns the reported end, or `start` plus `lasted` if that's more than a second later, in which
+/// case the PBX reported the record before it ended.
 fn end(reported: Option<EventTime>, start: EventTime, lasted: Duration) -> EventTime {
     let by_duration = start.plus(lasted);
     let reported = reported.unwrap_or(by_duration).max(start);
@@ -486,8 +487,8 @@ fn end(reported: Option<EventTime>, start: EventTime, lasted: Duration) -> Event
     }
 }
 
-/// Removes the suffix `;1` or `;2`. A channel keeps the suffix after it has replaced half of a
-/// Local channel. The name of a Local channel is returned unchanged.
+/// Strips the `;1` or `;2` suffix, which a channel keeps after it has replaced half of a Local
+/// channel. A Local channel's own name is returned unchanged.
 fn strip_half_suffix(name: &str) -> &str {
     if trunk::local_pair(name).is_some() {
         return name;
@@ -496,17 +497,17 @@ fn strip_half_suffix(name: &str) -> &str {
     first.or(name.strip_suffix(";2")).unwrap_or(name)
 }
 
-/// Returns the second in which the channel with this unique id was created.
+/// Returns the second in which the channel with this unique ID was created.
 pub(super) fn birth(uniqueid: &str) -> Option<EventTime> {
-    // Reject small numbers (before the year 2000), because ids of test setups have counters in
-    // place of times.
+    // Reject small numbers (before the year 2000), because IDs in test setups contain counters
+    // instead of times.
     let epoch = UniqueId::epoch_in(uniqueid).filter(|epoch| *epoch > 946_684_800)?;
     (epoch < i64::MAX / 1_000_000).then(|| EventTime::from_seconds(epoch))
 }
 
-/// Returns the beginning of the billed time, which ends with the record. An answer time with
-/// fractions of a second is exact. An answer time in whole seconds can be wrong by a second, so
-/// `end` minus the billed time is used instead.
+/// Returns the start of the billed time, which ends with the record. An answer time with fractional
+/// seconds is exact, but one in whole seconds may be off by a second, so `end` minus the billed
+/// time is used instead.
 fn billed_from(cdr: &Cdr<'_>, start: EventTime, end: EventTime) -> EventTime {
     let answer = cdr.answered_at.filter(|at| (start..=end).contains(at));
     let billed = cdr.billed_micros.and_then(duration);
@@ -541,8 +542,8 @@ fn is_exact(at: EventTime) -> bool {
     at.micros() % 1_000_000 != 0
 }
 
-/// Returns the channel of the record, then the channels that its events describe. The result is
-/// empty if the record describes a path between two parties.
+/// Returns the record's channel followed by the channels that its events describe, or nothing if
+/// the record describes a path between two parties.
 fn legs_of(cdr: &Cdr<'_>) -> Vec<Leg> {
     let mut legs: Vec<Leg> = Vec::new();
     for event in &cdr.events {

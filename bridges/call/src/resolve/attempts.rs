@@ -1,4 +1,4 @@
-//! Divides the lines to the outside into calls.
+//! Divides the outside lines into calls.
 //!
 //! ```text
 //! carrier 1  |--x                                 refused
@@ -39,9 +39,9 @@ pub(crate) fn command_patience(line: &Leg) -> Duration {
 #[derive(Clone, Debug, Default)]
 pub(super) struct DialedLine {
     /// The party that dialed it, the number if an API dialed it, or else the call in which the
-    /// channel was born.
+    /// channel was created.
     pub(super) origin: String,
-    /// The number dialed, as digits; empty if it is unknown.
+    /// The digits of the dialed number, or empty if it's unknown.
     pub(super) number: String,
     /// The customer in whose call the line was dialed, if any, in which case the line itself isn't
     /// a customer's.
@@ -49,11 +49,11 @@ pub(super) struct DialedLine {
     /// Set once the line's call has been emitted, after which no other line can join it.
     pub(super) is_emitted: bool,
     pub(super) answered: bool,
-    /// How long the command that dialed the line waits before dialing again. Zero if it doesn't.
+    /// How long the command that dialed the line waits before redialing, or zero if it doesn't.
     pub(super) pause: Duration,
-    /// Time of its birth.
+    /// When the channel was created.
     pub(super) from: EventTime,
-    /// Time of its hangup.
+    /// When the channel hung up.
     pub(super) to: EventTime,
 }
 
@@ -78,8 +78,9 @@ struct Attempt<'l> {
 }
 
 impl Attempt<'_> {
-    /// Returns `true` if `next` is part of this attempt: it was dialed while another line was up,
-    /// soon after lines that weren't answered, or by a command that dials the number repeatedly.
+    /// Returns `true` if `next` is part of this attempt, meaning that it was dialed while another
+    /// line was up, soon after lines that weren't answered, or by a command that dials the number
+    /// repeatedly.
     fn goes_on(&self, next: &DialedLine) -> bool {
         let same_number = next.number == self.number;
         let patience = patience(if same_number {
@@ -92,10 +93,12 @@ impl Attempt<'_> {
 }
 
 /// Divides these trunk channels into calls, oldest first, and returns the customer's channels in
-/// each. Every customer who called in has a call, and so does every attempt to reach a customer
-/// unless its lines were dialed in another customer's call. The lines of an attempt are one call,
-/// because the first carrier can refuse and the second can answer. They are several calls only if
-/// people on several numbers talked, or if some of the lines have already been emitted.
+/// each.
+///
+/// Every customer who called in has a call, and so does every attempt to reach a customer unless
+/// its lines were dialed in another customer's call. An attempt's lines are one call, because the
+/// first carrier may refuse and the second one answer. They're only several calls if people talked
+/// on several numbers, or if some of the lines have already been emitted.
 pub(super) fn divide_by_customer(
     trunks: impl Iterator<Item = usize>,
     came_in: impl Fn(usize) -> bool,
@@ -174,7 +177,7 @@ fn divide_by_attempt(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLi
     divided.into_values().collect()
 }
 
-/// Groups dialed lines by number, keeping the numbers in the order in which they were first dialed.
+/// Groups dialed lines by number, keeping the numbers in the order they were first dialed.
 fn divide_by_number(lines: &[&(usize, DialedLine)]) -> Vec<Vec<usize>> {
     let mut numbers: Vec<(&str, Vec<usize>)> = Vec::new();
     for (i, line) in lines {

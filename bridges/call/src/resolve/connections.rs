@@ -1,4 +1,4 @@
-//! Finds out when the customer was connected to which other real parties.
+//! Determines which other real parties the customer was connected to, and when.
 //!
 //! Two channels are connected while they share a bridge, either directly or via Local channels.
 //! Music, IVRs, queues, parking, and voicemail don't count, since they don't put another party into
@@ -31,8 +31,8 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
             let bridge = *bridges.entry(stay.bridge).or_insert(count);
             let mut to = stay.to;
             if is_customer {
-                // A customer who has hung up does not talk, even if the channel goes on. A bridge
-                // that was entered at the very moment of the hangup still shows who was reached.
+                // A customer who has hung up isn't talking, even if the channel continues. A bridge
+                // entered at the very moment of the hangup still shows who was reached.
                 if leg.left < leg.end && stay.from < leg.left {
                     to = to.min(leg.left);
                 }
@@ -47,7 +47,8 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
             });
         }
     }
-    // Only stays at a time when the customer was bridged matter, and a busy room has many others.
+    // Only stays from the time when the customer was bridged matter, and a busy room has many
+    // others.
     presences.retain(|presence| {
         reach.is_some_and(|(from, to)| presence.from <= to && presence.to >= from)
     });
@@ -72,8 +73,8 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
     }
 }
 
-/// Returns the real parties that any of the customer's channels is connected to, in the order in
-/// which they entered the bridge.
+/// Returns the real parties that any of the customer's channels is connected to, in the order they
+/// entered the bridge.
 fn connected_parties(
     legs: &[&View<'_>],
     customers: &[usize],

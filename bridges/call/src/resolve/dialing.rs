@@ -1,4 +1,4 @@
-//! Finds who dialed each channel, and whose call a line to the outside belongs to.
+//! Determines who dialed each channel, and whose call an outside line belongs to.
 //!
 //! A line belongs to the call that it was dialed for, which depends on who dialed it:
 //!
@@ -21,12 +21,12 @@ use std::time::Duration;
 /// CEL may report a channel's start this long before the `Dial` that created it.
 const DIAL_SLACK: Duration = Duration::from_millis(100);
 
-/// The channels of a part and who dialed them. Channels are given as indices.
+/// The channels of a part, along with who dialed them. Channels are given as indices.
 pub(super) struct Dialing<'p, 'v, 'a> {
     legs: &'p [&'v View<'a>],
     own: usize,
     rooms: &'p Texts,
-    /// The channel that dialed each channel, which for the second half of a Local channel is the
+    /// The channel that dialed each channel. For the second half of a Local channel, that's the
     /// first half.
     by: Vec<Option<usize>>,
     talk: Vec<OnceCell<Talk>>,
@@ -44,7 +44,7 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         }
     }
 
-    /// Returns the talk of the customer at this channel.
+    /// Returns the talk time of the customer on this channel.
     pub(super) fn talk(&self, line: usize) -> &Talk {
         self.talk[line].get_or_init(|| talk(self.legs, &[line]))
     }
@@ -55,10 +55,10 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         spans.filter(|span| span.2 == with).map(|span| span.0).min()
     }
 
-    /// Returns the channels that led to this one, the nearest first.
+    /// Returns the channels that led to this one, nearest first.
     pub(super) fn ancestors(&self, leg: usize) -> impl Iterator<Item = usize> {
         let steps = std::iter::successors(self.by[leg], |&at| self.by[at]);
-        // Channels that name each other lead nowhere.
+        // Channels that refer to each other don't lead anywhere.
         steps.take(self.legs.len())
     }
 
@@ -90,7 +90,7 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
                 None => return self.bridged_caller(at).or(customer),
             }
         }
-        // Lines that name each other belong to nobody else.
+        // Lines that refer to each other don't belong to anyone else.
         None
     }
 
@@ -121,7 +121,7 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         self.legs[leg].party.trunk().is_some()
     }
 
-    /// Returns the callers who were up when this line was dialed.
+    /// Returns the callers who were on the line when this one was dialed.
     fn callers_at(&self, line: usize) -> impl Iterator<Item = usize> {
         let at = self.legs[line].leg.first;
         (0..self.own).filter(move |&i| {
@@ -193,7 +193,7 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
     }
 }
 
-/// Returns how long the command that dialed this line waits before dialing again. Zero if it
+/// Returns how long the command that dialed this line waits before redialing, or zero if it
 /// doesn't.
 pub(super) fn pause(legs: &[&View<'_>], line: &View<'_>) -> Duration {
     let dials = legs.iter().flat_map(|leg| &leg.leg.applications.dials);
@@ -229,7 +229,7 @@ fn dialer(legs: &[&View<'_>], i: usize) -> Option<usize> {
     })
 }
 
-/// Returns the position of another channel by its id.
+/// Returns the index of another channel, given its ID.
 fn position(legs: &[&View<'_>], i: usize, id: &str) -> Option<usize> {
     let found = legs.iter().position(|other| other.leg.id.as_str() == id);
     found.filter(|&found| found != i)
@@ -252,7 +252,7 @@ fn ran_dial(legs: &[&View<'_>], leg: &View<'_>) -> Option<usize> {
     found.map(|(_, i)| i)
 }
 
-/// Returns `true` if the data of a `Dial`, such as `Local/101@office/n`, names the channel.
+/// Returns `true` if the channel is listed in a `Dial`'s data, such as `Local/101@office/n`.
 fn is_destination(data: &str, name: &str) -> bool {
     let destinations = data.split([',', '|']).next().unwrap_or_default();
     let is_named = name.rsplit_once('-').is_some_and(|(peer, _)| {

@@ -1,18 +1,19 @@
-//! Decides whether events of a call may be missing although its end was received.
+//! Decides whether events of a call may be missing even though its end was received.
 //!
-//! A call that was open in a gap is complete if the events of each channel continue after it in the
-//! state from before: in the same bridge, which does not outlive a conversation of two, or in the
-//! first bridge of two channels that were dialed before the gap. Otherwise the call is complete
-//! only if the gap was too short to enter a bridge and leave it again.
+//! A call that was open during a gap is complete if each channel's events continue afterward as
+//! they left off. That means that the channel is either in the same bridge, which can't outlive a
+//! two-party conversation, or in the first bridge of two channels that were dialed before the gap.
+//! Otherwise, the call is only complete if the gap was too short for anyone to enter a bridge and
+//! leave it again.
 //!
-//! A consultation that began and ended in the gap leaves no trace. So if another account can fill
-//! gaps, a call with a longer one is incomplete until that account has reported it.
+//! A consultation that took place entirely within the gap leaves no trace. So if another source can
+//! fill gaps, a call with a longer one is incomplete until that source has reported it.
 
 use crate::facts::{Fact, FactKind, Leg, OpenCall, Passage, UnobservedTime, any};
 use crate::resolve::linked::AT_ONCE;
 use crate::{ChannelState, EventTime, Origin, UniqueId, local_pair};
 
-/// Reason why a call is incomplete if the switch recovered it.
+/// Why a call is incomplete if the switch recovered it.
 const RECOVERED: &str = "the switch was restarted and recovered the call, so part of it was not \
                          reported";
 const BEGAN_UNSEEN: &str = "it began while callbridge was not connected to the PBX";
@@ -20,7 +21,7 @@ const BEGAN_UNSEEN: &str = "it began while callbridge was not connected to the P
 /// from the lists of live channels.
 const UNLISTED: &str = "a hangup was not received: the PBX no longer lists a channel of the call";
 
-/// Returns the reason why events of the call may be missing, or `None` if none are.
+/// Returns why events of the call may be missing, or `None` if none are.
 pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     let long = call.gaps.blinds.iter().find(|blind| !blind.is_short());
     if caught_up && let Some(blind) = long {
@@ -52,8 +53,8 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     Some(BEGAN_UNSEEN.to_owned())
 }
 
-/// Returns `true` if no events of any channel can be missing. `is_long`: a gap of the call was
-/// long.
+/// Returns `true` if none of the channels can be missing any events. `is_long` indicates that one
+/// of the call's gaps was long.
 fn is_each_well_reported(call: &OpenCall, is_long: bool) -> bool {
     let waited = call.legs.values().any(rang_on);
     call.legs.values().all(|leg| {
@@ -61,12 +62,12 @@ fn is_each_well_reported(call: &OpenCall, is_long: bool) -> bool {
             return went_on(call, leg);
         }
         let unbridged = waited && leg.blinds.iter().all(|&seen| is_begun(split(leg, seen).0));
-        // A party that joins a conference can have come by a separate call.
+        // A party that joins a conference may have called in separately.
         is_well_reported(leg, unbridged, |bridge| !is_long || is_first(call, bridge))
     })
 }
 
-/// Describes a gap in seconds since the call's beginning. The time zone of the PBX is not known
+/// Describes a gap in seconds since the start of the call, because the PBX's time zone isn't known
 /// here.
 fn gap_text(opened: EventTime, blind: &UnobservedTime) -> String {
     let from = blind.from.since(opened).as_secs();
@@ -82,17 +83,17 @@ fn gap_text(opened: EventTime, blind: &UnobservedTime) -> String {
     if length > 0 {
         return format!("events may be missing: none arrived for {length} s from {began} on");
     }
-    // The events before and after the gap follow each other, for example after a reconnection.
+    // The events before and after the gap are contiguous, e.g., after a reconnect.
     format!("events may be missing: the connection was interrupted at {began}")
 }
 
-/// Divides the facts of a channel into those before a gap and those after it.
+/// Divides a channel's facts into those before a gap and those after it.
 fn split(leg: &Leg, seen: usize) -> (&[Fact], &[Fact]) {
     leg.facts.split_at(seen.min(leg.facts.len()))
 }
 
-/// Returns `true` if the channel was dialed before each gap, and the dialing ended after the gap.
-/// During the gap, neither this channel nor the one that dialed it talked.
+/// Returns `true` if the channel was dialed before each gap and the dialing ended after it. During
+/// the gap, neither this channel nor the one that dialed it was talking.
 fn rang_on(leg: &Leg) -> bool {
     if local_pair(leg.name()).is_some() || leg.blinds.is_empty() {
         return false;
@@ -108,8 +109,8 @@ fn rang_on(leg: &Leg) -> bool {
     true
 }
 
-/// Returns `true` if two telephones that were up before a gap, and in no bridge, met in this one
-/// after it. It is then the first bridge of both.
+/// Returns `true` if two phones that were up, but not bridged, before a gap met in this bridge
+/// after it, which makes it the first bridge for both.
 fn is_first(call: &OpenCall, bridge: &str) -> bool {
     let mut count = 0;
     for leg in call.legs.values() {
@@ -126,17 +127,19 @@ fn is_first(call: &OpenCall, bridge: &str) -> bool {
     count > 1
 }
 
-/// Returns the first entry or exit that the PBX's events report, or else the first that CEL does.
+/// Returns the first entry or exit reported by the PBX's events or, failing that, by CEL.
 fn first_passage(facts: &[Fact]) -> Option<Passage<'_>> {
     passages(facts, Origin::Channel)
         .next()
         .or_else(|| passages(facts, Origin::Cel).next())
 }
 
-/// Returns `true` if, at each gap, one of these applies: the channel was over, it was in a bridge
-/// that it left after the gap, or it had called in or been dialed before the gap, and after it
-/// entered a bridge that is its first for `sure`. It is also `true` for a channel that hung up and
-/// of which no bridge is reported, if it can have been in none (`unbridged`).
+/// Returns `true` if the channel's events are complete despite its gaps.
+///
+/// At each gap, the channel must have been over, have been in a bridge that it left after the gap,
+/// or have called in or been dialed before the gap and then entered a bridge that's its first for
+/// `sure`. It's also `true` for a channel that hung up without any bridge being reported, if it
+/// can't have been in one (`unbridged`).
 fn is_well_reported(leg: &Leg, unbridged: bool, sure: impl Fn(&str) -> bool) -> bool {
     let bridged = any(&leg.facts, |what| what.passage().is_some());
     if !bridged && unbridged && has_hangup(&leg.facts) {
@@ -165,14 +168,14 @@ fn is_well_reported(leg: &Leg, unbridged: bool, sure: impl Fn(&str) -> bool) -> 
                 return false;
             }
         }
-        // A channel without reported bridges may have been in one.
+        // A channel without any reported bridges may have been in one.
         has_bridges && has_hangup(after)
     })
 }
 
-/// Returns `true` if the PBX reports after each gap with whom the channel has been linked and since
-/// when, and that link was reported before the gap. It is also `true` if no one had answered by the
-/// channel's end, or there was no other link.
+/// Returns `true` if the PBX reports after each gap who the channel has been linked with and since
+/// when, and that link was reported before the gap. This also holds if no one had answered by the
+/// time the channel ended, or if there was no other link.
 fn went_on(call: &OpenCall, leg: &Leg) -> bool {
     if leg
         .blinds
@@ -191,7 +194,7 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
         return true;
     }
     let Some((since, with)) = traits.linked.iter().max() else {
-        // No one answered. The dialed channels may be what was missed.
+        // No one answered. What was missed may be the dialed channels.
         let anybody_else = call.legs.len() > 1;
         return traits.fresh && traits.answered.is_none() && anybody_else;
     };
@@ -202,8 +205,8 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
     })
 }
 
-/// Returns `true` if the channel reported before its first gap that it was linked with this other
-/// one at about this time.
+/// Returns `true` if the channel reported before its first gap that it was linked with the other
+/// one at around this time.
 fn reports_link(leg: &Leg, other: &UniqueId, since: EventTime) -> bool {
     let first = leg.blinds.first().copied();
     let (before, _) = split(leg, first.unwrap_or(leg.facts.len()));
@@ -213,7 +216,7 @@ fn reports_link(leg: &Leg, other: &UniqueId, since: EventTime) -> bool {
     })
 }
 
-/// Returns `true` if the channel called in, or was seen to be dialed.
+/// Returns `true` if the channel called in or was seen being dialed.
 fn is_begun(facts: &[Fact]) -> bool {
     use ChannelState::{PreRing, Ring};
     any(facts, |what| {

@@ -1,19 +1,21 @@
-//! Finds what speaks of an answer although no bridge shows it. A call is missed only if nothing
-//! does, because events of bridges can be filtered, lost, or turned off.
+//! Looks for signs that a call was answered although no bridge shows it. A call only counts as
+//! missed if there are none, because bridge events can be filtered, lost, or turned off.
 //!
-//! Evidence is about a pair: the customer, and a phone or line that was dialed for the customer or
-//! dialed them. No bridge of the two was reported, but both were up for at least half a second, and
-//! neither was in a bridge meanwhile. Some events say why two that were up never met:
+//! The evidence concerns a pair consisting of the customer and a phone or line that was dialed for
+//! the customer or dialed them. No bridge with both of them was reported, but both were up for at
+//! least half a second without being in another bridge. Some events explain why two parties that
+//! were up never met:
 //!
 //! | event | why they never met |
 //! |---|---|
-//! | the phone's dialing ended without `ANSWER` | it declined, or did not confirm |
+//! | the phone's dialing ended without `ANSWER` | it declined, or didn't confirm |
 //! | the phone's channel ran an application | it heard a prompt and had to confirm |
-//! | the customer gave up in the queue | the phone still heard the announcement |
-//! | a pickup or a transfer | somebody else took the phone's place |
-//! | another bridge | it talked with somebody else |
-//! An exit from a bridge without an entry, or an entry without an exit, also shows that something
-//! is missing, whoever was in the bridge.
+//! | the customer gave up in the queue | the phone was still hearing the announcement |
+//! | a pickup or a transfer | someone else took the phone's place |
+//! | another bridge | it was talking to someone else |
+//!
+//! An exit from a bridge without an entry, or the other way around, also shows that something is
+//! missing, no matter who was in the bridge.
 
 use super::linked::AT_ONCE;
 use super::masquerade::JoinedPairs;
@@ -47,7 +49,7 @@ pub(super) fn evidence(joined: &JoinedPairs, legs: &[&View<'_>], plan: &Plan) ->
     }
     let mut ties = ties(legs, joined);
     for &customer in &plan.customers {
-        // Whoever dialed the customer may belong to the call of another customer.
+        // Whoever dialed the customer may belong to another customer's call.
         let mut placed_by = plan.placed_by.as_ref();
         if let Some(dialer) = legs[customer].dialer() {
             placed_by = placed_by.filter(|&&by| *dialer == legs[by].leg.id);
@@ -206,16 +208,16 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
             (Answer::At(a) | Answer::Reported(a), Answer::At(b) | Answer::Reported(b)) => {
                 Some(a.max(b))
             }
-            // `Dial` does not answer the channel that runs it.
+            // `Dial` doesn't answer the channel that runs it.
             (Answer::Unknown, Answer::Reported(at)) if dialed.dialer().is_some() => Some(at),
-            // `Dial` answers its own channel when a phone does, or when someone picks the call up.
+            // `Dial` answers its own channel when a phone answers or someone picks up the call.
             (Answer::At(at), Answer::Unknown)
                 if plan.talk.spans.is_empty() && self.is_answer_of_dial(dialing, dialed, at) =>
             {
                 Some(at)
             }
-            // An answer was lost, but the result of the `Dial` still speaks of one. If the customer
-            // talked to someone, it was that one who answered.
+            // An answer was lost, but the result of the `Dial` still points to one. If the customer
+            // talked to anyone, that's who answered.
             (answer, other) => {
                 let (_, answered) = ran_dial(dialing, dialed)?;
                 let at = answer.time().or(other.time()).unwrap_or(dialed.leg.first);
@@ -224,8 +226,8 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
         }
     }
 
-    /// Returns `true` if the dialing channel was answered by the `Dial` that it ran: CEL names the
-    /// application, or the other channel took the place of a phone that was ringing until then.
+    /// Returns `true` if the dialing channel was answered by the `Dial` that it ran, either because
+    /// CEL says so or because the other channel replaced a phone that had been ringing until then.
     fn is_answer_of_dial(self, dialing: &View<'_>, dialed: &View<'_>, at: EventTime) -> bool {
         let answer = FactKind::State(ChannelState::Up);
         let answer = Fact::new(at, Origin::Cel, answer);

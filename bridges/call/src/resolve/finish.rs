@@ -1,4 +1,4 @@
-//! Determines the values of a finished call, each with the event that decided it.
+//! Determines a finished call's values, each along with the event that decided it.
 
 use super::connections;
 use super::plan::Plan;
@@ -16,7 +16,7 @@ use crate::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Returns the finished call of one plan.
+/// Returns the finished call for a plan.
 pub(super) fn finish(
     call: &OpenCall,
     part: &Part<'_, '_>,
@@ -146,8 +146,8 @@ pub(super) fn finish(
     }
 }
 
-/// Returns the time at which the call's first other leg was dialed: from then on, the customer's
-/// channel can show other numbers than the customer's.
+/// Returns when the call's first other leg was dialed. From then on, the customer's channel may
+/// show numbers other than the customer's.
 fn first_dialed(legs: &[&View<'_>], plan: &Plan) -> Option<EventTime> {
     plan.own
         .iter()
@@ -158,7 +158,8 @@ fn first_dialed(legs: &[&View<'_>], plan: &Plan) -> Option<EventTime> {
         .min()
 }
 
-/// Returns the user fields of the call's channels, by time, and those of other channels.
+/// Returns the user fields of the call's channels in chronological order, followed by those of
+/// other channels.
 fn userfields(call: &OpenCall, legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     let mut of_legs: Vec<&Stamped> = plan
         .own
@@ -178,9 +179,9 @@ fn unknown_channels(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     prefixes.into_iter().collect()
 }
 
-/// Collects the prefixes of channels that carried an outside number and belong to no trunk. A
-/// telephone can show an outside number of the company. So an inbound telephone counts only if no
-/// trunk took part at all.
+/// Collects the prefixes of channels that carried an outside number but don't match any trunk.
+/// Since a phone may show one of the company's outside numbers, an inbound phone only counts if no
+/// trunk was involved at all.
 fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     let mut found = Unmatched::default();
     for &i in &plan.own {
@@ -196,7 +197,7 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
             Way::Dialed => (number::dialed_number(legs, i), Carried::Out),
         };
         let Some(number) = number else { continue };
-        // Other numbers of a dialed channel can be those of the caller.
+        // A dialed channel's other numbers may be the caller's.
         if way == Carried::Out && !number.raw.from_dial_string {
             continue;
         }
@@ -208,9 +209,9 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     found.0
 }
 
-/// Returns the last extension that began to talk with the customer. If there is none, an inbound
-/// call has the one extension that was dialed (none if there were several), and an outbound call
-/// has the one that placed the call.
+/// Returns the last extension to start talking to the customer. If there was none, it's the only
+/// extension that was dialed for an inbound call (none if there were several), or the one that
+/// placed an outbound call.
 fn employee(
     legs: &[&View<'_>],
     plan: &Plan,
@@ -253,8 +254,7 @@ fn employee(
     None
 }
 
-/// Returns the first channel that was dialed of a telephone, or `None` if several telephones were
-/// dialed.
+/// Returns the first channel of a dialed phone, or `None` if several phones were dialed.
 fn only_dialed_extension<'v, 'a>(own: &[&'v View<'a>]) -> Option<&'v View<'a>> {
     let mut first: Option<&View<'_>> = None;
     for &leg in own {
@@ -270,14 +270,14 @@ fn only_dialed_extension<'v, 'a>(own: &[&'v View<'a>]) -> Option<&'v View<'a>> {
     first
 }
 
-/// Returns the reason why the beginning of a call is not known, or `None` if it is.
+/// Returns why a call's start isn't known, or `None` if it is.
 fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let mut traits = plan
         .customers
         .iter()
         .filter_map(|&i| legs[i].leg.traits.as_ref());
     let begun = if traits.any(|traits| traits.listed) {
-        // In a call that was already going on, each party can have been elsewhere before.
+        // In a call that was already in progress, each party may have been elsewhere before.
         plan.own.iter().all(|&i| legs[i].begun)
     } else {
         plan.customers.iter().any(|&i| legs[i].begun)
@@ -293,17 +293,19 @@ fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     Some("the beginning of the call was not received".to_owned())
 }
 
-/// Returns `true` if a trunk of FreeSWITCH was dialed by a channel without events. The trunk can
-/// lead to a customer, or to the mobile phone of a colleague whom a customer called.
+/// Returns `true` if a FreeSWITCH trunk was dialed by a channel without events. The trunk may lead
+/// to a customer or to the mobile phone of a colleague whom a customer called.
 fn is_direction_unknown(legs: &[&View<'_>], plan: &Plan) -> bool {
     let is_rooted = legs.iter().any(|leg| leg.leg.id == plan.linkedid);
     let has_traits = plan.customers.iter().any(|&i| legs[i].leg.traits.is_some());
     plan.direction == Direction::Outbound && has_traits && !is_rooted
 }
 
-/// Returns the reason why the dialing is unknown, or `None`. AMI 1.x reports neither the dialing of
-/// a queue nor an originated call that no one answered. So a trunk that rang without an answer can
-/// have led to a customer, or to an agent's mobile phone.
+/// Returns why it's unknown who dialed, or `None` if it isn't.
+///
+/// AMI 1.x reports neither a queue's dialing nor an originated call that no one answered. A trunk
+/// that rang without being answered may therefore have led to a customer or to an agent's mobile
+/// phone.
 fn dialler_unobservable(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let old = legs.iter().all(|leg| leg.leg.linkedids.first().is_none());
     let dialed = plan.customers.iter().any(|&i| legs[i].was_dialed());
@@ -312,8 +314,9 @@ fn dialler_unobservable(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     unknown.then(|| "the PBX did not report who dialed, or which number".to_owned())
 }
 
-/// Returns the reason why an outbound call is in doubt if its first party came in from outside over
-/// a channel that no trunk matches. It can be a customer's call that was forwarded to the outside.
+/// Returns a reason for doubt if an outbound call's first party came in from outside over a channel
+/// that doesn't match any trunk, since it may be a customer's call that was forwarded to the
+/// outside.
 fn outsider(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let mut own = plan.own.iter().map(|&i| legs[i]);
     let first = own.find(|leg| leg.party.is_real())?;
@@ -327,8 +330,8 @@ fn outsider(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     })
 }
 
-/// Returns the reason why the duration of the call is unknown: a channel of the customer had an
-/// event before its birth or after its hangup, so the PBX's clock was set back in between.
+/// Returns why the call's duration is unknown if one of the customer's channels had an event before
+/// it was created or after it hung up, which means that the PBX's clock was set back in between.
 fn clock_set_back(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let contradicted = plan
         .customers
@@ -337,7 +340,7 @@ fn clock_set_back(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     contradicted.then(set_back)
 }
 
-/// Returns `true` if the channel had an event before its birth or after its hangup.
+/// Returns `true` if the channel had an event before it was created or after it hung up.
 fn has_events_outside_life(leg: &Leg) -> bool {
     let times = leg.facts.iter().map(|fact| fact.at);
     let births = leg
@@ -360,7 +363,7 @@ fn has_events_outside_life(leg: &Leg) -> bool {
 /// at once.
 const ONE_READ: Duration = Duration::from_millis(100);
 
-/// Returns the reason why the times of the call are unknown, or `None` if they are right.
+/// Returns why the call's times are unknown, or `None` if they're right.
 fn time_unknown(call: &OpenCall, plan: &Plan) -> Option<String> {
     if call.times.clock_set {
         return Some("the PBX's clock was set during the call".to_owned());
@@ -402,9 +405,11 @@ fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {
     remarks
 }
 
-/// Returns each variable with its value. The root leg's value wins over another leg's. If the root
-/// leg has none and other legs disagree, all their values are returned. The root leg is the channel
-/// of the customer who came in. In an outbound call, it is the channel that the call began with.
+/// Returns each variable with its value.
+///
+/// The root leg's value takes precedence over those of other legs. If the root leg has none and the
+/// others disagree, all of their values are returned. The root leg is the channel of the customer
+/// who called in or, in an outbound call, the channel that the call started with.
 fn variables(legs: &[&View<'_>], plan: &Plan, why: &mut DecidingEvents) -> Vec<Variable> {
     let root = match plan.direction {
         Direction::Inbound => plan.customers.first().copied(),
@@ -443,7 +448,7 @@ fn variables(legs: &[&View<'_>], plan: &Plan, why: &mut DecidingEvents) -> Vec<V
     made.into_values().map(|(variable, ..)| variable).collect()
 }
 
-/// Returns the last value of each variable of a channel.
+/// Returns the last value of each of a channel's variables.
 fn last_values<'a>(leg: &'a View<'a>) -> Vec<&'a SeenVariable> {
     let mut last: BTreeMap<&str, &SeenVariable> = BTreeMap::new();
     for seen in &leg.leg.variables {

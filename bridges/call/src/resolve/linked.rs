@@ -1,19 +1,19 @@
-//! Finds who heard whom if a PBX reports that two channels begin and stop hearing each other, and
-//! its rooms have no names.
+//! Determines who could hear whom if a PBX reports when two channels start and stop hearing each
+//! other, and its rooms have no names.
 //!
 //! ```text
 //! Linked customer, 101                  the customer hears 101
 //!   101 consults (102 rings)            …and music
-//!     Linked 101, 102                   101 hears 102; the link with the customer was not ended
+//!     Linked 101, 102                   101 hears 102; the link with the customer hasn't ended
 //!   101 hangs up                        both links are over
 //! Linked 102, customer                  the customer hears 102
 //! ```
-//! A channel hears only one other at a time: the one of the link that began last. An earlier link
-//! continues when that one is over. No one talks before both have answered, because a link also
-//! carries a carrier's announcement.
+//! A channel can only hear one other at a time, which is the one whose link started last. When that
+//! link is over, an earlier one continues. No one is talking until both sides have answered,
+//! because a link also carries a carrier's announcement.
 //!
-//! A channel that monitors another one has no link. While both sides of the other's link hear it,
-//! it is a third party in that link:
+//! A channel that monitors another one has no link. As long as both sides of the other's link can
+//! hear it, it's a third party to that link:
 //!
 //! ```text
 //! Linked customer, 101                  the customer hears 101
@@ -26,11 +26,11 @@ use crate::{Endpoints, EventTime, MonitorMode, Origin, UniqueId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Two reports of one beginning, or the end of a link and its next beginning, lie this close
-/// together.
+/// Two reports of the same start, or the end of a link and the start of the next one, are at most
+/// this far apart.
 pub(super) const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// A span of time, from its beginning to its end.
+/// A span of time, from start to end.
 type Span = (EventTime, EventTime);
 
 /// Two channels, as indices, and when they were linked.
@@ -41,7 +41,7 @@ struct Link {
     to: EventTime,
 }
 
-/// A channel that someone hears while it monitors another one. Channels are indices.
+/// A channel that someone can hear while it's monitoring another one. Channels are indices.
 #[derive(Clone, Copy, Debug)]
 struct Monitor {
     by: usize,
@@ -52,7 +52,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// Returns the part of the span in which the channel monitors.
+    /// Returns the part of the span during which the channel is monitoring.
     fn part_of(&self, (from, to): Span) -> Option<Span> {
         let from = from.max(self.from);
         let to = to.min(self.to);
@@ -60,7 +60,7 @@ impl Monitor {
     }
 }
 
-/// Returns the channels with their links as bridges of two, or `None` if there were no links.
+/// Returns the channels with their links as two-party bridges, or `None` if there were no links.
 pub(super) fn replace_links(legs: &[&Leg], endpoints: &Endpoints) -> Option<Vec<Leg>> {
     let links = links(legs);
     if links.is_empty() && !legs.iter().any(|leg| any(&leg.facts, is_of_links)) {
@@ -90,8 +90,8 @@ pub(super) fn replace_links(legs: &[&Leg], endpoints: &Endpoints) -> Option<Vec<
     Some(own)
 }
 
-/// Returns the spans in which the sides of the first of these links were away from it: in a later
-/// link, in a consultation, or monitoring.
+/// Returns the spans during which either side of the first of these links was away from it because
+/// of a later link, a consultation, or monitoring.
 fn spans_away(links: &[Link], consults: &[Vec<Span>], monitors: &[Monitor]) -> Vec<Span> {
     let Some((link, later)) = links.split_first() else {
         return Vec::new();
@@ -113,7 +113,7 @@ fn spans_away(links: &[Link], consults: &[Vec<Span>], monitors: &[Monitor]) -> V
     away
 }
 
-/// Puts these channels into the bridge of two channels for this span.
+/// Puts these channels into the two channels' bridge for this span.
 fn put_into_bridge<const N: usize>(
     legs: &mut [Leg],
     bridge_of: [usize; 2],
@@ -130,8 +130,8 @@ fn put_into_bridge<const N: usize>(
     }
 }
 
-/// Puts a channel that monitors into each link in which the customer hears it. If the target has
-/// no link, only the two hear each other.
+/// Puts a monitoring channel into each link in which the customer can hear it. If the target isn't
+/// linked, only the two of them can hear each other.
 fn add_monitor(
     own: &mut [Leg],
     legs: &[&Leg],
@@ -180,12 +180,12 @@ fn is_of_links(what: &FactKind) -> bool {
     what.link().is_some() || others
 }
 
-/// Returns the time at which the channel was over, as far as is known.
+/// Returns when the channel was over, as far as is known.
 fn end(leg: &Leg) -> EventTime {
     leg.ended().unwrap_or(leg.last)
 }
 
-/// Returns all links in the order in which they began. A link ends with the hangup of either side.
+/// Returns all links in the order they started. A link ends when either side hangs up.
 fn links(legs: &[&Leg]) -> Vec<Link> {
     let mut reports: BTreeMap<[usize; 2], Vec<(EventTime, bool)>> = BTreeMap::new();
     for (i, leg) in legs.iter().enumerate() {
@@ -262,8 +262,8 @@ fn has_begun_link(by: &Leg, other: &UniqueId, until: EventTime) -> bool {
         || later.any(|(_, with)| with == other)
 }
 
-/// Returns the links of the channel whose beginning was not received, and which it reported later:
-/// with whom, and since when.
+/// Returns those of the channel's links whose start wasn't received, but which it reported later,
+/// given by the other channel and when the link started.
 fn reported_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
     let mut later = Vec::new();
     for (at, id) in leg.traits.iter().flat_map(|traits| &traits.linked) {
@@ -277,8 +277,8 @@ fn reported_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
     later
 }
 
-/// Returns `true` if an event of `by` shows that a link of the channel `leg` began at about this
-/// time.
+/// Returns `true` if an event of `by` shows that one of the links of channel `leg` started at
+/// around this time.
 fn reports_beginning(by: &Leg, leg: &Leg, at: EventTime) -> bool {
     by.facts.iter().any(|fact| {
         let Some((with, true)) = fact.what.link() else {
@@ -288,7 +288,7 @@ fn reports_beginning(by: &Leg, leg: &Leg, at: EventTime) -> bool {
     })
 }
 
-/// Returns the part of a link in which both sides had answered.
+/// Returns the part of a link during which both sides had answered.
 fn answered_span(legs: &[&Leg], link: &Link) -> Option<Span> {
     let mut from = link.from;
     for side in link.sides {
@@ -303,9 +303,9 @@ fn answered_span(legs: &[&Leg], link: &Link) -> Option<Span> {
     }
 }
 
-/// Returns the spans in which each channel was away from its link because it consulted a third
-/// party. A consultation ends when all channels that were dialed for it have hung up, or when one
-/// of them joins the call as a third party.
+/// Returns the spans during which each channel was away from its link to consult a third party. A
+/// consultation ends when all channels dialed for it have hung up, or when one of them joins the
+/// call as a third party.
 fn find_consultations(legs: &[&Leg], monitors: &[Monitor]) -> Vec<Vec<Span>> {
     let mut consults = Vec::new();
     for (i, leg) in legs.iter().enumerate() {
@@ -337,8 +337,8 @@ fn find_consultations(legs: &[&Leg], monitors: &[Monitor]) -> Vec<Vec<Span>> {
     consults
 }
 
-/// Returns the spans in which someone heard a channel that monitored another one, in the order of
-/// their beginnings. A later link of the channel ends its monitoring.
+/// Returns the spans during which someone could hear a channel that was monitoring another one,
+/// ordered by start. A later link of the channel ends its monitoring.
 fn monitors(legs: &[&Leg], links: &[Link]) -> Vec<Monitor> {
     let mut monitors = Vec::new();
     for (by, leg) in legs.iter().enumerate() {
@@ -378,11 +378,11 @@ fn monitors(legs: &[&Leg], links: &[Link]) -> Vec<Monitor> {
     monitors
 }
 
-/// Returns the time at which the last channel hung up that this one dialed in the span, or `None`
-/// if one is still up, or if it dialed no one.
+/// Returns when the last of the channels that this one dialed during the span hung up, or `None` if
+/// one of them is still up or it didn't dial anyone.
 fn consulted_until(legs: &[&Leg], by: &Leg, (from, to): Span) -> Option<EventTime> {
-    // The creation of a channel has the time of the switch's clock, which steps. So it can lie
-    // before the application that dialed the channel.
+    // A channel's creation time comes from the switch's clock, which advances in steps, so it may
+    // be earlier than the application that dialed the channel.
     let dialed_in = from.minus(AT_ONCE)..=to;
     let mut last = None;
     for leg in legs.iter().filter(|leg| dialed_in.contains(&leg.first)) {
@@ -393,7 +393,7 @@ fn consulted_until(legs: &[&Leg], by: &Leg, (from, to): Span) -> Option<EventTim
     last
 }
 
-/// Cuts other spans out of one, and returns the rest of it.
+/// Cuts other spans out of this one, and returns what's left of it.
 fn cut_spans(span: Option<Span>, mut away: Vec<Span>) -> Vec<Span> {
     let Some((mut from, to)) = span else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Finds events that must have been lost, according to the events that were received.
+//! Finds events that must have been lost, judging by those that were received.
 //!
 //! | reported | lost |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | the first channel of the call | its creation, and with it the start of the call |
 //! | the end of dialing a channel (AMI) | the start, and with it the number |
 //! | a conference member ID (FreeSWITCH) | `conference::maintenance` |
-//! | a conference member who talks (FreeSWITCH) | their entry |
-//! | who remains in a bridge at an exit (CEL) | the entry of one of them |
+//! | a conference member who's talking (FreeSWITCH) | their entry |
+//! | who remains in a bridge after an exit (CEL) | the entry of one of them |
 
 use super::plan::Plan;
 use super::view::View;
@@ -38,7 +38,7 @@ pub(super) fn lost(
         .or_else(|| companion(views, legs, plan))
 }
 
-/// Returns a reason if a channel's creation was not reported, although the source reports that of
+/// Returns a reason if a channel's creation wasn't reported, although the source reports that of
 /// others or always does. If channels change places (`old`), the channel may have taken a party
 /// along. Otherwise, only the start of the call depends on it.
 ///
@@ -129,7 +129,7 @@ fn conference(legs: &[&View<'_>], plan: &Plan, rooms: &Texts) -> Option<String> 
 }
 
 /// Returns a reason if CEL named a phone or line that remained in a bridge when the customer left
-/// it, but its entry was not reported.
+/// it, but its entry wasn't reported.
 fn companion(views: &[View<'_>], legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let facts = plan.customers.iter().flat_map(|&i| &legs[i].leg.facts);
     for fact in facts {

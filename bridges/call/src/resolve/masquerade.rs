@@ -1,10 +1,10 @@
-//! Translates the facts of AMI 1.x into those of later releases: which telephone had which unique
-//! id, and with whom it talked.
+//! Translates facts from AMI 1.x into those of later releases by working out which phone had which
+//! unique ID, and who it was talking to.
 //!
 //! Before Asterisk 12, a masquerade (an attended transfer, a pickup, a parked or redirected
-//! channel, a Local channel that optimizes itself away) leaves unique ids where they are. It moves
-//! names, and with them the telephones, from one unique id to another. A unique id is then only a
-//! place:
+//! channel, or a Local channel that optimizes itself away) leaves unique IDs where they are.
+//! Instead, it moves names, and the phones along with them, from one unique ID to another. A unique
+//! ID is therefore merely a place:
 //!
 //! ```text
 //! place 17.1  SIP/city-01 (the customer)       Link  place 17.2  SIP/101-02
@@ -14,7 +14,7 @@
 //! place 17.1  SIP/101-03<ZOMBIE>, which hangs up
 //! ```
 //!
-//! Here, each telephone gets its own facts back, and each link becomes a bridge of two.
+//! This module gives each phone its own facts back and turns each link into a two-party bridge.
 
 use super::view::LINKED;
 use crate::facts::{Fact, FactKind, Leg, OpenCall, spans};
@@ -22,7 +22,7 @@ use crate::trunk;
 use crate::{EventTime, Origin, UNNAMED, UniqueId, WHO_ANSWERED};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One unique id, the telephones that had it, and since when.
+/// A unique ID, along with the phones that had it and since when.
 struct ChannelOccupancy<'a> {
     leg: &'a Leg,
     sits: Vec<(EventTime, usize)>,
@@ -30,11 +30,11 @@ struct ChannelOccupancy<'a> {
     ended: Option<EventTime>,
 }
 
-/// Pairs of channels as in [`OpenCall::joined`].
+/// Pairs of channels, as in [`OpenCall::joined`].
 pub(super) type JoinedPairs = BTreeSet<(UniqueId, UniqueId)>;
 
-/// Returns the call's channels by telephone, and the joined pairs with those that changed places.
-/// Returns `None` if the channels already are telephones.
+/// Returns the call's channels by phone, along with the joined pairs, including those that swapped
+/// places, or `None` if the channels already are phones.
 pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, JoinedPairs)> {
     let of_both = format!("{UNNAMED}{WHO_ANSWERED}");
     let mut facts = call.legs.values().flat_map(|leg| &leg.facts);
@@ -106,7 +106,7 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, JoinedPairs)> {
     Some((legs, joined))
 }
 
-/// Returns `true` for a fact that shows which telephone has which place, or with whom it talks.
+/// Returns `true` for a fact that shows which phone is in which place, or who it's talking to.
 /// Later releases have no such facts.
 fn is_of_occupants(what: &FactKind) -> bool {
     let moves = matches!(what, FactKind::Renamed { .. } | FactKind::Transfers { .. });
@@ -114,20 +114,20 @@ fn is_of_occupants(what: &FactKind) -> bool {
 }
 
 impl ChannelOccupancy<'_> {
-    /// Returns the telephone that had this unique id at its birth, without its facts.
+    /// Returns the phone that had this unique ID when it was created, without any facts.
     fn leg_at_birth(&self) -> Leg {
         let mut leg = Leg::new(self.leg.id.clone(), self.leg.first, self.leg.place);
         leg.names.note(self.leg.first, self.leg.name());
         leg
     }
 
-    /// Returns the telephone that had this unique id at that moment.
+    /// Returns the phone that had this unique ID at that moment.
     fn occupant_at(&self, at: EventTime) -> usize {
         let sits = self.sits.iter().rev().find(|(from, _)| *from <= at);
         sits.unwrap_or(&self.sits[0]).1
     }
 
-    /// Returns each telephone that had the unique id, since when, and until when.
+    /// Returns each phone that had the unique ID, along with when it started and stopped having it.
     fn spans(&self) -> impl Iterator<Item = (usize, EventTime, Option<EventTime>)> {
         self.sits.iter().enumerate().map(|(i, &(from, who))| {
             let next = self.sits.get(i + 1).map(|&(next, _)| next);
@@ -136,7 +136,7 @@ impl ChannelOccupancy<'_> {
     }
 
     /// Returns `true` if AMI reported the place under another name without having reported that it
-    /// took on that name. CEL reports no such events.
+    /// took on that name. CEL doesn't report such events.
     fn lacks_renaming(&self) -> bool {
         let mut facts = self.leg.facts.iter();
         if facts.any(|fact| fact.origin == Origin::Cel) {
@@ -152,7 +152,7 @@ impl ChannelOccupancy<'_> {
         })
     }
 
-    /// Moves the facts of the unique id to the telephones that they are about.
+    /// Moves the unique ID's facts to the phones that they're about.
     fn hand_out(&self, occupancies: &[ChannelOccupancy<'_>], legs: &mut [Leg]) {
         let own = self.leg.facts.iter();
         for fact in own.filter(|fact| !is_of_occupants(&fact.what)) {
@@ -163,14 +163,15 @@ impl ChannelOccupancy<'_> {
                 let dialler = occupancies[dialler].occupant_at(fact.at);
                 by.clone_from(&occupancies[dialler].leg.id);
             }
-            // Each telephone was born in its first place, whatever the clocks of AMI and CEL show.
+            // Each phone was created in its first place, no matter what the clocks of AMI and CEL
+            // show.
             let who = match fact.what {
                 FactKind::Born(_) => self.sits[0].1,
                 _ => self.occupant_at(fact.at),
             };
             legs[who].facts.push(fact);
         }
-        // The names themselves change places.
+        // The names themselves swap places.
         for (kind, texts) in self.leg.texts().into_iter().enumerate().skip(1) {
             for stamped in texts.iter() {
                 let leg = &mut legs[self.occupant_at(stamped.at)];
@@ -207,14 +208,14 @@ impl ChannelOccupancy<'_> {
     }
 }
 
-/// Returns the place with this unique id, or the one of the channel whose name stands in for it.
+/// Returns the place with this unique ID, or that of the channel whose name stands in for it.
 fn occupancy_of(all: &[ChannelOccupancy<'_>], id: &UniqueId) -> Option<usize> {
     all.iter()
         .position(|place| place.leg.id == *id)
         .or_else(|| all.iter().position(|place| place.leg.name() == id.as_str()))
 }
 
-/// Returns each later name of each place, in the order of time.
+/// Returns all later names of all places, in chronological order.
 fn renamings<'a>(occupancies: &[ChannelOccupancy<'a>]) -> Vec<(EventTime, usize, &'a str)> {
     let mut all = Vec::new();
     for (i, occupancy) in occupancies.iter().enumerate() {
@@ -226,17 +227,17 @@ fn renamings<'a>(occupancies: &[ChannelOccupancy<'a>]) -> Vec<(EventTime, usize,
     all
 }
 
-/// What a new name of a place shows.
+/// What a place's new name means.
 enum NameChange {
     Nothing,
-    /// These two telephones changed places.
+    /// These two phones swapped places.
     Swap(usize, usize),
-    /// This telephone went to a place of which no event was received.
+    /// This phone went to a place that we haven't received any events about.
     Unknown(usize),
 }
 
-/// Processes a new name of a place: its telephone and the one that has the name change places. The
-/// two subchannels of one DAHDI line are one telephone.
+/// Processes a place's new name, which means that its phone and the one with that name swap places.
+/// The two subchannels of a DAHDI line are the same phone.
 fn change(
     occupancies: &mut [ChannelOccupancy<'_>],
     at: EventTime,
@@ -273,7 +274,7 @@ fn change(
     NameChange::Swap(here, there)
 }
 
-/// Returns the telephone that has this place now.
+/// Returns the phone that's currently in this place.
 fn last_occupant(occupancies: &[ChannelOccupancy<'_>], place: usize) -> usize {
     occupancies[place]
         .sits
@@ -281,8 +282,8 @@ fn last_occupant(occupancies: &[ChannelOccupancy<'_>], place: usize) -> usize {
         .map_or(place, |&(_, who)| who)
 }
 
-/// Report of the beginning (`true`) or the end of a link between two places: its time, and its
-/// event system.
+/// A report that a link between two places started (`true`) or ended, with the time and the event
+/// system that reported it.
 type LinkReport = (EventTime, Origin, bool);
 
 fn links(occupancies: &[ChannelOccupancy<'_>]) -> Links {
@@ -305,10 +306,11 @@ fn links(occupancies: &[ChannelOccupancy<'_>]) -> Links {
 /// Links by pair of places.
 type Links = BTreeMap<(usize, usize), Vec<LinkReport>>;
 
-/// Returns the pairs of places with a link of which a start or an end is missing.
+/// Returns the pairs of places whose link has a missing start or end.
 ///
-/// AMI reports each start and each end, so they alternate. CEL counts only if AMI reports nothing
-/// of the link, because it reports neither who left to consult someone else nor always the end.
+/// AMI reports every start and every end, so they alternate. CEL is only considered if AMI doesn't
+/// report anything about the link, because it doesn't show who left to consult someone else and
+/// doesn't always report the end.
 fn interrupted(links: &Links) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (&pair, reports) in links {
@@ -326,7 +328,8 @@ fn interrupted(links: &Links) -> Vec<(usize, usize)> {
     found
 }
 
-/// Returns the starts (`true`) and ends of a link that one event system reports, by time.
+/// Returns a link's starts (`true`) and ends as reported by one event system, in chronological
+/// order.
 fn edges(reports: &[LinkReport], origin: Origin) -> Vec<(EventTime, bool)> {
     let own = reports.iter().filter(|report| report.1 == origin);
     let mut edges: Vec<_> = own.map(|&(at, _, begins)| (at, begins)).collect();
@@ -347,15 +350,15 @@ fn alternates(edges: &[(EventTime, bool)]) -> bool {
     is_possible && open == 0
 }
 
-/// Marks a telephone as missing an event about `other` by adding an exit without an entry.
+/// Marks a phone as missing an event about `other` by adding an exit without an entry.
 fn mark_incomplete(leg: &mut Leg, other: &str) {
     let what = FactKind::enter_or_leave(format!("without {other}"), false, false);
     leg.facts.push(Fact::new(leg.last, Origin::Channel, what));
 }
 
-/// Returns the moments at which a telephone transferred a call on another of its channels, with its
-/// places in that call. From then on it hears no one there, although the masquerade can come much
-/// later.
+/// Returns when a phone transferred a call on another of its channels, along with the phone's
+/// places in that call. From then on, it can't hear anyone there, although the masquerade may
+/// happen much later.
 fn departures(occupancies: &[ChannelOccupancy<'_>]) -> Vec<(EventTime, usize)> {
     let mut left = Vec::new();
     for occupancy in occupancies {
@@ -380,8 +383,7 @@ fn departures(occupancies: &[ChannelOccupancy<'_>]) -> Vec<(EventTime, usize)> {
     left
 }
 
-/// Puts the telephones of two linked places into a bridge. A link ends with the hangup of either
-/// side.
+/// Puts the phones in two linked places into a bridge. A link ends when either side hangs up.
 fn bridge(
     occupancies: &[ChannelOccupancy<'_>],
     (a, b): (usize, usize),

@@ -1,4 +1,4 @@
-//! Finds the customer's number and its origin.
+//! Finds the customer's number and where it came from.
 //!
 //! ```text
 //! 998901110001@city              the number before the peer
@@ -13,10 +13,10 @@ use crate::trunk;
 use crate::{EventTime, RawNumber};
 use std::time::Duration;
 
-/// A `Dial` ends at most this long after the channel that it dialed.
+/// How long after a channel's end the `Dial` that dialed it may end.
 const DIAL_END_SLACK: Duration = Duration::from_millis(50);
 
-/// A number, and the event it was read in.
+/// A number, along with the event it was read from.
 #[derive(Clone, Debug)]
 pub(super) struct Number {
     pub(super) raw: RawNumber,
@@ -29,7 +29,8 @@ fn number(text: impl Into<String>, dialed: bool, at: EventTime, message: &'stati
     Number { raw, at, message }
 }
 
-/// Makes a [`Number`] of a text that an event reported. `message` names the source of the text.
+/// Creates a [`Number`] from a text that an event reported. `message` describes where the text came
+/// from.
 fn number_of_channel(text: &Stamped, message: &'static str) -> Number {
     number(text.text.as_str(), false, text.at, message)
 }
@@ -41,12 +42,12 @@ pub(super) fn caller(leg: &View<'_>) -> Option<Number> {
     Some(number_of_channel(caller, "the caller's number"))
 }
 
-/// Returns the candidates for the number of a customer who called in on this channel: the numbers
-/// that it shows until the first leg is dialed. A hidden number ends the search.
+/// Returns the candidates for the number of a customer who called in on this channel, which are the
+/// numbers it shows until the first leg is dialed. A hidden number ends the search.
 pub(super) fn callers(leg: &View<'_>, first_dialed: Option<EventTime>) -> Vec<Number> {
     let texts = leg.leg.callers.by_time();
     let until = match (first_dialed, texts.first()) {
-        // If the beginning of a channel was missed, its first text comes later.
+        // If a channel's start was missed, its first text arrives later.
         (Some(dialed), Some(first)) => dialed.max(first.at),
         _ => leg.end,
     };
@@ -63,10 +64,12 @@ pub(super) fn callers(leg: &View<'_>, first_dialed: Option<EventTime>) -> Vec<Nu
     numbers
 }
 
-/// Returns the candidates for the number that was dialed on this trunk channel: the dial strings,
-/// `DestCallerIDNum` of the dial event, the data of the Dial application, and the extension that
-/// the phone dialed. Carriers can want a prefix in the dial string with which it's no valid number.
-/// A channel without these has one candidate, the number it shows.
+/// Returns the candidates for the number that was dialed on this trunk channel.
+///
+/// These are the dial strings, the dial event's `DestCallerIDNum`, the Dial application's data, and
+/// the extension that the phone dialed. Some carriers require a prefix in the dial string that
+/// makes it an invalid number. A channel without any of these has a single candidate, which is the
+/// number it shows.
 pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
     let leg = legs[i];
     let mut numbers = in_dial_strings(leg);
@@ -94,8 +97,8 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
     numbers
 }
 
-/// Returns the number that was dialed on this trunk channel: from the dial string, or else its
-/// caller number or extension, which can have a dial prefix.
+/// Returns the number that was dialed on this trunk channel, taken from the dial string or else its
+/// caller number or extension, which may include a dial prefix.
 pub(super) fn dialed_number(legs: &[&View<'_>], i: usize) -> Option<Number> {
     let leg = legs[i];
     if let Some(number) = in_dial_strings(leg).into_iter().next() {
@@ -107,8 +110,8 @@ pub(super) fn dialed_number(legs: &[&View<'_>], i: usize) -> Option<Number> {
         let message = "the number it was dialed with";
         return Some(number(traits.dialed.as_str(), true, leg.leg.first, message));
     }
-    // No Dial dialed an originated channel. It has the company's number, and the extension that it
-    // is to be connected with.
+    // An originated channel wasn't dialed by a `Dial`. It has the company's number and the
+    // extension that it's going to be connected to.
     let has_linkedid = leg.leg.linkedids.first().is_some();
     if has_linkedid && leg.is_root() {
         return None;
@@ -163,7 +166,7 @@ fn dialed_extensions(legs: &[&View<'_>], leg: &View<'_>) -> Vec<Number> {
         .collect()
 }
 
-/// Returns the digits of the number dialed on this trunk channel that carriers do not change.
+/// Returns those digits of the number dialed on this trunk channel that carriers don't change.
 pub(super) fn dialed_digits(legs: &[&View<'_>], i: usize) -> Option<String> {
     let number = dialed_number(legs, i)?;
     let digits = subscriber(&number.raw.text);
@@ -174,22 +177,22 @@ pub(super) fn dialed_digits(legs: &[&View<'_>], i: usize) -> Option<String> {
     }
 }
 
-/// Returns the last nine digits, which do not depend on the prefix that a carrier wants.
+/// Returns the last nine digits, which aren't affected by the prefix that a carrier requires.
 fn subscriber(number: &str) -> String {
     let digits: Vec<char> = number.chars().filter(char::is_ascii_digit).collect();
     digits[digits.len().saturating_sub(9)..].iter().collect()
 }
 
-/// Returns the caller ID of a channel that the PBX originated. The originator sets it to the number
-/// of the customer or of the company.
+/// Returns the caller ID of a channel that the PBX originated. Whoever originates the call sets it
+/// to either the customer's or the company's number.
 pub(super) fn originated_number(leg: &View<'_>) -> Option<Number> {
     let number = caller(leg)?;
     let message = "the number that the called channel shows; it counts only if a lead has it";
     Some(Number { message, ..number })
 }
 
-/// Returns the number in the `Dial` that was seen to run while this channel lived, or else in the
-/// last one before it was born.
+/// Returns the number in the `Dial` that was running during this channel's life or else in the last
+/// one before its creation.
 fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<Number> {
     let mut found: Vec<(&SeenDial, String)> = Vec::new();
     for dial in legs.iter().flat_map(|leg| &leg.leg.applications.dials) {
@@ -198,7 +201,7 @@ fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<Number> {
         }
     }
     found.sort_by_key(|(dial, _)| dial.first);
-    // The channel's end can be reported a moment before that of the Dial.
+    // The channel's end may be reported a moment before the Dial's.
     let until = leg.end.plus(DIAL_END_SLACK);
     let born = leg.leg.first;
     let (dial, number) = found
@@ -213,13 +216,13 @@ fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<Number> {
     ))
 }
 
-/// Returns the number for the channel of this name in the data of `Dial`. A destination must name
-/// the channel's peer. A DAHDI or GSM group names none, so the only destination of that technology
-/// is used.
+/// Returns the number for the channel with this name from the data of a `Dial`. The destination
+/// must specify the channel's peer, but since a DAHDI or GSM group doesn't, the only destination
+/// with that technology is used instead.
 pub(super) fn in_dial_data(data: &str, channel: &str) -> Option<String> {
     let tech = trunk::technology(channel);
     let peer = peer(channel);
-    // Before Asterisk 1.6, a vertical bar separated the arguments.
+    // Before Asterisk 1.6, arguments were separated by a vertical bar.
     let destinations = data.split([',', '|']).next().unwrap_or_default();
     let same: Vec<&str> = destinations
         .split('&')
@@ -237,7 +240,7 @@ pub(super) fn in_dial_data(data: &str, channel: &str) -> Option<String> {
     }
 }
 
-/// Returns the text between the slash and the suffix of a channel's name.
+/// Returns the text between the slash and the suffix in a channel name.
 fn peer(name: &str) -> &str {
     let rest = name.split_once('/').map_or(name, |(_, rest)| rest);
     let device = rest.split('/').next().unwrap_or(rest);
@@ -250,13 +253,13 @@ fn in_dial_string(string: &str, peer: &str) -> Option<String> {
     if segments.len() > 1 && trunk::is_known_technology(segments[0]) {
         segments.remove(0);
     }
-    // `peer/number` and `peer/number/host`: the number is the second.
+    // In `peer/number` and `peer/number/host`, the number comes second.
     let order = segments.get(1).into_iter().chain(segments.first());
     let mut numbers = order.filter_map(|segment| number_in_segment(segment));
     numbers.find(|number| *number != peer).map(str::to_owned)
 }
 
-/// Returns a segment's number without scheme, host, and suffixes.
+/// Returns a segment's number without the scheme, host, and suffixes.
 fn number_in_segment(segment: &str) -> Option<&str> {
     let lower = segment.to_ascii_lowercase();
     let mut schemes = ["sips:", "sip:", "tel:"].into_iter();
@@ -274,8 +277,8 @@ fn number_in_segment(segment: &str) -> Option<&str> {
     }
 }
 
-/// Returns `true` if a text can be a phone number. `anonymous`, `<unknown>`, the empty text, and
-/// `s` are none.
+/// Returns `true` if a text may be a phone number, unlike `anonymous`, `<unknown>`, `s`, and the
+/// empty text.
 pub(crate) fn is_number(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_digit())
 }

@@ -16,13 +16,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One call among the channels, which are given as indices.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The id of the call.
+    /// The call's ID.
     pub(super) linkedid: UniqueId,
     pub(super) direction: Direction,
     pub(super) customers: Vec<usize>,
-    /// The channels that belong to this call and not to another customer's.
+    /// The channels that belong to this call, as opposed to another customer's.
     pub(super) own: Vec<usize>,
-    /// The call begins with the first of these channels.
+    /// The call starts with the first of these channels.
     pub(super) begins_with: Vec<usize>,
     /// The party that dialed the customer of an outbound call, even if its channel belongs to an
     /// earlier call.
@@ -31,9 +31,11 @@ pub(super) struct Plan {
 }
 
 /// Returns the calls of a part's own channels, which are sorted by age. There are none if no real
-/// party took part. The oldest call gets the part's linkedid unless that's in `given`, the ids of
-/// calls that were already emitted, and any other call the id of its customer's own channel.
-/// `reported` are the channels of those calls. `rooms` are the bridges that are conferences.
+/// party took part.
+///
+/// The oldest call gets the part's linkedid unless that's in `given`, the IDs of calls that have
+/// already been emitted. Any other call gets the ID of its customer's own channel. `reported`
+/// contains the channels of the emitted calls, and `rooms` the bridges that are conferences.
 pub(super) fn plans(
     part: &Part<'_, '_>,
     given: &BTreeSet<UniqueId>,
@@ -55,7 +57,7 @@ pub(super) fn plans(
         |customers| talk(legs, customers),
     );
     if calls.is_empty() {
-        // Lines that were dialed for a call that was already emitted make no other call.
+        // Lines dialed for a call that has already been emitted don't make up another call.
         if trunks.clone().next().is_some() {
             return Vec::new();
         }
@@ -66,7 +68,7 @@ pub(super) fn plans(
     for (i, own) in owners.channels().into_iter().enumerate() {
         let (direction, customers) = &calls[i];
         let main = customers[0];
-        // Colleagues who were in a room before the customer came do not begin the call.
+        // Colleagues who were in a room before the customer got there don't start the call.
         let joined_later = *direction == Direction::Inbound && first != main;
         let origin = origin(own_legs, main);
         let placed_by = match direction {
@@ -78,7 +80,7 @@ pub(super) fn plans(
             Some(Origin::Unheard(id)) => id.clone(),
             None => oldest(part),
         };
-        // The id of a line that isn't the customer's is that of another call.
+        // The ID of a line that isn't the customer's belongs to another call.
         let mut others = trunks.clone().filter(|line| !customers.contains(line));
         let is_of_other = given.contains(&root) || others.any(|line| legs[line].leg.id == root);
         let apart = joined_later || i == 0 && is_of_other;
@@ -111,12 +113,12 @@ pub(super) fn plans(
     made
 }
 
-/// Assigns the channels of a part to its calls. Both are given as indices.
+/// Assigns a part's channels to its calls. Both are given as indices.
 struct Owners<'o, 'p, 'v, 'a> {
     legs: &'o [&'v View<'a>],
     dialing: &'o Dialing<'p, 'v, 'a>,
     calls: &'o [(Direction, Vec<usize>)],
-    /// The id of the call that each channel was created in.
+    /// The ID of the call that each channel was created in.
     origins: Vec<String>,
     /// The call that each outside line belongs to, or `None` if that call has already been
     /// returned.
@@ -202,7 +204,7 @@ impl<'o, 'p, 'v, 'a> Owners<'o, 'p, 'v, 'a> {
     }
 }
 
-/// Returns the line that was dialed on this trunk channel.
+/// Returns the line dialed on this trunk channel.
 fn dialed_line(
     part: &Part<'_, '_>,
     dialing: &Dialing<'_, '_, '_>,
@@ -229,20 +231,20 @@ fn dialed_line(
     }
 }
 
-/// The channel with which a call began.
+/// The channel that a call started with.
 enum Origin {
     Leg(usize),
     /// No event of the channel was received.
     Unheard(UniqueId),
 }
 
-/// Returns the channel with which the customer's call began, if each channel names at its creation
-/// whose call it belongs to. A channel that joined later, in a room or a queue, began a separate
+/// Returns the channel that the customer's call started with, if each channel indicates on creation
+/// whose call it belongs to. A channel that joined later, in a room or a queue, started a separate
 /// call.
 fn origin(legs: &[&View<'_>], customer: usize) -> Option<Origin> {
     legs[customer].leg.traits.as_ref()?;
     let mut at = customer;
-    // Each step leads to another channel, or the channels name each other.
+    // Each step leads to another channel, unless the channels refer to each other.
     for _ in 0..legs.len() {
         let call = legs[at].first_linkedid();
         let Some(next) = legs.iter().position(|leg| leg.leg.id.as_str() == call) else {
@@ -274,8 +276,8 @@ pub(super) fn oldest(part: &Part<'_, '_>) -> UniqueId {
         if part.foreign.contains(&id) {
             continue;
         }
-        // A linkedid is as old as its channel. If that was never seen, it is as old as the first
-        // event that names it.
+        // A linkedid is as old as its channel or, if that was never seen, as old as the first event
+        // that mentions it.
         let channel = legs.iter().find(|leg| leg.leg.id == id);
         let age = channel.map_or(
             (id.epoch_and_counter(), (linkedid.at, true, u64::MAX)),
@@ -288,8 +290,8 @@ pub(super) fn oldest(part: &Part<'_, '_>) -> UniqueId {
     oldest.unwrap_or_else(|| legs[0].leg.id.clone())
 }
 
-/// Returns the customer's channels and those that were created in the same call. If that is the
-/// oldest call, only the customer's channels.
+/// Returns the customer's channels along with those created in the same call, or only the
+/// customer's channels if that's the oldest call.
 fn with_linkedid(part: &Part<'_, '_>, customers: &[usize]) -> BTreeSet<usize> {
     let legs = part.own();
     let call = call_of(legs, customers[0]);
@@ -301,12 +303,13 @@ fn with_linkedid(part: &Part<'_, '_>, customers: &[usize]) -> BTreeSet<usize> {
     own
 }
 
-/// Returns the id of the call that the channel was created in. It is empty if the PBX reports none.
+/// Returns the ID of the call that the channel was created in, or an empty text if the PBX doesn't
+/// report any.
 fn call_of(legs: &[&View<'_>], i: usize) -> String {
     match origin(legs, i) {
         Some(Origin::Leg(origin)) => legs[origin].leg.id.to_string(),
         Some(Origin::Unheard(id)) => id.to_string(),
-        // AMI 1.x has no linkedid, so all channels that dialing ties together have one origin.
+        // AMI 1.x has no linkedids, so all channels tied together by dialing have the same origin.
         None if legs[i].leg.linkedids.first().is_none() => String::new(),
         None => legs[i].first_linkedid().to_owned(),
     }

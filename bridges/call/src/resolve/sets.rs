@@ -1,11 +1,11 @@
 //! Disjoint sets, for grouping things that belong together.
 
-/// Disjoint sets of indices that grow together.
+/// Disjoint sets of indices that can be merged.
 #[derive(Debug)]
 pub(crate) struct Sets(Vec<usize>);
 
 impl Sets {
-    /// Creates `count` sets of one index each.
+    /// Creates `count` sets with one index each.
     pub(crate) fn new(count: usize) -> Self {
         Self((0..count).collect())
     }

@@ -1,8 +1,9 @@
-//! Finds which channels really belong together. An open call can hold more, because it ties
-//! channels by every bridge that they were ever in, even if they did not meet there.
+//! Determines which channels really belong together. An open call may contain more than that,
+//! because it ties channels together by every bridge they've ever been in, even if they didn't meet
+//! there.
 //!
-//! A room ties no channels together. A room is a conference, or the holding bridge in which a
-//! logged-in agent waits. It only shows who talked with whom:
+//! A room doesn't tie channels together, whether it's a conference or the holding bridge in which a
+//! logged-in agent waits. It only shows who was talking to whom:
 //!
 //! ```text
 //! 101, logged in         |-------------- room 600 ---------------|   one internal call
@@ -21,20 +22,20 @@ use crate::{EventTime, UniqueId, Way, trunk};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// An agent who waits in a holding bridge enters the customer's bridge within this time.
+/// How long an agent waiting in a holding bridge may take to enter the customer's bridge.
 const MOVE: Duration = Duration::from_secs(2);
-/// AMI and CEL report one moment at most this far apart.
+/// AMI's and CEL's reports of the same moment are at most this far apart.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// The channels of one call.
 #[derive(Debug)]
 pub(super) struct Part<'v, 'a> {
-    /// The call's own channels in the order given, then its guests: channels of other calls that
-    /// were up at the same time, with which the customer may have talked in a room.
+    /// The call's own channels in the order given, followed by its guests, which are other calls'
+    /// channels that were up at the same time and may have talked to the customer in a room.
     pub(super) legs: Vec<&'v View<'a>>,
     /// Number of the call's own channels.
     pub(super) own: usize,
-    /// Linkedids that its channels took on in a room. They belong to another call.
+    /// Linkedids that its channels took on in a room, and which belong to another call.
     pub(super) foreign: BTreeSet<UniqueId>,
 }
 
@@ -45,9 +46,9 @@ impl<'v, 'a> Part<'v, 'a> {
     }
 }
 
-/// Returns the channels by call, the oldest call first. `rooms` are the bridges that are
-/// conferences, or `None` if the source reports links. Every bridge then ties its channels
-/// together.
+/// Returns the channels by call, oldest call first. `rooms` contains the bridges that are
+/// conferences, or is `None` if the source reports links, in which case every bridge ties its
+/// channels together.
 pub(super) fn parts<'v, 'a>(
     views: &'v [View<'a>],
     joined: &BTreeSet<(UniqueId, UniqueId)>,
@@ -55,7 +56,8 @@ pub(super) fn parts<'v, 'a>(
 ) -> Vec<Part<'v, 'a>> {
     let mut sets = Sets::new(views.len());
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
-    // An id can be that of a channel, or a linkedid whose channel was never seen. Both tie.
+    // An ID may be that of a channel or a linkedid whose channel was never seen. Both tie channels
+    // together.
     for (i, view) in views.iter().enumerate() {
         let own = [view.leg.id.as_str(), view.first_linkedid()];
         let local = trunk::local_pair(view.name);
@@ -115,14 +117,14 @@ pub(super) fn parts<'v, 'a>(
     parts
 }
 
-/// Returns `true` if the id is that of one of the call's own channels, or of the call in which one
-/// was created.
+/// Returns `true` if the ID is that of one of the call's own channels or of the call in which one
+/// of them was created.
 fn is_own_id(views: &[View<'_>], own: &[usize], id: &UniqueId) -> bool {
     let mut own = own.iter().map(|&i| &views[i]);
     own.any(|view| view.leg.id == *id || view.first_linkedid() == id.as_str())
 }
 
-/// Returns the channels outside the call that were up at the same time as one of its channels.
+/// Returns the channels outside the call that were up at the same time as any of its own.
 fn guests(views: &[View<'_>], own: &[usize]) -> Vec<usize> {
     let first = own.iter().map(|&i| views[i].leg.first).min();
     let last = own.iter().map(|&i| views[i].end).max();
@@ -136,14 +138,14 @@ fn guests(views: &[View<'_>], own: &[usize]) -> Vec<usize> {
     guests
 }
 
-/// A stay in a bridge, and the channel.
+/// A stay in a bridge, along with the channel.
 type Stay<'v, 'a> = (&'v BridgeStay<'a>, usize);
 
-/// The stays in bridges in which channels hear each other.
+/// The stays in bridges whose channels can hear each other.
 struct Stays<'v, 'a> {
     /// Stays that tie their channels together.
     ordinary: Vec<Stay<'v, 'a>>,
-    /// Stays in rooms, and those of an agent who came out of a holding bridge.
+    /// Stays in rooms, and those of an agent who came from a holding bridge.
     seated: Vec<Stay<'v, 'a>>,
 }
 
@@ -175,8 +177,7 @@ impl<'v, 'a> Stays<'v, 'a> {
         !self.seated.is_empty()
     }
 
-    /// Returns the moment at which a channel of each set first met others in a room, or met an
-    /// agent.
+    /// Returns when a channel of each set first met others in a room, or met an agent.
     fn first_entries(&self, sets: &mut Sets) -> BTreeMap<usize, EventTime> {
         let mut entered: BTreeMap<usize, EventTime> = BTreeMap::new();
         for &(stay, i) in &self.seated {
@@ -190,7 +191,7 @@ impl<'v, 'a> Stays<'v, 'a> {
         entered
     }
 
-    /// Returns each pair of channels that were in one room at the same time.
+    /// Returns each pair of channels that were in the same room at the same time.
     fn pairs_in_rooms(&self) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
         for (at, &(a, i)) in self.seated.iter().enumerate() {
@@ -204,14 +205,14 @@ impl<'v, 'a> Stays<'v, 'a> {
     }
 }
 
-/// Notes the moment for the set, unless it has an earlier one.
+/// Records the moment for the set, unless it already has an earlier one.
 fn note_entry(entered: &mut BTreeMap<usize, EventTime>, set: usize, at: EventTime) {
     let known = entered.entry(set).or_insert(at);
     *known = at.min(*known);
 }
 
-/// Returns `true` if the channel waited for calls before it entered this bridge: as a logged-in
-/// agent, or in a holding bridge from which it was moved here.
+/// Returns `true` if the channel was waiting for calls before it entered this bridge, either as a
+/// logged-in agent or in a holding bridge that it was moved here from.
 fn was_on_call(view: &View<'_>, stay: &BridgeStay<'_>) -> bool {
     let mut waits = view.waits.iter();
     let logged_in = view.leg.applications.agent;
@@ -219,8 +220,8 @@ fn was_on_call(view: &View<'_>, stay: &BridgeStay<'_>) -> bool {
         || waits.any(|wait| wait.to <= stay.from && stay.from.since(wait.to) <= MOVE)
 }
 
-/// Joins a line that FreeSWITCH dialed for an API to the line that it dialed to the same number
-/// before, if nobody answered that one. Nothing else shows that they come from one command.
+/// Joins a line that FreeSWITCH dialed for an API to the previous one it dialed to the same number,
+/// provided that nobody answered that one. Nothing else shows that they come from the same command.
 fn join_by_commanded_number(views: &[View<'_>], sets: &mut Sets) {
     let mut last: BTreeMap<&str, usize> = BTreeMap::new();
     for (i, view) in views.iter().enumerate() {
@@ -239,11 +240,11 @@ fn join_by_commanded_number(views: &[View<'_>], sets: &mut Sets) {
     }
 }
 
-/// Joins channels that were in one bridge at the same time.
+/// Joins channels that were in the same bridge at the same time.
 fn join_by_bridges(stays: &[Stay<'_, '_>], sets: &mut Sets) {
     let mut stays = stays.to_vec();
     stays.sort_by_key(|(stay, _)| (stay.bridge, stay.from));
-    // The bridge, the time until which a channel is known to be in it, and such a channel.
+    // The bridge, until when a channel is known to be in it, and that channel.
     let mut last: Option<(&str, EventTime, usize)> = None;
     for (stay, i) in stays {
         let met = last.filter(|known| known.0 == stay.bridge && stay.from <= known.1);
@@ -255,9 +256,11 @@ fn join_by_bridges(stays: &[Stay<'_, '_>], sets: &mut Sets) {
     }
 }
 
-/// Joins channels by the linkedids that they took on after their birth, as in a transfer. A
-/// linkedid that came after the call had entered a room belongs to another party in the room, and
-/// ties nothing. Returns these linkedids by channel.
+/// Joins channels by the linkedids that they took on after their creation, as in a transfer, and
+/// returns the linkedids that weren't used, by channel.
+///
+/// Those are the ones taken on after the call had entered a room, because they belong to another
+/// party in the room.
 fn join_by_later_linkedids<'v>(
     views: &'v [View<'_>],
     entered: &BTreeMap<usize, EventTime>,
@@ -290,10 +293,10 @@ fn join_by_later_linkedids<'v>(
     foreign
 }
 
-/// One call, as far as it is known before the parties that met in a room are compared.
+/// One call, as it's known before parties that met in a room are compared.
 struct Group<'v, 'a> {
     legs: Vec<&'v View<'a>>,
-    /// Positions of the trunk channels among `legs`.
+    /// Indices of the trunk channels in `legs`.
     trunks: Vec<usize>,
 }
 
@@ -303,13 +306,13 @@ impl Group<'_, '_> {
         trunks.any(|&i| self.legs[i].way == Way::CameIn)
     }
 
-    /// Returns `true` for a call that consists only of dialed lines to the outside.
+    /// Returns `true` if the call consists only of dialed outside lines.
     fn is_dialed_line(&self) -> bool {
         let has_extension = self.legs.iter().any(|leg| leg.party.extension().is_some());
         !self.trunks.is_empty() && !has_extension && !self.came_in()
     }
 
-    /// Returns the first moment at which one of its channels entered the bridge.
+    /// Returns when one of its channels first entered the bridge.
     fn first_entry(&self, bridge: &str) -> Option<EventTime> {
         let stays = self.legs.iter().flat_map(|leg| &leg.stays);
         let here = stays.filter(|stay| stay.bridge == bridge);
@@ -336,8 +339,8 @@ fn groups<'v, 'a>(views: &'v [View<'a>], sets: &mut Sets) -> BTreeMap<usize, Gro
     groups
 }
 
-/// Returns `true` if two groups that met in a room are nevertheless one call: both were dialed to
-/// one number at the same time, or one was dialed into the conference of a caller.
+/// Returns `true` if two groups that met in a room are the same call after all, because both were
+/// dialed to the same number at the same time or one was dialed into a caller's conference.
 fn is_one_call(
     views: &[View<'_>],
     a: &Group<'_, '_>,
@@ -353,8 +356,8 @@ fn is_one_call(
     }
 }
 
-/// Returns `true` if a line was dialed into a conference that a caller's call had created: the
-/// caller was there first, and no party of another call was in it.
+/// Returns `true` if a line was dialed into a conference created by a caller's call, which means
+/// that the caller was there first and no party of another call was in it.
 fn is_dialed_into(
     views: &[View<'_>],
     caller: &Group<'_, '_>,
@@ -377,7 +380,8 @@ fn is_dialed_into(
     })
 }
 
-/// Returns `true` if lines of both groups were dialed to one number and were up at the same time.
+/// Returns `true` if lines of both groups were dialed to the same number and were up at the same
+/// time.
 fn is_to_one_number(a: &Group<'_, '_>, b: &Group<'_, '_>) -> bool {
     a.trunks.iter().any(|&i| {
         let number = number::dialed_digits(&a.legs, i);

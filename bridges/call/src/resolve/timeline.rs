@@ -1,4 +1,4 @@
-//! Creates the timeline of a finished call, from the same views as its values.
+//! Creates a finished call's timeline from the same views as its values.
 
 use super::plan::Plan;
 use super::view::View;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// call is emitted before or after the agent's channel ends.
 const AFTERMATH: Duration = Duration::from_millis(300);
 
-/// Returns the timeline of one plan.
+/// Returns the timeline for a plan.
 pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
     let end = end(legs, plan);
     let mut shown = shown_legs(legs, plan);
@@ -46,8 +46,8 @@ pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
     }
 }
 
-/// Returns the time at which the timeline ends, or `None` if it ends with the last channel because
-/// a customer's channel is still up or there is no customer.
+/// Returns when the timeline ends, or `None` if it ends with the last channel because a customer's
+/// channel is still up or there's no customer.
 fn end(legs: &[&View<'_>], plan: &Plan) -> Option<EventTime> {
     let customers = plan.customers.iter().map(|&i| legs[i]);
     let is_internal = plan.direction == Direction::Internal;
@@ -58,7 +58,7 @@ fn end(legs: &[&View<'_>], plan: &Plan) -> Option<EventTime> {
     Some(last.plus(AFTERMATH))
 }
 
-/// Returns the call's own channels, and those that shared a bridge with one of them.
+/// Returns the call's own channels, along with those that shared a bridge with one of them.
 fn shown_legs(legs: &[&View<'_>], plan: &Plan) -> Vec<usize> {
     let own: BTreeSet<usize> = plan.own.iter().chain(&plan.customers).copied().collect();
     (0..legs.len())
@@ -71,7 +71,7 @@ fn shown_legs(legs: &[&View<'_>], plan: &Plan) -> Vec<usize> {
         .collect()
 }
 
-/// Returns `true` if the two channels were in one bridge at the same time.
+/// Returns `true` if the two channels were in the same bridge at the same time.
 fn were_together(a: &View<'_>, b: &View<'_>) -> bool {
     a.stays.iter().any(|stay| {
         b.stays.iter().any(|other| {
@@ -80,7 +80,7 @@ fn were_together(a: &View<'_>, b: &View<'_>) -> bool {
     })
 }
 
-/// Returns the bridges of these channels, in the order in which they were entered.
+/// Returns these channels' bridges, in the order they were entered.
 fn bridges<'a>(
     legs: &[&View<'a>],
     numbers: &BTreeMap<usize, u16>,
@@ -112,8 +112,8 @@ impl Drawing<'_> {
         self.end.is_none_or(|end| at <= end)
     }
 
-    /// Returns the time at which something of the channel ends in the timeline if it really ends
-    /// `at` this time. A channel that's still up goes on beyond its last event.
+    /// Returns when something about the channel ends in the timeline if it really ends at `at`. A
+    /// channel that's still up continues beyond its last event.
     fn last_shown(&self, view: &View<'_>, at: EventTime) -> EventTime {
         match self.end {
             Some(end) if at >= view.end && !view.leg.is_over() => end,
@@ -173,7 +173,8 @@ impl Drawing<'_> {
     }
 }
 
-/// Returns the moments of a channel by time, each once, even if both event systems report it.
+/// Returns a channel's moments in chronological order, without duplicates from the two event
+/// systems.
 fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
     let moments = view.leg.facts.iter().filter_map(|fact| {
         let what = match &fact.what {
@@ -191,7 +192,7 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
     let mut all: Vec<Moment> = moments.collect();
     all.sort_by(|a, b| (a.at, &a.what).cmp(&(b.at, &b.what)));
     all.dedup();
-    // Keep only the first of several reports that the channel rings, or is up.
+    // If the channel is reported as ringing or up several times, keep only the first report.
     let mut rang = false;
     let mut up = false;
     all.retain(|moment| match moment.what {
@@ -199,7 +200,7 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
         MomentKind::Up => !std::mem::replace(&mut up, true),
         MomentKind::Dialed { .. } | MomentKind::DialEnded(_) | MomentKind::HungUp { .. } => true,
     });
-    // The end of the view is the hangup, if one was received.
+    // If a hangup was received, it's the end of the view.
     if view.leg.is_over() {
         let mut ends = view.leg.facts.iter().filter(|fact| fact.what.is_end());
         let cause = ends.find_map(|fact| fact.cause);

@@ -1,11 +1,11 @@
-//! Names the bridges that a source does not name. CEL without `Extra` reports that a channel
-//! entered or left a bridge, but not which bridge.
+//! Gives names to bridges that the source doesn't identify. CEL without `Extra` reports that a
+//! channel entered or left a bridge, but not which one.
 //!
-//! A source that writes `Peer` names the channels that are already in the bridge, which identifies
-//! it. Without `Peer`, only the times are left: two channels that enter within a second of each
-//! other meet, and a channel that enters later takes the place that another left beside a waiting
-//! channel. Before Asterisk 12, only the dialing channel reports its bridge. Without `Peer`, the
-//! other side is then the channel that answered last.
+//! If the source writes `Peer`, the bridge is identified by the channels that are already in it.
+//! Otherwise, there are only the times to go by: two channels that enter within a second of each
+//! other meet, and one that enters later takes the place that another one left next to a waiting
+//! channel. Before Asterisk 12, only the dialing channel reports its bridge, so without `Peer`, the
+//! other side is the channel that answered last.
 
 use crate::age::by_age;
 use crate::facts::{Fact, FactKind, Leg, Passage};
@@ -14,44 +14,45 @@ use crate::{ChannelState, EventTime, Origin, UNNAMED, WHO_ANSWERED};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Both sides of a new bridge enter it within this time.
+/// Both sides of a new bridge enter it within this time of each other.
 const TOGETHER: Duration = Duration::from_secs(1);
 
-/// One entry or exit of a channel, in a bridge without a name.
+/// A channel's entry into or exit from an unnamed bridge.
 struct BridgeMove<'a> {
     at: EventTime,
     leg: usize,
     fact: usize,
     enters: bool,
-    /// Names of the other channels in the bridge, or only [`WHO_ANSWERED`].
+    /// Names of the other channels in the bridge, or just [`WHO_ANSWERED`].
     peers: Vec<&'a str>,
 }
 
 impl BridgeMove<'_> {
-    /// Returns `true` if both sides of a bridge make this step, and the event names neither side.
+    /// Returns `true` if both sides of a bridge take this step and the event identifies neither of
+    /// them.
     fn is_of_both(&self) -> bool {
         self.peers == [WHO_ANSWERED]
     }
 }
 
-/// A bridge and the channels in it.
+/// A bridge, along with the channels in it.
 #[derive(Default)]
 struct Group<'a> {
     members: BTreeSet<usize>,
-    /// Channels that `Peer` names, and whose entry has not been reported yet.
+    /// Channels listed in `Peer` whose entry hasn't been reported yet.
     expected: BTreeSet<&'a str>,
     /// Time of the last entry or exit.
     changed: Option<EventTime>,
 }
 
-/// Returns the channels with names for all their bridges, or `None` if all are named already.
+/// Returns the channels with names for all their bridges, or `None` if they all have names already.
 pub(super) fn name_bridges(legs: &[&Leg]) -> Option<Vec<Leg>> {
     let steps = steps(legs);
     if steps.is_empty() {
         return None;
     }
     let mut own: Vec<Leg> = legs.iter().map(|&leg| leg.clone()).collect();
-    // AMI's events name their bridges, and CEL reports the same bridges.
+    // AMI's events identify their bridges, and CEL reports the same ones.
     let mut facts = legs.iter().flat_map(|leg| &leg.facts);
     let is_named_elsewhere = facts
         .any(|fact| fact.origin == Origin::Channel && matches!(fact.what, FactKind::Enter { .. }));
@@ -78,7 +79,7 @@ pub(super) fn name_bridges(legs: &[&Leg]) -> Option<Vec<Leg>> {
     Some(own)
 }
 
-/// Returns all entries and exits without a bridge's name, by time.
+/// Returns all entries and exits that don't identify the bridge, in chronological order.
 fn steps<'a>(legs: &[&'a Leg]) -> Vec<BridgeMove<'a>> {
     let mut steps = Vec::new();
     for (i, leg) in legs.iter().enumerate() {
@@ -102,16 +103,16 @@ fn steps<'a>(legs: &[&'a Leg]) -> Vec<BridgeMove<'a>> {
             });
         }
     }
-    // The sort is stable: a channel leaves a bridge before it enters the next one.
+    // The sort is stable, so that a channel leaves a bridge before entering the next one.
     steps.sort_by_key(|step| step.at);
     steps
 }
 
 struct Meeting<'l, 'a> {
     legs: &'l [&'a Leg],
-    /// Rank of each channel by age, 0 for the oldest.
+    /// Rank of each channel by age, with 0 for the oldest.
     ranks: Vec<usize>,
-    /// `true` if the source writes `Peer`.
+    /// Whether the source writes `Peer`.
     has_peers: bool,
     groups: Vec<Group<'a>>,
     /// The bridge that each channel is in.
@@ -142,8 +143,8 @@ impl<'l, 'a> Meeting<'l, 'a> {
         }
     }
 
-    /// Returns the bridge of each step, and the steps of the other sides. The bridge is `None` if a
-    /// channel leaves a bridge that it has not entered.
+    /// Returns each step's bridge, along with the other sides' steps. The bridge is `None` if a
+    /// channel leaves one that it hasn't entered.
     fn walk(mut self, steps: &[BridgeMove<'a>]) -> (Vec<Option<usize>>, Vec<(usize, Fact)>) {
         let mut bridges = Vec::new();
         for (at, step) in steps.iter().enumerate() {
@@ -181,8 +182,8 @@ impl<'l, 'a> Meeting<'l, 'a> {
         Some(group)
     }
 
-    /// Makes the same step for the other side, `leg`, and notes a fact for it. The channel enters
-    /// the bridge `into`, or leaves its bridge if `into` is `None`.
+    /// Takes the same step for the other side, `leg`, and adds a fact for it. The channel enters
+    /// the bridge `into`, or leaves its current bridge if `into` is `None`.
     fn follow(&mut self, step: &BridgeMove<'a>, leg: usize, into: Option<usize>) {
         let its = BridgeMove {
             leg,
@@ -197,10 +198,12 @@ impl<'l, 'a> Meeting<'l, 'a> {
             .push((leg, Fact::new(step.at, Origin::Cel, what)));
     }
 
-    /// Returns the channel that answered last before the step, of those that are up and in no
-    /// bridge. A channel that was made after the step's is preferred, because in files without
-    /// fractions of a second several channels answer at once. The other half of the same Local
-    /// channel is never returned.
+    /// Returns the channel that was the last to answer before the step, out of those that are up
+    /// but not in a bridge.
+    ///
+    /// A channel created after the step's own is preferred, because in files without fractional
+    /// seconds, several channels answer at the same time. The other half of the same Local channel
+    /// is never returned.
     fn answered_last(&self, step: &BridgeMove<'a>) -> Option<usize> {
         let mut last = None;
         for (i, leg) in self.legs.iter().enumerate() {
@@ -224,7 +227,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
         last.map(|(.., leg)| leg)
     }
 
-    /// Returns `true` if the two channels are the halves of one Local channel.
+    /// Returns `true` if the two channels are halves of the same Local channel.
     fn are_halves(&self, a: usize, b: usize) -> bool {
         let pair = trunk::local_pair(self.legs[a].name());
         pair.is_some() && pair == trunk::local_pair(self.legs[b].name())
@@ -255,8 +258,8 @@ impl<'l, 'a> Meeting<'l, 'a> {
         group
     }
 
-    /// Returns the bridge that holds one of the named channels, or else the one in which this
-    /// channel is expected.
+    /// Returns the bridge that contains one of the listed channels or, failing that, the one in
+    /// which this channel is expected.
     fn find_by_peers(&self, step: &BridgeMove<'a>) -> Option<usize> {
         for (leg, group) in self.legs.iter().zip(&self.sits) {
             let mut names = leg.names.iter();
@@ -270,9 +273,9 @@ impl<'l, 'a> Meeting<'l, 'a> {
             .position(|group| group.expected.contains(name) && !group.members.is_empty())
     }
 
-    /// Returns the bridge in which one channel waits. Of several, returns the one that changed
-    /// last. A bridge that has not changed within `TOGETHER` counts only if no other channel enters
-    /// within that time.
+    /// Returns the bridge in which a single channel is waiting, or the one that changed last if
+    /// there are several. A bridge that hasn't changed within `TOGETHER` is only considered if no
+    /// other channel enters within that time.
     fn find_by_time(&self, step: &BridgeMove<'a>, later: &[BridgeMove<'a>]) -> Option<usize> {
         let alone: Vec<usize> = (0..self.groups.len())
             .filter(|&group| self.one_waits(group, step.leg))
@@ -292,7 +295,8 @@ impl<'l, 'a> Meeting<'l, 'a> {
         self.last_changed(alone.into_iter())
     }
 
-    /// Returns `true` if one channel waits in the bridge, which can be for this other channel.
+    /// Returns `true` if a single channel is waiting in the bridge, possibly for this other
+    /// channel.
     fn one_waits(&self, group: usize, leg: usize) -> bool {
         let members = &self.groups[group].members;
         members.len() == 1

@@ -1,9 +1,9 @@
-//! Finds calls whose course the PBX does not report. Such a call is incomplete, and gets a reason.
+//! Finds calls whose course the PBX doesn't report. Such a call is incomplete, with a reason.
 //!
-//! | what is not reported | by which source |
+//! | what isn't reported | by which source |
 //! |---|---|
-//! | a conference | `ConfBridge`: AMI before Asterisk 11, CEL before 12 |
-//! | when the transferer left | CEL before 12, for a transfer by feature code while it rings |
+//! | a conference | AMI before Asterisk 11, and CEL before 12 (`ConfBridge`) |
+//! | when the transferrer left | CEL before 12, if transferred by feature code while it's ringing |
 //! | which channel moved into which bridge | CEL before 12 without a peer |
 
 use super::plan::Plan;
@@ -24,15 +24,15 @@ const MOVED: &str = "channels changed places (a transfer, a pickup, parking), an
                      cel_custom.conf, \
                      or the column peer, then `module reload cel_custom`";
 
-/// Prefix of a channel that an old Asterisk makes to redirect a channel that runs no dialplan
-/// (`Redirect`).
+/// Prefix of a channel that an old Asterisk creates to redirect a channel that isn't running a
+/// dialplan (`Redirect`).
 const LED_AWAY: &str = "AsyncGoto/";
-/// If a transfer replaced a bridge, the next one begins within this time.
+/// If a transfer replaced a bridge, the next one starts within this time.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Returns `true` if CEL before Asterisk 12 reports bridges but neither of their sides, and a
-/// channel changed its name. A masquerade then put another channel into a bridge, and no event
-/// shows into which one.
+/// Returns `true` if CEL before Asterisk 12 reports bridges without either of their sides, and a
+/// channel changed its name. In that case, a masquerade put another channel into a bridge, but no
+/// event shows which one.
 fn is_moved(call: &OpenCall) -> bool {
     let of_both = format!("{UNNAMED}{WHO_ANSWERED}");
     let mut facts = call.legs.values().flat_map(|leg| &leg.facts);
@@ -68,13 +68,13 @@ pub(super) fn unobservable(
     Some(why.to_owned())
 }
 
-/// Returns `true` if only CEL reports these channels.
+/// Returns `true` if these channels are reported only by CEL.
 fn is_of_cel(legs: &[&View<'_>]) -> bool {
     let mut facts = legs.iter().flat_map(|leg| &leg.leg.facts);
     facts.all(|fact| fact.origin == Origin::Cel || fact.what == FactKind::Gone)
 }
 
-/// Returns the time from which on the channel is known to be up: its answer, or its first bridge.
+/// Returns when the channel is first known to be up, based on its answer or its first bridge.
 fn first_up(leg: &View<'_>) -> Option<EventTime> {
     let facts = leg.leg.facts.iter();
     let answers = facts.filter(|fact| fact.what == FactKind::State(ChannelState::Up));
@@ -82,7 +82,7 @@ fn first_up(leg: &View<'_>) -> Option<EventTime> {
     answers.map(|fact| fact.at).chain(stays).min()
 }
 
-/// Returns `true` if the customer ran a conference, and no bridge is reported after it began.
+/// Returns `true` if the customer ran a conference and no bridge was reported after it started.
 fn room(legs: &[&View<'_>], plan: &Plan) -> bool {
     is_of_cel(legs) && plan.customers.iter().any(|&i| ended_in_conference(legs[i]))
 }
@@ -96,7 +96,7 @@ fn ended_in_conference(leg: &View<'_>) -> bool {
 }
 
 /// Returns `true` if, after channels were redirected, the customer and another party were up at the
-/// same time for at least `ANSWERED_FROM`, in no known bridge.
+/// same time for at least `ANSWERED_FROM` without being in any known bridge.
 fn conference(call: &OpenCall, legs: &[&View<'_>], plan: &Plan) -> bool {
     // The other channel of the masquerade also shows the name, once it's left behind.
     let names = call.legs.values().flat_map(|leg| leg.names.iter());
@@ -113,8 +113,8 @@ fn conference(call: &OpenCall, legs: &[&View<'_>], plan: &Plan) -> bool {
     })
 }
 
-/// Returns how long both channels were up at the same time, after `since` and after the last bridge
-/// of either.
+/// Returns how long both channels were up at the same time, after `since` and after either one's
+/// last bridge.
 fn side_by_side(a: &View<'_>, b: &View<'_>, since: EventTime) -> Duration {
     let (Some(a_up), Some(b_up)) = (first_up(a), first_up(b)) else {
         return Duration::ZERO;
@@ -125,9 +125,9 @@ fn side_by_side(a: &View<'_>, b: &View<'_>, since: EventTime) -> Duration {
     a.end.min(b.end).since(from)
 }
 
-/// Returns `true` if the customer went from one bridge into the next with a Local channel that was
-/// made during the first, and no other channel of the first bridge was ever in a bridge with that
-/// Local channel.
+/// Returns `true` if the customer went from one bridge to the next with a Local channel that was
+/// created during the first, and none of the first bridge's other channels was ever in a bridge
+/// with that Local channel.
 fn transfer(legs: &[&View<'_>], plan: &Plan) -> bool {
     is_of_cel(legs)
         && plan.customers.iter().any(|&customer| {
@@ -136,7 +136,7 @@ fn transfer(legs: &[&View<'_>], plan: &Plan) -> bool {
         })
 }
 
-/// Returns `true` if the customer's stay `next` replaced `first`, as [`transfer`] describes.
+/// Returns `true` if the customer's stay `next` replaced `first`, as described for [`transfer`].
 fn is_transfer(
     legs: &[&View<'_>],
     plan: &Plan,

@@ -1,11 +1,12 @@
-//! One channel as the resolver sees it: its party, how it came into the call, and its bridges.
+//! A channel as seen by the resolver, with its party, how it became part of the call, and its
+//! bridges.
 
 use crate::facts::{Fact, FactKind, Leg, Passage, any, spans};
 use crate::trunk;
 use crate::{ChannelState, Endpoints, EventTime, Origin, Party, UniqueId, Way};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Separates the two channels in the name of a bridge that stands for a link.
+/// Separates the two channels in the name of a bridge that represents a link.
 pub(super) const LINKED: &str = " + ";
 
 /// Whether and when a channel answered.
@@ -21,7 +22,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Returns the time of the answer, if it is known.
+    /// Returns when the channel answered, if that's known.
     pub(super) fn time(self) -> Option<EventTime> {
         match self {
             Self::Reported(at) | Self::At(at) => Some(at),
@@ -55,7 +56,7 @@ pub(super) struct BridgeStay<'a> {
     pub(super) bridge: &'a str,
     pub(super) from: EventTime,
     pub(super) to: EventTime,
-    /// `true` for a holding bridge, in which no channel hears another.
+    /// Whether this is a holding bridge, whose channels can't hear each other.
     pub(super) holding: bool,
 }
 
@@ -65,29 +66,30 @@ pub(super) struct View<'a> {
     pub(super) name: &'a str,
     pub(super) party: Party<'a>,
     pub(super) way: Way,
-    /// The event that decides `way`: its time and its description.
+    /// The time and description of the event that determined `way`.
     pub(super) way_by: (EventTime, &'static str),
     pub(super) answer: Answer,
-    /// `true` if the channel's beginning was received: its creation, or how it came into the call.
+    /// Whether the channel's start was received, i.e., its creation or how it became part of the
+    /// call.
     pub(super) begun: bool,
-    /// Time of the hangup, or of the last sign of life.
+    /// When the channel hung up or last showed a sign of life.
     pub(super) end: EventTime,
-    /// Time at which the party hung up, if that was requested before the channel's end. Otherwise
-    /// the same as `end`.
+    /// When the party hung up, if that was requested before the channel ended, or else the same as
+    /// `end`.
     pub(super) left: EventTime,
     pub(super) stays: Vec<BridgeStay<'a>>,
-    /// Bridges (other than holding bridges) that the channel must have entered or left without it
-    /// being reported, according to other events.
+    /// Bridges other than holding bridges that the channel must have entered or left without that
+    /// being reported, judging by other events.
     pub(super) broken: Vec<&'a str>,
-    /// Stays in holding bridges, in which no channel hears another.
+    /// Stays in holding bridges, whose channels can't hear each other.
     pub(super) waits: Vec<BridgeStay<'a>>,
-    /// `true` if the events have times, so durations are known.
+    /// Whether the events have timestamps, so that durations are known.
     pub(super) timed: bool,
 }
 
 impl<'a> View<'a> {
-    /// Makes the view of a channel. `timed`: the source's events have times. `numbers`: the source
-    /// reports extensions or callers' numbers.
+    /// Creates a channel's view. `timed` means that the source's events have timestamps, and
+    /// `numbers` that the source reports extensions or callers' numbers.
     pub(super) fn from_leg(
         leg: &'a Leg,
         endpoints: &'a Endpoints,
@@ -121,13 +123,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the linkedid that the channel was created with, or its unique id if the source
-    /// reports none.
+    /// Returns the linkedid that the channel was created with, or its unique ID if the source
+    /// doesn't report any.
     pub(super) fn first_linkedid(&self) -> &str {
         self.leg.first_linkedid().unwrap_or(self.leg.id.as_str())
     }
 
-    /// Returns `true` if the channel was not created in another channel's call.
+    /// Returns `true` if the channel wasn't created in another channel's call.
     pub(super) fn is_root(&self) -> bool {
         self.leg.is_root()
     }
@@ -169,12 +171,12 @@ impl<'a> View<'a> {
             })
     }
 
-    /// Returns the channel that dialed this one, if an event names it.
+    /// Returns the channel that dialed this one, if an event identifies it.
     pub(super) fn dialer(&self) -> Option<&'a UniqueId> {
         self.leg.facts.iter().find_map(|fact| fact.what.dialer())
     }
 
-    /// Returns the channel's id and all its linkedids.
+    /// Returns the channel's ID and all its linkedids.
     pub(super) fn ids(&self) -> impl Iterator<Item = UniqueId> {
         let linkedids = self
             .leg
@@ -185,8 +187,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns the party at the channel. A channel of an unknown technology is a telephone if it was
-/// dialed or dials.
+/// Returns the party at the channel. A channel with an unknown technology is a phone if it dials or
+/// was dialed.
 fn party<'a>(leg: &Leg, facts: &[&Fact], endpoints: &'a Endpoints) -> Party<'a> {
     let ran = &leg.applications;
     match leg.party(endpoints) {
@@ -201,7 +203,7 @@ fn party<'a>(leg: &Leg, facts: &[&Fact], endpoints: &'a Endpoints) -> Party<'a> 
     }
 }
 
-/// Returns `true` if the fact shows that the channel was dialed or dials.
+/// Returns `true` if the fact shows that the channel dials or was dialed.
 fn is_of_phone(what: &FactKind) -> bool {
     use ChannelState::{PreRing, Ring, Ringing};
     match what {
@@ -212,7 +214,7 @@ fn is_of_phone(what: &FactKind) -> bool {
 }
 
 /// Returns whether the channel came in or was dialed, the time and description of the event that
-/// shows it, and whether the channel's beginning was received.
+/// shows it, and whether the channel's start was received.
 fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static str, bool) {
     use ChannelState::{Down, PreRing, Ring, Ringing};
     if let Some(traits) = &leg.traits {
@@ -256,11 +258,12 @@ fn first_of<'a>(facts: &[&'a Fact], is_wanted: impl Fn(&FactKind) -> bool) -> Op
     facts.iter().copied().find(|fact| is_wanted(&fact.what))
 }
 
-/// Decides how a channel came into the call if no state and no dialing was reported, as in CEL and
-/// in a list of live channels. In a list, only `AppDial`, `AppDial2`, and `AppQueue` show that a
-/// channel was dialed. Otherwise, a channel that begins in another channel's call was dialed. A
-/// channel on the extension `s` was dialed too, unless it has a caller's number or the source
-/// reports no numbers.
+/// Determines how a channel became part of the call if neither a state nor any dialing was
+/// reported, as in CEL and in a list of live channels.
+///
+/// In a list, only `AppDial`, `AppDial2`, and `AppQueue` show that a channel was dialed. Otherwise,
+/// a channel that starts in another channel's call was dialed. So was a channel on the `s`
+/// extension, unless it has a caller's number or the source doesn't report numbers.
 fn way_without_state(
     leg: &Leg,
     born: Option<EventTime>,
@@ -288,7 +291,7 @@ fn way_without_state(
         let message = "created on extension s, without a number";
         return (Way::Dialed, at, message, begun);
     }
-    // AMI reports the first state of every channel that comes in, and of most that are dialed.
+    // AMI reports the first state of every channel that comes in, and of most dialed ones.
     let down = FactKind::Born(ChannelState::Down);
     let mut facts = leg.facts.iter();
     let was_down = facts.any(|fact| fact.origin == Origin::Channel && fact.what == down);
@@ -296,8 +299,8 @@ fn way_without_state(
     (Way::CameIn, at, "began a call", begun && is_sure)
 }
 
-/// Returns the time of the hangup: AMI's, else CEL's, else the channel's end, else its last sign of
-/// life.
+/// Returns when the channel hung up according to AMI or, failing that, CEL, or else when it ended
+/// or last showed a sign of life.
 fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
     let ends = facts.iter().filter(|fact| fact.what.is_end());
     let end = ends.min_by_key(|fact| {
@@ -319,7 +322,8 @@ fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
 fn stays<'a>(facts: &[&'a Fact], end: EventTime, broken: &mut Vec<&'a str>) -> Vec<BridgeStay<'a>> {
     let passages = facts.iter().filter_map(|fact| fact.what.passage());
     let mut bridges: Vec<(&str, bool)> = passages.map(|p| (p.bridge, p.holding)).collect();
-    // Holding first: if one event shows a holding bridge, it is one, whatever other events omit.
+    // Holding comes first, since a bridge is a holding bridge if any event says so, no matter what
+    // other events leave out.
     bridges.sort_by_key(|&(name, holding)| (name, !holding));
     bridges.dedup_by_key(|&mut (name, _)| name);
     let mut whole = whole_bridges(facts, Origin::Channel);
@@ -345,14 +349,15 @@ fn stays<'a>(facts: &[&'a Fact], end: EventTime, broken: &mut Vec<&'a str>) -> V
         }));
     }
     all.sort_by_key(|stay| (stay.from, stay.to));
-    // A channel is in one bridge at a time: the next stay ends one whose end was not received.
+    // A channel is only in one bridge at a time, so the next stay ends one whose end wasn't
+    // received.
     for i in 1..all.len() {
         all[i - 1].to = all[i - 1].to.min(all[i].from);
     }
     all
 }
 
-/// A stay in a bridge: its beginning, and its end if that was received.
+/// The start of a stay in a bridge, and its end if that was received.
 type ReportedSpan = (EventTime, Option<EventTime>);
 
 /// Returns the conference bridges that the channel was in at some time, although the last passage
@@ -375,7 +380,7 @@ fn unentered_rooms<'a>(facts: &[&'a Fact]) -> Vec<&'a str> {
     rooms
 }
 
-/// Returns the stays in this bridge that one event system reports.
+/// Returns the stays in this bridge as reported by one event system.
 fn reported_spans(facts: &[&Fact], bridge: &str, origin: Origin) -> Vec<ReportedSpan> {
     let own = facts.iter().filter(|fact| fact.origin == origin);
     spans(own.filter_map(|fact| {
@@ -393,15 +398,15 @@ fn is_link(bridge: &str) -> bool {
     bridge.contains(LINKED)
 }
 
-/// Returns the bridges that one event system reports in full, with an entry before each exit, and
-/// an exit before the next entry into the same or another bridge. The order of simultaneous events
-/// is ignored.
+/// Returns the bridges that one event system reports in full, with an entry before each exit and an
+/// exit before the next entry into the same or another bridge. The order of simultaneous events is
+/// ignored.
 fn whole_bridges<'a>(facts: &[&'a Fact], origin: Origin) -> BTreeSet<(Origin, &'a str)> {
     let own = facts.iter().filter(|fact| fact.origin == origin);
     let passages: Vec<(EventTime, Passage<'a>)> = own
         .filter_map(|fact| Some((fact.at, fact.what.passage()?)))
         .collect();
-    // How often the channel entered each bridge without having left it.
+    // How many more times the channel has entered each bridge than left it.
     let mut inside: BTreeMap<&str, i32> = BTreeMap::new();
     let mut broken: BTreeSet<&str> = BTreeSet::new();
     for moment in passages.chunk_by(|a, b| a.0 == b.0) {
@@ -438,7 +443,7 @@ fn whole_bridges<'a>(facts: &[&'a Fact], origin: Origin) -> BTreeSet<(Origin, &'
         .collect()
 }
 
-/// Returns the number of entries and exits of these stays.
+/// Returns the number of entries and exits in these stays.
 fn edges(spans: &[ReportedSpan]) -> usize {
     let open = spans.iter().filter(|(_, end)| end.is_none()).count();
     2 * spans.len() - open

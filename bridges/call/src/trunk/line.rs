@@ -1,5 +1,5 @@
-//! Finds the trunk of a channel by the gateway, address, context, or SIP profile that the PBX
-//! (FreeSWITCH) reports, if the channel's name does not show the trunk.
+//! Determines a channel's trunk by the gateway, address, context, or SIP profile reported by the
+//! PBX (FreeSWITCH), for channels whose name doesn't show the trunk.
 //!
 //! ```text
 //! gateway/city               dialed over this gateway, or came in from it
@@ -7,7 +7,7 @@
 //! context/public             came in to this context
 //! profile/external           carried by this profile
 //! ```
-//! If several match, the first in this list wins, because the gateway is the most specific.
+//! If several match, the first one in this list wins, since the gateway is the most specific.
 
 use super::{
     Endpoints, Party, TrunkEndpoint, extension, glob, is_known_technology, is_one_of, technology,
@@ -16,39 +16,39 @@ use crate::units::Extension;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-/// Minimum number of digits of an outside number. Extensions have fewer digits.
+/// Minimum number of digits in an outside number. Extensions have fewer.
 pub(crate) const OUTSIDE_DIGITS_MIN: usize = 7;
-/// The SIP port of an address that has no port.
+/// The SIP port for addresses without a port.
 const PORT: &str = "5060";
 
-/// Technologies whose channels have no party, on PBXs that report [`LineTraits`].
+/// Technologies whose channels have no party on PBXs that report [`LineTraits`].
 const PLUMBING: [&str; 5] = ["loopback", "null", "pickup", "tone_stream", "local_stream"];
 
-/// What the PBX reports about the line of a channel. Unknown texts are empty.
+/// What the PBX reports about a channel's line. Unknown texts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineTraits {
-    /// `true` if the channel came in. Otherwise it was dialed, and has the context of the channel
-    /// that dialed it.
+    /// Whether the channel came in. Otherwise, it was dialed, and its context is that of the
+    /// channel that dialed it.
     pub inbound: bool,
-    /// Name of the gateway over which the channel was dialed, or from which it came in.
+    /// Name of the gateway through which the channel was dialed or came in.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub gateway: SmolStr,
     /// Name of the SIP profile that carries the channel.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub profile: SmolStr,
-    /// The dialplan context into which the channel came in.
+    /// The dialplan context that the channel came in to.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub context: SmolStr,
-    /// Host, or host and port, of the other end.
+    /// The remote host, with or without a port.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub address: SmolStr,
-    /// Extension of the telephone at the channel.
+    /// Extension of the phone on the channel.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub extension: SmolStr,
 }
 
-/// Returns `true` if the address matches the pattern. If the pattern has a port, the port must
-/// match too. An address without a port has port 5060.
+/// Returns `true` if the address matches the pattern. If the pattern has a port, it must match too.
+/// Addresses without a port use port 5060.
 fn is_address(pattern: &str, address: &str) -> bool {
     let (host, port) = host_and_port(address);
     let (wanted, wanted_port) = host_and_port(pattern);
@@ -56,7 +56,8 @@ fn is_address(pattern: &str, address: &str) -> bool {
     same && wanted_port.is_none_or(|wanted| wanted == port.unwrap_or(PORT))
 }
 
-/// Splits an address into host and port: `203.0.113.5:5060`, `[2001:db8::5]:5060`, `2001:db8::5`.
+/// Splits an address such as `203.0.113.5:5060`, `[2001:db8::5]:5060`, or `2001:db8::5` into host
+/// and port.
 pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
     if let Some(bracketed) = address.strip_prefix('[')
         && let Some((host, rest)) = bracketed.split_once(']')
@@ -70,9 +71,8 @@ pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
 }
 
 impl TrunkEndpoint {
-    /// Returns how specifically the endpoint matches the channel: a rank of the trait that its
-    /// pattern names, and the pattern's length. Returns `None` if the channel does not belong to
-    /// this trunk.
+    /// Returns how specifically the endpoint matches the channel, as the rank of the trait in its
+    /// pattern and the pattern's length, or `None` if the channel doesn't belong to this trunk.
     fn is_of(&self, name: &str, line: &LineTraits) -> Option<(u8, usize)> {
         let (named, text) = self.pattern.split_once('/').unwrap_or_default();
         let (rank, matches, pattern) = match named {
@@ -91,8 +91,8 @@ impl TrunkEndpoint {
 }
 
 impl Endpoints {
-    /// Returns the endpoint that matches a channel most specifically: by its line and its name, or
-    /// only by its name if `line` is `None`.
+    /// Returns the endpoint that matches a channel most specifically, going by its line and name,
+    /// or only its name if `line` is `None`.
     pub fn find_for_line(&self, name: &str, line: Option<&LineTraits>) -> Option<&TrunkEndpoint> {
         let Some(line) = line else {
             return self.find(name);
@@ -108,28 +108,28 @@ impl Endpoints {
     }
 }
 
-/// Returns `true` if the trait's value `known` is not empty and matches the pattern.
+/// Returns `true` if the trait's value `known` isn't empty and matches the pattern.
 fn matches_trait(pattern: &str, known: &str) -> bool {
     !known.is_empty() && glob(pattern, known)
 }
 
-/// Returns `true` if the channel has no party. Only for PBXs that report [`LineTraits`].
+/// Returns `true` if the channel has no party. Only meaningful for PBXs that report [`LineTraits`].
 pub(crate) fn is_plumbing(name: &str) -> bool {
     is_one_of(&PLUMBING, technology(name))
 }
 
-/// Returns only the ASCII digits of a text.
+/// Returns only the ASCII digits in a text.
 pub(crate) fn digits(text: &str) -> String {
     text.chars().filter(char::is_ascii_digit).collect()
 }
 
-/// Returns `true` if the text is not empty and has only digits.
+/// Returns `true` if the text isn't empty and consists only of digits.
 pub fn is_numeric(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Returns `true` if the text is an outside number: at least seven digits, and no
-/// characters except those that carriers write.
+/// Returns `true` if the text is an outside number, which has at least seven digits and otherwise
+/// only characters that carriers use.
 pub fn is_outside(number: &str) -> bool {
     number
         .chars()
@@ -155,7 +155,8 @@ pub(crate) fn party_of_line<'a>(
     };
     let device = name.rsplit_once('/').map_or(name, |(_, device)| device);
     let user = device.split('@').next().unwrap_or_default();
-    // The name can also contain the other end: the caller, or a number dialed over a gateway.
+    // The name may also contain the other end, i.e., the caller or a number dialed through a
+    // gateway.
     match known.extension.as_str() {
         _ if is_plumbing(name) => Party::Plumbing,
         "" if user.is_empty() => Party::Plumbing,
