@@ -1,14 +1,14 @@
-//! The faults to plant. Each fault is a plausible mistake in one place of one file, and compiles.
+//! The faults to plant. Each one is a plausible mistake in a single place, and compiles.
 
 /// A fault to plant.
 pub struct Fault {
     /// Description of the wrong behavior.
     pub name: &'static str,
-    /// Path of the file in `src`.
+    /// Path of the file within `src`.
     pub file: &'static str,
-    /// Text that the fault replaces, which occurs once in the file.
+    /// The text to replace, which occurs exactly once in the file.
     pub old: &'static str,
-    /// Text that replaces `old`.
+    /// The text to replace `old` with.
     pub new: &'static str,
 }
 

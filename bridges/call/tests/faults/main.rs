@@ -1,8 +1,8 @@
-//! Tests that the model finds faults. Each fault, planted into a copy of this crate, must make
-//! `tests/model` fail within a thousand stories.
+//! Tests that the model finds faults. When a fault is planted in a copy of this crate,
+//! `tests/model` must fail within a thousand stories.
 //!
-//! Planting takes minutes, so it only happens with `CALLBRIDGE_PLANT_FAULTS`, which
-//! `tests/run faults` sets. By default, only the list of faults is checked against the source.
+//! Planting takes minutes, so it only happens with `CALLBRIDGE_PLANT_FAULTS`, which is set by
+//! `tests/run faults`. By default, the list of faults is merely checked against the source.
 
 mod list;
 
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Maximum number of stories before a fault is found.
+/// Maximum number of stories to run before a fault must be found.
 const STORIES_MAX: &str = "1000";
 
 fn source_file(fault: &Fault) -> PathBuf {
@@ -57,7 +57,7 @@ fn every_planted_fault_is_found_by_the_model() {
     assert!(unfound.is_empty(), "not found: {unfound:?}");
 }
 
-/// Returns the number of the story that failed, from the output of the model.
+/// Returns the number of the story that failed, given the model's output.
 fn failed_story(output: &str) -> &str {
     let story = output.split("failed at story ").nth(1);
     let number = story.and_then(|rest| rest.split_whitespace().next());
@@ -87,7 +87,7 @@ impl FaultWorkspace {
         );
         let alone = workspace.replace(members, "members = [\"bridges/call\"]");
         fs::write(folder.join("Cargo.toml"), alone).expect("a manifest");
-        // Other tests of this crate use the testkit, which the workspace does not contain.
+        // Other tests in this crate use the testkit, which isn't part of the workspace.
         let own = folder.join("bridges/call/Cargo.toml");
         let manifest = fs::read_to_string(&own).expect("a manifest");
         let without = manifest.replace("callbridge-testkit.workspace = true\n", "");
@@ -96,7 +96,7 @@ impl FaultWorkspace {
         Self { folder }
     }
 
-    /// Plants the fault, and returns the changed file.
+    /// Plants the fault, and returns the file that was changed.
     fn plant(&self, fault: &Fault) -> PathBuf {
         let file = self.folder.join("bridges/call/src").join(fault.file);
         let text = fs::read_to_string(&file).expect("a file of the copy");
@@ -104,7 +104,7 @@ impl FaultWorkspace {
         file
     }
 
-    /// Runs the model. Returns the model's output if the model fails.
+    /// Runs the model, returning its output as an error if it fails.
     fn run(&self) -> Result<(), String> {
         let output = Command::new(env!("CARGO"))
             .args(["test", "--offline", "--quiet", "--test", "model"])

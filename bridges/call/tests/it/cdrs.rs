@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const HOUR: f64 = 3600.0;
 
-/// Returns an assembler that waits for the CDR of each call, because CDRs name the leads.
+/// Returns an assembler that waits for each call's CDR, because the lead is in the CDR.
 fn assembler() -> Assembler {
     let city = TrunkEndpoint::new("city", "PJSIP/city");
     let endpoints = vec![TrunkEndpoint {
@@ -21,14 +21,14 @@ fn assembler() -> Assembler {
     })
 }
 
-/// Sends all events of a story at the time `seconds`, like a backlog.
+/// Sends all of a story's events at the time `seconds`, like a backlog.
 fn send_events_at(assembler: &mut Assembler, seconds: f64, story: &Story) {
     for (_, event) in &story.events {
         assembler.on_event(event, moment(seconds));
     }
 }
 
-/// Returns a call of five seconds, and a story that has only the CDR of that call.
+/// Returns a five-second call, and a story that contains only that call's CDR.
 fn call_and_cdr() -> (Story, Story) {
     let (mut call, city, phone) = answered_by_101();
     call.at(5.0).hangups(&[&phone, &city]);
@@ -64,7 +64,7 @@ fn early_cdr_waits_for_call_across_restart() {
 #[test]
 fn backlog_call_waits_for_its_cdr_by_the_local_clock() {
     let (call, cdr) = call_and_cdr();
-    // Events from an hour later, which arrive in the same second.
+    // Events from an hour later that arrive in the same second.
     let mut later = Story::new();
     later.at(HOUR).mention(&customer(9));
     for (cdr_at, finished_at) in [(4.0, 4.0), (20.0, 10.0)] {

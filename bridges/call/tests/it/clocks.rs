@@ -1,5 +1,5 @@
-//! Tests that the times in events count, however late the events arrive, and that a set clock
-//! makes open calls incomplete.
+//! Tests that the times in events are what counts, no matter how late the events arrive, and that
+//! calls are incomplete if a clock is set while they're open.
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment, seconds};
 use callbridge_call::ChannelState::{Down, Ring};
@@ -30,8 +30,8 @@ fn file_timing() -> Timing {
     }
 }
 
-/// Sends all events of the story. `arrival` returns the time at which an event arrives. Its
-/// parameters are the index and the time of the event.
+/// Sends all of a story's events. `arrival` returns when an event arrives, given its index and its
+/// time.
 fn send_events(
     assembler: &mut Assembler,
     story: &Story,
@@ -42,8 +42,8 @@ fn send_events(
     }
 }
 
-/// Returns the call of a story whose events arrive over a live connection. For `arrival`, see
-/// [`send_events`].
+/// Returns the call of a story whose events arrive on a live connection. See [`send_events`] for
+/// `arrival`.
 fn call_from_live_events(
     story: &Story,
     arrival: impl Fn(usize, EventTime) -> EventTime,
@@ -63,8 +63,8 @@ fn shift_time(at: EventTime, seconds: f64) -> EventTime {
     at.by_clock(ClockDifference::from_micros((seconds * 1e6) as i64))
 }
 
-/// Shifts the times of the event with the index `first` and all later events by `seconds`, as if
-/// the clock of the PBX had been set.
+/// Shifts the times of the event at index `first` and all subsequent ones by `seconds`, as if the
+/// PBX's clock had been set.
 fn set_clock(story: &mut Story, first: usize, seconds: f64) {
     for (_, event) in &mut story.events[first..] {
         if let PbxEvent::Channel(event) = event {
@@ -98,7 +98,7 @@ fn stalled_line_changes_no_value_of_a_call() {
 
 #[test]
 fn channel_created_after_call_end_is_separate_despite_stall() {
-    // A channel gets the linkedid long after its call was over. It is not part of that call.
+    // Long after its call was over, a channel gets that call's linkedid. It isn't part of the call.
     let mut story = talk_of_four_seconds();
     let late = channel("PJSIP/102-00000009", 9).join_call(&customer(1));
     story.at(20.0).create(&late, Ring).at(21.0).hangup(&late);
@@ -193,7 +193,7 @@ fn clock_set_shown_by_a_ping_makes_open_calls_incomplete() {
 
 #[test]
 fn new_connection_ignores_times_of_the_previous_one() {
-    // The clock of the PBX is set back before the fourth event, which arrives over `next`.
+    // The PBX's clock is set back before the fourth event, which arrives on `next`.
     let mut story = talk_of_four_seconds();
     set_clock(&mut story, 3, -3600.0);
     for (next, clock_set) in [(1, 1), (2, 0)] {
@@ -255,7 +255,7 @@ fn clock_set_back_by_a_day_leaves_the_call_complete() {
     let mut assembler = assembler();
     assembler.timing(live_timing());
     let arrived = moment(90_000.0);
-    // An event of a colleague's phone arrives. Then the PBX's clock is set back.
+    // An event from a colleague's phone arrives, and then the PBX's clock is set back.
     let (_, PbxEvent::Channel(mut other)) = story.events[0].clone() else {
         panic!("a channel's event comes first");
     };
@@ -311,7 +311,7 @@ fn wall_clock_set_during_a_call_changes_no_length() {
     let story = remove_event_times(talk_of_four_seconds());
     let mut assembler = assembler();
     for (i, (at, event)) in story.events.iter().enumerate() {
-        // The clock of callbridge's machine is set forward by an hour during the call.
+        // The clock of the machine running callbridge is set forward by an hour during the call.
         let ahead = if i < 4 { 60_000_000 } else { 3_660_000_000 };
         assembler.timing(Timing {
             wall_ahead: ClockDifference::from_micros(ahead),
@@ -333,7 +333,7 @@ fn stall_makes_calls_without_times_incomplete() {
     let untimed = remove_event_times(timed.clone());
     let count = timed.events.len();
     for (story, complete) in [(&timed, true), (&untimed, false)] {
-        // The stall begins during the call, before it, and after its last event.
+        // The stall starts during the call, before it, and after its last event.
         for (from, until, touches) in [(3, 6, true), (0, 2, true), (count, count, false)] {
             let mut assembler = assembler();
             assembler.timing(live_timing());
@@ -374,8 +374,9 @@ fn stall_between_two_events_makes_an_untimed_call_incomplete() {
     }
 }
 
-/// Returns the calls of a story without times. `stalls` are spans of seconds in which the line
-/// delivers nothing. The line responds to a ping at second -1, and to one each time a stall ends.
+/// Returns the calls of a story without timestamps. `stalls` are spans (in seconds) during which
+/// the connection delivers nothing. The PBX responds to a ping at second -1, and to another one at
+/// the end of each stall.
 fn untimed_calls(story: &Story, stalls: &[(f64, f64)]) -> Vec<FinishedCall> {
     let story = remove_event_times(story.clone());
     let mut assembler = assembler();
@@ -403,7 +404,8 @@ fn untimed_calls(story: &Story, stalls: &[(f64, f64)]) -> Vec<FinishedCall> {
     assembler.take_finished()
 }
 
-/// Returns a call like [`talk_of_four_seconds`] that begins at this second, which its IDs show.
+/// Returns a call like [`talk_of_four_seconds`] that starts at this second, as reflected in its
+/// IDs.
 fn later_call(second: u32) -> Story {
     let id = |number: u32| format!("{}.{number}", 1_795_000_000 + second);
     let mut city = customer(1);
@@ -438,7 +440,7 @@ fn channel_later_than_its_id_makes_untimed_calls_incomplete() {
         (&[(99.0, 101.0)][..], true),
         (&[(90.0, 103.0)][..], false),
         (&[(90.0, 130.0)][..], false),
-        // The stall was over before the call.
+        // The stall was over before the call started.
         (&[(60.0, 90.0)][..], true),
     ] {
         let calls = untimed_calls(&call, stalls);
@@ -451,11 +453,11 @@ fn channel_later_than_its_id_makes_untimed_calls_incomplete() {
 fn late_channel_makes_calls_that_ended_in_its_burst_incomplete() {
     let mut story = later_call(100);
     story.events.extend(later_call(108).events);
-    // The first call's hangup and the second call's first event are held for five seconds.
+    // The first call's hangup and the second call's first event are held up for five seconds.
     let calls = untimed_calls(&story, &[(104.5, 113.0)]);
     let incomplete: Vec<_> = calls.iter().map(|call| call.incomplete.is_some()).collect();
     assert_eq!(incomplete, [true, true]);
-    // The line is prompt again.
+    // The connection is prompt again.
     let mut story = later_call(100);
     story.events.extend(later_call(120).events);
     let calls = untimed_calls(&story, &[(99.0, 104.0)]);
@@ -511,7 +513,7 @@ fn clock_set_back_in_a_file_makes_its_call_incomplete() {
             .at(0.5)
             .create(&phone, Down);
         story.at(6.0).enter(&phone, "b").enter(&city, "b");
-        // The call goes on for two seconds, by a clock that shows an earlier time.
+        // The call continues for two seconds, by a clock that shows an earlier time.
         story.at(8.0 - back).leave(&phone, "b").leave(&city, "b");
         story.hangups(&[&phone, &city]);
         let mut assembler = assembler();
@@ -522,7 +524,7 @@ fn clock_set_back_in_a_file_makes_its_call_incomplete() {
         assert_eq!(calls.len(), 1, "{back}");
         let (talk, length) = seconds(&calls[0]);
         assert!(talk <= length, "{back}: {talk} of {length}");
-        // From 4 s on, the exit from the bridge lies before the entry.
+        // From 4 s on, the exit from the bridge comes before the entry.
         assert_eq!(calls[0].incomplete.is_some(), back >= 4.0, "{back}");
     }
 }

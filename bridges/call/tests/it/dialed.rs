@@ -1,5 +1,5 @@
-//! Tests of lines that one phone or several dial in turn: for whom each line was dialed, which
-//! lines are one attempt, and with what each call begins. AMI and CEL tell the same stories.
+//! Tests of lines dialed in turn by one or more phones, i.e., who each line was dialed for, which
+//! lines form a single attempt, and what each call starts with. AMI and CEL tell the same stories.
 
 use crate::story::{
     Channel, Story, assembler, channel, customer, employee, moment, number, seconds,
@@ -8,7 +8,7 @@ use callbridge_call::ChannelState::{Down, Ring, Unknown, Up};
 use callbridge_call::Direction::{Inbound, Outbound};
 use callbridge_call::{FinishedCall, Origin};
 
-/// Each story is told by AMI's events, and then by CEL alone.
+/// Each story is told once by AMI's events, and once by CEL alone.
 const VOICES: [Origin; 2] = [Origin::Channel, Origin::Cel];
 
 fn begin_story(voice: Origin) -> Story {
@@ -17,7 +17,7 @@ fn begin_story(voice: Origin) -> Story {
     story
 }
 
-/// Returns a channel on the trunk `city` that is dialed in the call of `by`.
+/// Returns a channel on the trunk `city` that's dialed in the call of `by`.
 fn line(place: u32, by: &Channel) -> Channel {
     channel(&format!("PJSIP/city-{place:08x}"), place).join_call(by)
 }
@@ -26,7 +26,7 @@ fn phone(place: u32, extension: &str) -> Channel {
     channel(&format!("PJSIP/{extension}-{place:08x}"), place).caller(extension)
 }
 
-/// Lets the channel `by` dial a number over the trunk `city`.
+/// Makes the channel `by` dial a number over the trunk `city`.
 fn dial(story: &mut Story, voice: Origin, by: &Channel, (to, number): (&Channel, &str)) {
     if voice == Origin::Cel {
         story.app(by, "Dial", &format!("PJSIP/{number}@city,30,tT"));
@@ -43,7 +43,7 @@ fn begin(story: &mut Story, voice: Origin, channel: &Channel) {
     story.create(channel, state);
 }
 
-/// Lets both channels talk in a bridge for this time.
+/// Lets both channels talk in a bridge during this time.
 fn talk(story: &mut Story, (a, b): (&Channel, &Channel), bridge: &str, (from, to): (f64, f64)) {
     story
         .at(from)
@@ -53,7 +53,7 @@ fn talk(story: &mut Story, (a, b): (&Channel, &Channel), bridge: &str, (from, to
     story.at(to).leave(a, bridge).leave(b, bridge);
 }
 
-/// Returns a short form of a call: direction, employee, the number's last digit, seconds of talk,
+/// Formats a call compactly as direction, employee, last digit of the number, talk time in seconds,
 /// and duration.
 fn shown(call: &FinishedCall) -> String {
     let way = match call.direction {
@@ -74,7 +74,7 @@ fn calls(story: &Story) -> Vec<String> {
     calls.iter().map(shown).collect()
 }
 
-/// Returns a story in which 101 answers a caller's call after 5 s.
+/// Returns a story in which 101 answers a caller after 5 s.
 fn answered(voice: Origin) -> (Story, Channel, Channel) {
     let caller = customer(1);
     let agent = phone(2, "101").join_call(&caller);
@@ -187,8 +187,8 @@ fn mobile_dialed_for_originated_customer_is_part_of_their_call() {
     }
 }
 
-/// A dialer calls three numbers of a list on the agent's leg. Nobody answers the first one, and the
-/// third is busy.
+/// A dialer calls three numbers from a list on the agent's leg. Nobody answers the first one, and
+/// the third is busy.
 #[test]
 fn numbers_dialed_in_turn_on_one_leg_are_calls_each() {
     for voice in VOICES {
@@ -273,7 +273,7 @@ fn number_dialed_again_by_one_command_is_one_attempt() {
     }
 }
 
-/// The agent waits in a holding bridge or a conference all day, or is logged in with AgentLogin.
+/// The agent waits in a holding bridge or conference all day, or is logged in using AgentLogin.
 #[test]
 fn call_dialed_by_a_waiting_agent_begins_with_its_dialing() {
     for voice in VOICES {
@@ -299,7 +299,7 @@ fn call_dialed_by_a_waiting_agent_begins_with_its_dialing() {
     }
 }
 
-/// An agent in a room talks with a caller when a dialer puts a second customer into the room.
+/// An agent in a room is talking to a caller when a dialer adds a second customer to the room.
 #[test]
 fn customer_dialed_into_a_room_with_a_caller_has_their_own_call() {
     for voice in VOICES {
@@ -346,8 +346,8 @@ fn customer_dialed_into_a_room_with_a_caller_has_their_own_call() {
     }
 }
 
-/// The agent's leg never ends. What was said with customers is final when they have left, and a
-/// number that nobody answered once no further carrier can be part of the attempt.
+/// The agent's leg never ends. A conversation with customers is final once they've left, and so is
+/// a number that nobody answered once no other carrier can be part of the attempt.
 #[test]
 fn call_ends_with_its_last_line_though_the_agent_stays() {
     for voice in VOICES {
@@ -384,8 +384,8 @@ fn call_ends_with_its_last_line_though_the_agent_stays() {
     }
 }
 
-/// The agent's leg is up all day, long enough for its earlier calls to be removed from the open
-/// call.
+/// The agent's leg is up all day, which is long enough for its earlier calls to be removed from the
+/// open call.
 #[test]
 fn hundredth_number_on_one_leg_is_right_like_the_first() {
     for voice in VOICES {
@@ -423,7 +423,7 @@ fn hundredth_number_on_one_leg_is_right_like_the_first() {
     }
 }
 
-/// A call is only known to be over after an event has named the channel of its linkedid.
+/// A call is only known to be over after an event has mentioned the channel of its linkedid.
 #[test]
 fn call_over_before_its_first_channel_is_seen_is_emitted() {
     let agent = channel("PJSIP/101-00000001", 1);
@@ -447,7 +447,8 @@ fn call_over_before_its_first_channel_is_seen_is_emitted() {
     assert_eq!(assembler.open_calls(), 1);
 }
 
-/// The connection stalls, so the attempt's second line arrives after the attempt has been emitted.
+/// The connection stalls, so the second line of an attempt arrives after the attempt has been
+/// emitted.
 #[test]
 fn line_that_arrives_after_its_attempt_was_emitted_is_a_call() {
     for voice in VOICES {

@@ -1,4 +1,4 @@
-//! Tests of the direction of a call, which depends on who began the call.
+//! Tests of a call's direction, which depends on who started it.
 
 use crate::story::{Story, channel, customer, employee, extensions, seconds};
 use callbridge_call::ChannelState::{Down, PreRing, Ring, Ringing, Unknown, Up};
@@ -210,14 +210,14 @@ fn cel_direction_uses_extension_caller_and_application() {
     let call = story.call();
     assert_eq!((call.direction, employee(&call)), (Outbound, Some("101")));
 
-    // A campaign's channel begins a call on extension s, without a caller's number.
+    // A campaign's channel starts a call on the s extension without a caller's number.
     let trunk = channel("PJSIP/city-00000001", 1).exten("s");
     let mut story = Story::from_cel();
     story.at(0.0).create(&trunk, Unknown).at(5.0).hangup(&trunk);
     assert_eq!(story.call().direction, Outbound);
 
-    // A campaign's channel can have one of the company's numbers as caller. It runs an application
-    // that only dialed channels run.
+    // A campaign's channel may have one of the company's numbers as its caller, but it runs an
+    // application that only runs on dialed channels.
     let trunk = channel("PJSIP/city-00000001", 1)
         .exten("s")
         .caller("712000000");
@@ -229,15 +229,15 @@ fn cel_direction_uses_extension_caller_and_application() {
         .hangup(&trunk);
     assert_eq!(story.call().direction, Outbound);
 
-    // Inbound calls can begin on extension s, too.
+    // Inbound calls can start on the s extension as well.
     let mut story = Story::from_cel();
     let city = customer(1).exten("s");
     story.at(0.0).create(&city, Unknown).at(5.0).hangup(&city);
     assert_eq!(story.call().direction, Inbound);
 }
 
-/// Returns the unmatched prefixes of two calls: an inbound call over the channel `name`, and an
-/// outbound call over the same channel with this dial string.
+/// Returns the unmatched prefixes of two calls over the channel `name`, one inbound and one
+/// outbound with this dial string.
 fn unmatched_prefixes(name: &str, string: &str) -> [Vec<String>; 2] {
     let caller = channel(name, 1).caller("+998901110001");
     let mut story = Story::new();

@@ -5,8 +5,8 @@ use callbridge_call::ChannelState::{Down, Ring, Up};
 use callbridge_call::{Assembler, FinishedCall, Origin};
 use std::collections::BTreeMap;
 
-/// Returns a conference of two customers, whose calls become one group, and a third customer's
-/// separate call.
+/// Returns a conference of two customers, whose calls become a single group, along with a third
+/// customer's separate call.
 fn conference() -> Story {
     let (mut story, city, phone) = answered_by_101();
     let second = channel("PJSIP/gsm-00000003", 3).caller("998901110002");
@@ -27,7 +27,7 @@ fn conference() -> Story {
     story
 }
 
-/// Stores the last snapshot of each open call in `kept`, as the spool does.
+/// Stores the latest snapshot of each open call in `kept`, as the spool would.
 fn store_snapshots(assembler: &mut Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) {
     for change in assembler.take_changes() {
         match change.snapshot {
@@ -40,7 +40,7 @@ fn store_snapshots(assembler: &mut Assembler, kept: &mut BTreeMap<u64, Vec<u8>>)
 fn finish(assembler: &mut Assembler) -> Vec<FinishedCall> {
     assembler.tick(moment(60.0));
     assert_eq!(assembler.open_calls(), 0);
-    // The assembler holds repeated events of a finished call as scraps until the stream ends.
+    // The assembler keeps a finished call's duplicate events as scraps until the stream ends.
     assembler.finish_all(moment(60.0));
     let mut calls = assembler.take_finished();
     calls.sort_by(|a, b| a.linkedid.cmp(&b.linkedid));
@@ -52,8 +52,8 @@ fn restart_after_any_event_changes_no_call() {
     assert_eq!(check_restarts(&conference()), 3);
 }
 
-/// Checks that a restart after any event of the story leaves the calls unchanged. Returns the
-/// number of calls.
+/// Checks that restarting after any event of the story makes no difference, and returns the number
+/// of calls.
 pub fn check_restarts(story: &Story) -> usize {
     let mut whole = assembler();
     for (at, event) in &story.events {
@@ -72,7 +72,7 @@ pub fn check_restarts(story: &Story) -> usize {
             second.restore(*key, snapshot).expect("a snapshot");
         }
         assert_eq!(first.open_calls(), second.open_calls());
-        // The last two events before the restart are delivered again, as a broker does.
+        // The last two events before the restart are redelivered, as a broker would.
         for (at, event) in &story.events[cut.saturating_sub(2)..] {
             second.on_event(event, *at);
             store_snapshots(&mut second, &mut kept);
@@ -96,7 +96,7 @@ fn restart_preserves_knowledge_that_cel_reports_bridges() {
     for channel in [&phone, &city] {
         story.at(1.0).state(channel, Up);
     }
-    // Another call is in the bridge, and ends before the restart.
+    // There's another call in the bridge, and it ends before the restart.
     let (stranger, other) = (customer(9), channel("PJSIP/102-00000010", 10));
     let other = other.join_call(&stranger);
     story.at(1.5).create(&stranger, Ring).create(&other, Down);

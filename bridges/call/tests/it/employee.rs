@@ -1,9 +1,9 @@
-//! Tests of the employee of a call.
+//! Tests of which employee a call is credited to.
 
 use crate::story::{Channel, Story, channel, customer, employee, extensions};
 use callbridge_call::ChannelState::{Down, Ring, Ringing};
 
-/// Returns a missed call that rang each of these channels.
+/// Returns a missed call for which each of these channels rang.
 fn missed_call(names: &[&str]) -> Story {
     let city = customer(1);
     let mut story = Story::new();
@@ -72,7 +72,8 @@ fn unanswered_outbound_call_has_the_caller_as_employee() {
     );
 }
 
-/// Asterisk 13.1, a transfer by the telephone (REFER with Replaces): 101 was named wrongly.
+/// Asterisk 13.1 with a transfer by the phone (REFER with Replaces), where 101 used to be wrongly
+/// credited.
 #[test]
 fn employee_is_the_colleague_after_a_refer_with_replaces() {
     let city = customer(1);

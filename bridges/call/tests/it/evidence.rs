@@ -1,12 +1,12 @@
-//! Tests of calls in which something speaks of an answer although no bridge shows it.
+//! Tests of calls that show signs of having been answered although no bridge was reported.
 
 use crate::story::{Channel, Story, channel, customer, employee};
 use callbridge_call::ChannelState::{self, Down, Ring, Unknown, Up};
 use callbridge_call::{FinishedCall, Kind};
 use std::borrow::Cow;
 
-/// A customer's call that rings 101 after a second. 101 and the customer's channel are up from the
-/// fifth second on.
+/// A customer's call that rings 101 after one second. Both 101 and the customer's channel are up
+/// from the fifth second on.
 struct Answered {
     story: Story,
     city: Channel,
@@ -48,14 +48,14 @@ impl Answered {
         self.story.at(seconds).add_event(&self.phone, kind);
     }
 
-    /// Returns the call, in which both hang up after so many seconds.
+    /// Returns the call if both hang up after this many seconds.
     fn hung_up_at(mut self, seconds: f64) -> FinishedCall {
         self.story.at(seconds).hangups(&[&self.phone, &self.city]);
         self.story.call()
     }
 }
 
-/// Adds the answer of `phone`, which `by` dialed.
+/// Makes `phone`, which was dialed by `by`, answer.
 fn answer(story: &mut Story, phone: &Channel, by: &Channel) {
     let kind = Kind::DialEnd {
         by: Some(Box::new(by.0.clone())),
@@ -115,7 +115,7 @@ fn phone_that_did_not_confirm_leaves_the_call_missed() {
     }
 }
 
-/// The customer hears an announcement, and so is up before the phone.
+/// The customer hears an announcement and is therefore up before the phone.
 #[test]
 fn phone_that_heard_a_prompt_leaves_the_call_missed() {
     let mut pair = Answered::ringing(Story::from_cel(), [Unknown, Unknown]);
@@ -166,8 +166,8 @@ fn colleague_who_was_up_anyway_is_no_evidence() {
     assert!(is_missed(&calls[0]), "{calls:#?}");
 }
 
-/// 101 calls the customer, and transfers them to 102 without an announcement. While 102 rings, the
-/// customer is in no bridge. Later, 103's call to 104 is transferred to them while it rings.
+/// 101 calls the customer and blind-transfers them to 102. While 102 is ringing, the customer isn't
+/// in any bridge. Later, 103's call to 104 is transferred to them while it's ringing.
 #[test]
 fn phone_that_began_after_the_customer_was_alone_is_no_evidence() {
     let caller = channel("PJSIP/101-00000001", 1);
@@ -229,8 +229,8 @@ fn return_to_a_bridge_without_an_exit_makes_the_call_incomplete() {
     assert!(call.incomplete.is_some());
 }
 
-/// A queue answers the customer, and dials an agent who was logged in before through a Local
-/// channel, which is answered. `bridged`: the agent hears a prompt behind the Local channel.
+/// A queue answers the customer, and dials an agent who logged in earlier through a Local channel,
+/// which is answered. With `bridged`, the agent hears a prompt behind the Local channel.
 fn reason_of_queue(mut story: Story, is_ami: bool, bridged: bool) -> Option<String> {
     let [ring, down] = if is_ami { [Ring, Down] } else { [Unknown; 2] };
     let city = customer(1);
@@ -259,7 +259,7 @@ fn answered_local_channel_without_any_bridge_is_incomplete() {
     }
 }
 
-/// 101 talks to one customer, and then dials another one.
+/// 101 talks to a customer and then dials another one.
 #[test]
 fn second_customer_up_with_the_dialer_is_incomplete() {
     let phone = channel("PJSIP/101-00000001", 1).exten("998901110003");
@@ -283,7 +283,7 @@ fn second_customer_up_with_the_dialer_is_incomplete() {
     assert_eq!(incomplete, [false, true], "{calls:#?}");
 }
 
-/// `Dial` answers the caller when a phone does. CEL reports which application did it.
+/// `Dial` answers the caller when a phone answers. CEL reports which application did so.
 #[test]
 fn caller_answered_by_dial_without_a_bridge_is_incomplete() {
     let mut pair = Answered::ringing(Story::from_cel(), [Unknown, Unknown]);

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 const BASE: i64 = 1_700_000_000;
 
-/// A CDR: channel, destination channel, application, second of start, second of end, billed
-/// seconds (`None`: not answered), and the time and counter of the unique id. All times are in
-/// seconds after `BASE`.
+/// A CDR, given by its channel, destination channel, application, start second, end second, billed
+/// seconds (`None` if it wasn't answered), and the time and counter of its unique ID. All times are
+/// in seconds since `BASE`.
 struct Row(
     &'static str,
     &'static str,
@@ -115,13 +115,13 @@ fn phone_of_unknown_technology_talks_in_records() {
 #[test]
 fn did_is_read_only_from_the_did_column() {
     assert_eq!(did_of(CITY, ANNA, "7001").as_deref(), Some("7001"));
-    // The CDR's destination, 100, is a step of the dialplan and not a called number.
+    // The CDR's destination, 100, is a step in the dialplan rather than the number that was called.
     assert_eq!(did_of(CITY, ANNA, ""), None);
     assert_eq!(did_of(CITY, ANNA, "s"), None);
     assert_eq!(did_of(ANNA, CITY, "7001"), None, "out");
 }
 
-/// Returns the called number of a call whose one record has this value in its column `did`.
+/// Returns the called number of a call whose only record has this value in its `did` column.
 fn did_of(channel: &'static str, dest: &'static str, did: &'static str) -> Option<String> {
     let mut folder = folder();
     let row = Row(channel, dest, "Dial", 0, 30, Some(20), (0, 1));
@@ -146,7 +146,7 @@ fn announcement_does_not_count_as_an_answer() {
 
 #[test]
 fn voicemail_after_unanswered_dial_is_not_an_answer() {
-    // Asterisk before 12 writes one CDR per call, which keeps the destination channel of the Dial.
+    // Asterisk before 12 writes one CDR per call, which keeps the Dial's destination channel.
     for app in ["VoiceMail", "Hangup", "Congestion"] {
         let trunk = "SIP/carrier-0000000a";
         let phone = "SIP/101-0000000b";
@@ -193,7 +193,7 @@ fn record_without_id_gets_id_of_channel_start_and_destination() {
     for row in [
         Row(CITY, ANNA, "Queue", 0, 15, None, (0, 1)),
         Row(CITY, BORIS, "Queue", 15, 40, Some(20), (0, 1)),
-        // Another run of the PBX uses the channel name again.
+        // A later run of the PBX reuses the channel name.
         Row(CITY, ANNA, "Dial", 9_000, 9_010, Some(5), (0, 1)),
     ] {
         let bare = Cdr {
@@ -215,7 +215,7 @@ fn record_without_id_gets_id_of_channel_start_and_destination() {
     assert_eq!(calls[0].employee.as_ref().expect("Boris").as_str(), "102");
 }
 
-/// Returns the CDRs of a queued call that Boris answers. Anna does not answer.
+/// Returns the CDRs of a queued call that Boris answers after Anna doesn't.
 fn queued_call() -> Vec<Row> {
     vec![
         Row(CITY, "Local/1@q-00000001;1", "Queue", 0, 5, None, (0, 1)),
@@ -241,7 +241,7 @@ fn queued_call() -> Vec<Row> {
     ]
 }
 
-/// Returns the four CDRs of [`queued_call`] in one of their 24 orders, which are numbered from 0.
+/// Returns the four CDRs of [`queued_call`] in one of their 24 possible orders, numbered from 0.
 fn queued_call_in_order(mut order: usize) -> Vec<Row> {
     let mut rest = queued_call();
     let mut rows = Vec::new();
@@ -308,12 +308,12 @@ fn live_call_is_folded_after_the_wait_without_a_record() {
     folder.tick(moment(30));
     let call = folder.take_finished().remove(0);
     assert!(call.live);
-    // The call was emitted, so the CDR of the customer's next talk arrives too late.
+    // The call has been emitted, so the CDR of the customer's next conversation arrives too late.
     let late = cdr(&Row(CITY, BORIS, "Dial", 20, 90, Some(70), (0, 2)));
     assert!(!folder.on_cdr(&late, moment(90)));
 }
 
-/// Returns the CDR of a call that ends at `end`. `n` makes the names and the id unique.
+/// Returns the CDR of a call that ends at `end`. `n` makes its names and ID unique.
 fn other_call(n: u32, end: i64) -> Cdr<'static> {
     let id = (end - 20, n);
     let mut row = cdr(&Row(CITY, ANNA, "Dial", end - 20, end, Some(15), id));
@@ -325,7 +325,7 @@ fn other_call(n: u32, end: i64) -> Cdr<'static> {
 #[test]
 fn records_of_batching_pbx_wait_for_next_batch() {
     let mut folder = folder();
-    // The first batch could be a backlog. After the second batch, a third is expected.
+    // The first batch could be a backlog. After the second one, a third is expected.
     for (n, batch) in [(20, 300), (21, 600)] {
         folder.on_cdr(&other_call(n, batch - 100), moment(batch));
         folder.tick(moment(batch + 10));
@@ -402,7 +402,7 @@ fn record_that_ends_at_its_start_uses_its_duration() {
     );
 }
 
-/// Returns the CDR of a row, with the linkedid of the first channel.
+/// Returns a row's CDR with the linkedid of the first channel.
 fn linked_cdr(row: &Row) -> Cdr<'static> {
     Cdr {
         linkedid: format!("{BASE}.1").into(),
@@ -488,8 +488,8 @@ fn backlog_calls_finish_only_after_the_backlog_is_read() {
     let mut folder = folder();
     let root = Row(ANNA, CITY, "Dial", 0, 20, Some(15), (0, 1));
     folder.on_cdr(&cdr(&root), moment(50_000));
-    // The backlog has half an hour of other calls. After these calls, the CDR of the customer
-    // arrives, whom Anna had transferred to Boris.
+    // The backlog includes half an hour of other calls before the CDR of the customer whom Anna
+    // transferred to Boris arrives.
     for n in 0..20_u32 {
         let end = i64::from(n) * 100 + 100;
         let mut other = cdr(&Row(

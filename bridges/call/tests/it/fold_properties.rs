@@ -1,4 +1,4 @@
-//! Property tests of calls that are made of CDRs, for any CDRs in any order.
+//! Property tests of calls made from arbitrary CDRs in arbitrary order.
 
 use crate::story::settings;
 use callbridge_call::{Cdr, EventTime, FinishedCall, Folder, Settings};
@@ -61,7 +61,7 @@ prop_compose! {
             started_at: Some(moment(start)),
             ended_at: ended.then(|| moment(start + i64::from(lasted))),
             duration_micros: Some(i64::from(lasted) * 1_000_000),
-            // The billed time can be longer than the call, because the decoder does not limit it.
+            // The billed time may be longer than the call, because the decoder doesn't limit it.
             billed_micros: Some(i64::from(billed.min(lasted + 1)) * 1_000_000),
             ..Cdr::default()
         }
@@ -84,7 +84,7 @@ fn fold_records(records: &[Cdr<'static>]) -> Vec<FinishedCall> {
     sort_calls(folder.take_finished())
 }
 
-/// Sorts calls by their values, because a restart can change the order of finished calls.
+/// Sorts calls by their values, because a restart may change the order of finished calls.
 fn sort_calls(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
     calls.sort_by_key(|call| {
         let id = (call.linkedid.clone(), call.trunk.clone());
@@ -117,7 +117,7 @@ proptest! {
             prop_assert!(call.started <= call.ended);
             prop_assert!(call.talk <= call.ended.since(call.started));
             prop_assert_eq!(call.answered, call.talk >= Duration::from_millis(500));
-            // The call belongs to the last employee who began to talk with the customer.
+            // The call belongs to the last employee to start talking to the customer.
             if let Some(last) = call.employees_in_order.last() {
                 prop_assert_eq!(call.employee.as_ref(), Some(last));
             }

@@ -1,4 +1,4 @@
-//! Tests of calls during which events are lost for a while, or the PBX stops.
+//! Tests of calls during which events are lost for a while or the PBX stops.
 
 use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, seconds, settings,
@@ -33,8 +33,8 @@ fn pbx_shutdown_ends_call_complete_at_shutdown_time() {
     assert_eq!(calls[0].incomplete, None);
 }
 
-/// The caller waited in a queue before callbridge connected to the PBX, and was then answered. Only
-/// events of the colleague's channel were received.
+/// The caller had been waiting in a queue since before callbridge connected to the PBX, and was
+/// then answered. The only events received are those of the colleague's channel.
 #[test]
 fn pbx_shutdown_ends_call_with_unseen_first_channel() {
     let phone = channel("PJSIP/101-00000002", 2).join_call(&customer(1));
@@ -114,8 +114,8 @@ fn call_after_gap_ends_unless_channels_are_listed() {
 #[test]
 fn call_lost_in_a_gap_ends_at_the_start_of_the_gap() {
     let (story, city, phone) = answered_by_101();
-    // 0: the call is overdue. 1: the PBX no longer lists the call. 2: the second account of the
-    // call ends it.
+    // In case 0, the call is overdue. In case 1, the PBX no longer lists it. In case 2, the second
+    // source ends it.
     for way in 0..3 {
         let mut assembler = assembler();
         send_events(&mut assembler, &story);
@@ -134,7 +134,7 @@ fn call_lost_in_a_gap_ends_at_the_start_of_the_gap() {
         assert_eq!((calls.len(), talk, lasted), (1, 7.0, 8.0), "{way}");
         assert!(calls[0].answered && calls[0].incomplete.is_some());
     }
-    // The call was listed after the first gap, so the call's end was missed in the second gap.
+    // The call was listed after the first gap, so its end was missed during the second one.
     let mut assembler = assembler();
     send_events(&mut assembler, &story);
     let mut list = Story::new();
@@ -320,7 +320,7 @@ fn call_hung_up_after_gap_waits_full_time_for_cdr() {
     }
 }
 
-/// Returns the time by callbridge's clock if the PBX's clock is `ahead` seconds ahead.
+/// Returns the time by callbridge's clock, given that the PBX's clock is `ahead` seconds ahead.
 fn local_time(at: EventTime, ahead: i64) -> EventTime {
     at.by_clock(ClockDifference::from_micros(-ahead * 1_000_000))
 }
@@ -336,7 +336,7 @@ fn timing_of_connection(connection: u64) -> Timing {
     }
 }
 
-/// A call begins in the gap. The list of channels shows who talks, and the unique ids show when
+/// A call starts during the gap. The channel list shows who's talking, and the unique IDs show when
 /// each channel was created.
 #[test]
 fn call_begun_in_a_gap_gets_its_values_from_the_channel_list() {
@@ -346,7 +346,7 @@ fn call_begun_in_a_gap_gets_its_values_from_the_channel_list() {
             channel("PJSIP/101-00000002", 2).join_call(&customer(1)),
         );
         let mut assembler = assembler();
-        // An earlier call shows the difference between the clocks of the PBX and callbridge.
+        // An earlier call shows how far apart the PBX's and callbridge's clocks are.
         let other = channel("PJSIP/105-00000009", 9);
         let mut story = Story::new();
         story

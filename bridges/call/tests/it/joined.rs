@@ -1,5 +1,6 @@
-//! Tests of CDRs whose application only joined channels: conference rooms, logged-in agents,
-//! pickup, and channels that were moved. Such records show who heard whom, but nobody was dialed.
+//! Tests of CDRs whose application merely joined channels, as with conference rooms, logged-in
+//! agents, pickups, and channels that were moved. Such records show who could hear whom, but no one
+//! was dialed.
 
 use crate::story::settings;
 use callbridge_call::{Cdr, Direction, EventTime, FinishedCall, Folder, Settings};
@@ -14,7 +15,8 @@ fn moment(second: i64) -> EventTime {
 }
 
 /// Returns the CDR of a channel that ran this application from second `start` to second `end`, and
-/// was answered at once. The channel was created at the start, with this number in its unique id.
+/// was answered immediately. The channel was created at the start, with this number in its unique
+/// ID.
 fn joined(channel: &str, number: u32, app: &str, [start, end]: [i64; 2]) -> Cdr<'static> {
     let id = format!("{}.{number}", BASE + start);
     Cdr {
@@ -31,7 +33,7 @@ fn joined(channel: &str, number: u32, app: &str, [start, end]: [i64; 2]) -> Cdr<
     }
 }
 
-/// Returns the CDR of the customer, who called in.
+/// Returns the CDR of the customer who called in.
 fn customer(app: &str, data: &str, span: [i64; 2]) -> Cdr<'static> {
     Cdr {
         source: "998901110001".into(),
@@ -56,7 +58,7 @@ fn folder() -> Folder {
     })
 }
 
-/// Returns the calls with customers, by their start.
+/// Returns the customers' calls, ordered by start time.
 fn customer_calls(records: &[Cdr<'_>]) -> Vec<FinishedCall> {
     let mut folder = folder();
     for record in records {
@@ -75,7 +77,7 @@ fn single_call(records: &[Cdr<'_>]) -> FinishedCall {
     calls.remove(0)
 }
 
-/// Returns the start, the duration, and the talk in seconds, and the employee.
+/// Returns the start, the duration, and the talk time in seconds, along with the employee.
 fn values(call: &FinishedCall) -> (i64, u64, u64, Option<&str>) {
     (
         call.started.floor_seconds().get() - BASE,
@@ -123,8 +125,8 @@ fn record_that_names_no_room_is_incomplete() {
 
 #[test]
 fn agent_who_stays_in_a_room_joins_no_calls() {
-    // The dialer dials each customer with one half of a Local channel, and the other enters the
-    // room.
+    // The dialer uses one half of a Local channel to dial each customer while the other half enters
+    // the room.
     let mut records = vec![agent("MeetMe", "600", [0, 1000])];
     for (number, start, disposition) in [(20, 100, "ANSWERED"), (30, 300, "NO ANSWER")] {
         let local = format!("Local/600@rooms-{number:08x}");
@@ -177,8 +179,8 @@ fn colleagues_who_talk_before_a_room_have_a_call_of_their_own() {
     assert_eq!(call.employees_in_order.len(), 2);
 }
 
-/// Returns the records of a customer who reached a logged-in agent. The login's record names the
-/// customer's channel, and all records have the linkedid of the login.
+/// Returns the records of customers who reached a logged-in agent. The login's record lists the
+/// customer's channel, and all records have the login's linkedid.
 fn records_of_login(customers: i64) -> Vec<Cdr<'static>> {
     let mut records = Vec::new();
     for i in 1..=customers {
@@ -293,7 +295,8 @@ fn record_contributes_all_numbers_of_the_customer() {
 
 #[test]
 fn user_field_of_another_customer_is_not_the_calls() {
-    // 101 has no user field. Both customers have one, and 101's record names the second.
+    // 101 has no user field. Both customers have one, and 101's record lists the second customer's
+    // channel.
     let mut first = customer("MeetMe", "600", [100, 130]);
     first.userfield = "lead=1;lead=2".into();
     first.dest_channel = "SIP/carrier-0000000e".into();
@@ -309,8 +312,8 @@ fn user_field_of_another_customer_is_not_the_calls() {
     let calls = customer_calls(&[first, second, other]);
     let fields: Vec<_> = calls.iter().map(|call| call.userfields.clone()).collect();
     assert_eq!(fields, [["lead=1"], ["lead=2"]]);
-    // The field of an outbound call is whole, and so is one that the dialplan wrote with a
-    // semicolon.
+    // An outbound call's field isn't split up, and neither is one that the dialplan wrote with a
+    // semicolon in it.
     let mut outbound = agent("Dial", "SIP/carrier/998901110001", [0, 40]);
     outbound.dest_channel = CUSTOMER.into();
     outbound.userfield = "x=2;lead=1".into();

@@ -1,4 +1,4 @@
-//! Tests of which channels form one call, and which linkedid the call gets.
+//! Tests of which channels form a single call, and which linkedid that call gets.
 
 use crate::story::{
     Story, answered_by_101, assembler, channel, customer, employee, extensions, moment, seconds,
@@ -17,7 +17,7 @@ fn assert_two_separate_calls(story: &Story) {
 
 #[test]
 fn bridged_calls_join_under_numerically_oldest_linkedid() {
-    // 9 is older than 10, though "10" sorts before "9".
+    // 9 is older than 10, even though "10" sorts before "9".
     let city = customer(9);
     let phone = channel("PJSIP/101-00000002", 10).join_call(&city);
     let colleague = channel("PJSIP/102-00000003", 11);
@@ -70,7 +70,7 @@ fn colleague_in_conference_talks_and_gets_a_separate_call() {
         (employee(call), extensions(call)),
         (Some("102"), vec!["101", "102"])
     );
-    // The colleagues stay. The call is over when the customer leaves.
+    // The colleagues stay, but the call is over when the customer leaves.
     assert_eq!(seconds(call), (8.0, 9.0));
 }
 
@@ -95,7 +95,7 @@ fn two_customers_in_one_conference_are_two_calls() {
         (seconds(&calls[0]), seconds(&calls[1])),
         ((8.0, 9.0), (5.0, 6.0))
     );
-    // Neither call has the id of the other, so late events of one do not go to the other.
+    // Neither call has the other's ID, so late events of one don't end up in the other.
     assert!(!calls[0].also_known_as.contains(&calls[1].linkedid));
     assert!(!calls[1].also_known_as.contains(&calls[0].linkedid));
 }
@@ -118,7 +118,7 @@ fn customers_in_one_holding_bridge_are_not_joined() {
 
 #[test]
 fn bridge_used_by_two_calls_in_turn_does_not_join_them() {
-    // Both calls are open all the time, but are never in the room together.
+    // Both calls are open the whole time, but they're never in the room together.
     let (first, second) = (customer(1), customer(2));
     let mut story = Story::new();
     story.at(0.0).create(&first, Ring).create(&second, Ring);
@@ -184,8 +184,8 @@ fn linkedid_end_does_not_end_the_call() {
     assert_eq!(seconds(&story.call()), (8.0, 9.0));
 }
 
-/// The events are as in a CEL table of FreePBX that has the hangup of the customer, but no hangup
-/// of a queue's Local channels. The last row of the table is `LINKEDID_END`.
+/// The events are those of a FreePBX CEL table that contains the customer's hangup, but not the
+/// hangups of a queue's Local channels. The table's last row is `LINKEDID_END`.
 #[test]
 fn recorded_call_is_complete_once_its_customer_left() {
     for (leaves, cut) in [(true, false), (false, false), (true, true)] {

@@ -1,4 +1,4 @@
-//! Tests of events that arrive after their call was emitted.
+//! Tests of events that arrive after their call has been emitted.
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment, seconds};
 use callbridge_call::ChannelState::{Down, Up};
@@ -12,8 +12,8 @@ fn channel_after_settling_time_is_late_without_tick() {
     assert_eq!(seconds(&story.call()), (4.0, 5.0));
 }
 
-/// The colleague stays in the room, so the customer's call is only a part of an open call. The part
-/// is over when its last events arrive, after a pause.
+/// The colleague stays in the room, so the customer's call is merely a part of an open call. That
+/// part is over by the time its last events arrive, after a pause.
 #[test]
 fn late_events_of_part_of_a_call_begin_no_call() {
     let city = customer(1);
@@ -68,8 +68,8 @@ fn late_event_of_a_forgotten_channel_opens_no_call() {
     for (at, who) in [(10.0, &city), (10.1, &joins)] {
         story.at(at).leave_kind(who, "room", "softmix").hangup(who);
     }
-    // The hangup of the phone shows that both calls are over, and the assembler forgets the phone.
-    // After that, an event from before the hangup arrives, and the hangup again.
+    // The phone's hangup shows that both calls are over, so the assembler forgets the phone. After
+    // that, an event from before the hangup arrives, and then the hangup arrives again.
     story.at(11.0).hangup(&phone);
     story.at(10.9).leave_kind(&phone, "room", "softmix");
     story.at(11.0).hangup(&phone);

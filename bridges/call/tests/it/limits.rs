@@ -1,4 +1,4 @@
-//! Tests that memory stays within limits under excessive input, and that calls that exceed the
+//! Tests that memory use stays within limits under excessive input, and that calls exceeding those
 //! limits are reported as incomplete.
 
 use crate::story::{
@@ -15,7 +15,7 @@ fn send_events(assembler: &mut Assembler, story: &Story) {
     }
 }
 
-/// Takes the changes, and returns the size in bytes of the largest snapshot of an open call.
+/// Takes the changes, and returns the size in bytes of the largest open call's snapshot.
 fn largest_snapshot_size(assembler: &mut Assembler) -> usize {
     let changes = assembler.take_changes();
     let snapshots = changes.into_iter().filter_map(|change| change.snapshot);
@@ -130,8 +130,8 @@ fn variables_of_a_call_are_bounded_in_its_snapshot() {
     assert!(size < 256 << 10, "{size}");
 }
 
-/// Returns a call of `customer(number)` with `texts` bridges, each with a name of more than 2,000
-/// bytes.
+/// Returns a call of `customer(number)` with `texts` bridges, each of which has a name of more than
+/// 2,000 bytes.
 fn call_with_long_texts(number: u32, texts: u32) -> Story {
     let text = "x".repeat(2_000);
     let city = customer(number);
@@ -145,7 +145,7 @@ fn call_with_long_texts(number: u32, texts: u32) -> Story {
     story
 }
 
-/// Sends the story in batches of 64 events, and takes the changes after each batch.
+/// Sends the story in batches of 64 events, taking the changes after each batch.
 fn send_in_batches(assembler: &mut Assembler, story: &Story) {
     for part in story.events.chunks(64) {
         part.iter().for_each(|(at, event)| {
@@ -200,8 +200,8 @@ fn flooded_calls_evict_largest_and_keep_silent_call() {
     assert!((2..16).contains(&open), "{open}");
 }
 
-/// Plays a telephone `room` that stays in a room, while `count` customers come and go. A customer
-/// comes every minute and stays for `overlap` minutes. Returns the finished calls.
+/// Plays a phone `room` that stays in a room while `count` customers come and go, and returns the
+/// finished calls. A customer enters every minute and stays for `overlap` minutes.
 fn play_visits(
     assembler: &mut Assembler,
     room: &Channel,
@@ -242,7 +242,7 @@ fn play_visits(
 fn customer_calls_of_a_never_empty_room_finish_complete() {
     let room = channel("PJSIP/101-00000001", 1);
     let mut assembler = assembler();
-    // The customers come one after the other, for four days.
+    // The customers call one after the other for four days.
     let mut calls = play_visits(&mut assembler, &room, 6_000, 0.5);
     assert!(calls.len() > 5_000, "{} while it goes on", calls.len());
     assert!(largest_snapshot_size(&mut assembler) < 2 << 20);
@@ -268,7 +268,7 @@ fn customer_calls_of_a_never_empty_room_finish_complete() {
 fn overlapping_customers_of_a_room_finish_when_each_leaves() {
     let room = channel("PJSIP/101-00000001", 1);
     let mut assembler = assembler();
-    // Each customer hears the next one, but no call waits for the next one's end.
+    // Each customer can hear the next one, but no call waits for the next one's end.
     let mut calls = play_visits(&mut assembler, &room, 600, 1.5);
     assert_eq!(calls.len(), 599, "all but the call that has just ended");
     assembler.tick(moment(10.0 + 602.0 * 60.0));
@@ -293,7 +293,7 @@ fn room_call_is_not_finished_under_id_of_later_call() {
     const HOUR: f64 = 3600.0;
     let mut story = Story::new();
     // `early` leaves before another channel enters the bridge, and has the linkedid of a channel
-    // that does not exist yet.
+    // that doesn't exist yet.
     story
         .at(0.0)
         .create(&early, Ring)

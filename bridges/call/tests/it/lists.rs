@@ -1,5 +1,5 @@
-//! Tests of the lists of live channels that a PBX makes after a login and every few minutes, and of
-//! the ends of calls that a recording shows without a hangup.
+//! Tests of the lists of live channels that a PBX sends after a login and every few minutes, and of
+//! call ends in recordings without a hangup.
 
 use crate::story::{
     self, Channel, Story, answered_by_101, assembler, channel, customer, moment, seconds,
@@ -21,7 +21,7 @@ fn take_finished_at(assembler: &mut Assembler, at: f64) -> Vec<FinishedCall> {
     assembler.take_finished()
 }
 
-/// Returns a list of live channels that the PBX made at the second `at`, with its end.
+/// Returns a list of live channels created by the PBX at second `at`, including its end.
 fn list_of(channels: &[&Channel], at: f64) -> Vec<(EventTime, PbxEvent<'static>)> {
     let mut list = Story::new();
     for channel in channels {
@@ -48,7 +48,7 @@ fn send_list(assembler: &mut Assembler, channels: &[&Channel], at: f64) {
     }
 }
 
-/// A call whose customer has left the bridge, and whose hangup was lost. The colleague hung up.
+/// A call whose customer has left the bridge, but whose hangup was lost. The colleague hung up.
 fn without_hangup_of_customer() -> (Story, Channel) {
     let (mut story, city, phone) = answered_by_101();
     story.at(40.0).leave(&city, "b1").leave(&phone, "b1");
@@ -170,7 +170,8 @@ fn call_known_only_from_a_list_ends_with_the_next_gap() {
     assert!(calls[0].incomplete.is_some() && !calls[0].answered);
 }
 
-/// Every list names `listed`, until the last one is empty. Returns the customers' calls.
+/// Sends a number of lists with the channels in `listed`, followed by an empty one, and returns the
+/// customers' calls.
 fn calls_of_lists(listed: &[&Channel], lists: u32) -> Vec<FinishedCall> {
     let mut assembler = assembler();
     for n in 0..=lists {

@@ -1,4 +1,4 @@
-//! Tests of calls of which an event was lost, as the other events show.
+//! Tests of calls with a lost event, as revealed by other events.
 
 use crate::story::{Channel, Story, answered_by_101, channel, customer};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Unknown, Up};
@@ -17,8 +17,8 @@ fn sit(story: &mut Story, channel: &Channel) {
     story.add_event(channel, Kind::Sits { bridge });
 }
 
-/// A customer talks with 101, and then in a room with 102, who stays for longer. Returns why the
-/// call is incomplete, if it is. `is_lost`: 102's entry was lost.
+/// A customer talks to 101, and then to 102, who stays on longer, in a room. Returns why the call
+/// is incomplete, if it is. With `is_lost`, 102's entry was lost.
 fn reason_in_room(is_lost: bool) -> Option<String> {
     let (mut story, city, phone) = answered_by_101();
     let guest = channel("PJSIP/102-00000003", 3);
@@ -44,7 +44,7 @@ fn conference_joined_without_an_entry_is_incomplete() {
     assert_eq!(reason_in_room(false), None);
 }
 
-/// CEL names the channels that remain in the bridge.
+/// CEL lists the channels that remain in the bridge.
 #[test]
 fn exit_that_names_a_guest_without_an_entry_is_incomplete() {
     for is_lost in [true, false] {
@@ -72,7 +72,7 @@ fn exit_that_names_a_guest_without_an_entry_is_incomplete() {
     }
 }
 
-/// 101 answers the PBX's call after two seconds, and dials a customer. Returns why the call is
+/// 101 answers the PBX's call after two seconds and then dials a customer. Returns why the call is
 /// incomplete, if it is.
 fn reason_of_click_to_call(mut story: Story, states: [bool; 2]) -> Option<String> {
     let [is_ami, is_created] = states;
@@ -104,7 +104,7 @@ fn first_channel_without_its_creation_is_incomplete() {
     }
 }
 
-/// The agent's channel was created before events were received.
+/// The agent's channel was created before events were being received.
 #[test]
 fn older_channel_without_its_creation_is_complete() {
     for mut story in [Story::new(), Story::from_cel()] {
@@ -136,8 +136,8 @@ fn dialing_that_ended_without_a_start_is_incomplete() {
     assert!(why.contains("which number was dialed"), "{why}");
 }
 
-/// The customer was alone in the bridge, as far as is known, and the phone's exit is reported after
-/// the customer's call has ended.
+/// As far as is known, the customer was alone in the bridge. The phone's exit isn't reported until
+/// after the customer's call has ended.
 #[test]
 fn answered_phone_outside_all_bridges_delays_the_end_of_a_call() {
     let city = customer(1);

@@ -1,5 +1,5 @@
-//! Tests that send events of calls to the assembler and check the finished calls. Each file tests
-//! one subject.
+//! Tests that send call events to the assembler and check the finished calls, with one file per
+//! topic.
 
 mod cdrs;
 mod clocks;

@@ -3,8 +3,8 @@
 use crate::story::{Channel, Story, channel, customer, number, seconds};
 use callbridge_call::ChannelState::{Down, Ring, Unknown};
 
-/// Returns an outbound call of 101, and the channel of 101. The call dials one trunk channel after
-/// the other. Each item of `legs` is a channel name, a dial string, and a talk time in seconds.
+/// Returns an outbound call from 101, along with 101's channel. The call dials one trunk channel
+/// after another. Each item of `legs` is a channel name, a dial string, and a talk time in seconds.
 fn outbound_call(legs: &[(&str, &str, f64)]) -> (Story, Channel) {
     let phone = channel("PJSIP/101-00000001", 1)
         .exten("9998901110001")
@@ -34,7 +34,7 @@ fn outbound_call(legs: &[(&str, &str, f64)]) -> (Story, Channel) {
 }
 
 /// Returns the number that the customer dialed (`did`). The customer's channel has this name,
-/// begins on the first of these extensions, and goes through the other extensions.
+/// starts on the first of these extensions, and goes through the others.
 fn did(name: &str, extens: &[&str]) -> Option<String> {
     let city = channel(name, 1).caller("998901110001");
     let steps: Vec<Channel> = extens
@@ -65,7 +65,7 @@ fn did_is_extension_at_channel_creation() {
     assert_eq!(did("PJSIP/102-00000001", &["101"]), None, "a colleague");
 }
 
-/// CEL rows from a broker arrive in any order, and several rows can have the same millisecond.
+/// CEL rows from a broker arrive in arbitrary order, and several may have the same millisecond.
 #[test]
 fn dialplan_step_at_the_time_of_creation_is_not_did() {
     for step in ["s", "101"] {
@@ -126,7 +126,8 @@ fn cel_dial_string_is_read_from_the_dial_application_data() {
     assert_eq!(number(&story.call()), Some(("998901110001", true)));
 }
 
-/// A carrier wants a technical prefix in the dial string, so only the extension is a valid number.
+/// The carrier requires a technical prefix in the dial string, so only the extension is a valid
+/// number.
 #[test]
 fn dialed_extension_is_a_candidate_in_every_source() {
     for source in ["AMI 12", "AMI 1.x", "CEL"] {
@@ -152,7 +153,7 @@ fn dialed_extension_is_a_candidate_in_every_source() {
         if source != "CEL" {
             story.dial(&step, &line, "1010998901110001@city");
         }
-        // A later call of the same phone.
+        // The same phone's next call.
         story.at(4.0).mention(&phone.clone().exten("9998901119999"));
         story.at(5.0).hangups(&[&line, &phone]);
         let call = story.call();
@@ -166,8 +167,8 @@ fn dialed_extension_is_a_candidate_in_every_source() {
 
 #[test]
 fn consecutive_cel_dials_have_separate_numbers() {
-    // CEL reports the start of an application only if the application's name changes. Every row
-    // has the data of the application.
+    // CEL only reports the start of an application if the application's name changes, whereas the
+    // application's data is in every row.
     let phone = channel("PJSIP/101-00000001", 1)
         .exten("9998901110003")
         .caller("101");
@@ -292,9 +293,9 @@ fn customer_number_is_the_dialed_one_that_talked() {
     assert_eq!(number(&story.call()), Some(("998901110001", true)));
 }
 
-/// No `Dial` names an originated channel. The colleague's next `Dial`, on a trunk that names no
-/// peer, began just after the end of the originated channel: within the tolerance for the end of a
-/// `Dial`.
+/// An originated channel isn't listed in any `Dial`. The colleague's next `Dial`, on a trunk that
+/// doesn't specify a peer, starts right after the end of the originated channel, which is within
+/// the tolerance for the end of a `Dial`.
 #[test]
 fn originated_channel_gets_no_number_from_the_next_dial() {
     let first = channel("DAHDI/i1/1-1", 1)

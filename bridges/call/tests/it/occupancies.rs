@@ -1,5 +1,5 @@
-//! Tests of AMI 1.x, which has no linkedid and no bridges, and in which masquerades move
-//! telephones between unique ids.
+//! Tests of AMI 1.x, which has neither linkedids nor bridges, and where masquerades move phones
+//! from one unique ID to another.
 
 use crate::durability::check_restarts;
 use crate::story::{Channel, EPOCH, Story, channel, extensions};
@@ -7,14 +7,14 @@ use callbridge_call::ChannelState::{Down, Ring, Ringing, Unknown, Up};
 use callbridge_call::{Direction, FinishedCall, Kind};
 use std::borrow::Cow;
 
-/// Returns a channel without linkedid, as AMI 1.x reports channels.
+/// Returns a channel without a linkedid, as reported by AMI 1.x.
 fn channel_without_linkedid(name: &str, number: u32) -> Channel {
     let mut channel = channel(name, number);
     channel.0.linkedid = Cow::Borrowed("");
     channel
 }
 
-/// Returns a copy of `channel` that has another name and the same unique id.
+/// Returns a copy of `channel` with a different name but the same unique ID.
 fn channel_with_name(channel: &Channel, name: &str) -> Channel {
     let mut channel = channel.clone();
     channel.0.name = Cow::Owned(name.to_owned());
@@ -26,9 +26,8 @@ trait OldStory {
     fn link(&mut self, one: &Channel, two: &Channel) -> &mut Self;
     fn unlink(&mut self, one: &Channel, two: &Channel) -> &mut Self;
     fn rename(&mut self, channel: &Channel, to: &str) -> &mut Self;
-    /// Adds the events with which Asterisk 1.6 to 11 report a masquerade: the telephone of `clone`
-    /// continues under the unique id of `original`, and the telephone of `original` becomes a
-    /// zombie.
+    /// Adds the events that Asterisk 1.6 to 11 send for a masquerade. The phone of `clone`
+    /// continues under the unique ID of `original`, and the phone of `original` becomes a zombie.
     fn masquerade(&mut self, clone: &Channel, original: &Channel) -> &mut Self;
 }
 
@@ -67,8 +66,8 @@ fn single_customer_call(story: &Story) -> FinishedCall {
     calls.remove(0)
 }
 
-/// Returns a call that has not ended, and the channels of the customer and of 101. The customer
-/// calls at 0 s and talks with 101 from 2 s on.
+/// Returns a call in progress, along with the customer's and 101's channels. The customer calls at
+/// 0 s and talks to 101 from 2 s on.
 fn answered_call() -> (Story, Channel, Channel) {
     let city = channel_without_linkedid("SIP/carrier-00000001", 1)
         .caller("998901110001")
@@ -111,7 +110,7 @@ fn attended_transfer_moves_customer_to_colleague() {
         .create(&colleague, Down)
         .dial(&asks, &colleague, "102");
     story.at(4.0).state(&colleague, Up).link(&asks, &colleague);
-    // The customer continues under the unique id of 101's second call.
+    // The customer continues under the unique ID of 101's second call.
     story.at(6.0).unlink(&city, &agent);
     story.masquerade(&city, &asks);
     story.hangup(&agent);
@@ -182,7 +181,8 @@ fn masquerade_without_its_event_is_detected_by_channel_names() {
         .create(&colleague, Down)
         .dial(&asks, &colleague, "102");
     story.at(4.0).state(&colleague, Up).link(&asks, &colleague);
-    // No `Rename` and no `Masquerade` is received. The names in the next events show the change.
+    // Neither a `Rename` nor a `Masquerade` is received, but the names in the next events reveal
+    // the change.
     let moved = channel_with_name(&asks, "SIP/carrier-00000001");
     story.at(6.0).unlink(&city, &agent).link(&moved, &colleague);
     story
@@ -225,7 +225,7 @@ fn open_call_survives_a_restart_in_the_middle_of_a_transfer() {
     assert_eq!(check_restarts(&story), 1);
 }
 
-/// Returns a copy of `channel` without ids, as old CEL reports a peer.
+/// Returns a copy of `channel` without any IDs, which is how old CEL reports a peer.
 fn channel_without_ids(channel: &Channel) -> Channel {
     let mut channel = channel.clone();
     channel.0.uniqueid = Cow::Borrowed("");
@@ -250,8 +250,8 @@ fn cel_before_asterisk_12_joins_channels_by_peer_names() {
         .create(&asks, Unknown)
         .create(&colleague, Unknown);
     story.at(4.0).link(&asks, &colleague_peer);
-    // CEL reports no masquerade. From here on, the rows of 101's second call have the name of the
-    // customer's channel.
+    // CEL doesn't report masquerades. From now on, the rows of 101's second call have the name of
+    // the customer's channel.
     let mut moved = channel_with_name(&asks, "SIP/carrier-00000001");
     moved.0.linkedid = city.0.linkedid.clone();
     story.at(6.0).unlink(&city, &agent_peer);
@@ -286,7 +286,8 @@ fn link_with_a_lost_start_makes_the_call_incomplete() {
     assert!(is_incomplete(&story));
 }
 
-/// The customer is parked: another unique id takes on their name, but no event of it arrives.
+/// The customer is parked, which means that another unique ID takes on their name, but none of its
+/// events arrive.
 #[test]
 fn telephone_that_goes_to_an_unknown_place_is_incomplete() {
     let (mut story, city, agent) = answered_call();

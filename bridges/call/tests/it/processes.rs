@@ -1,4 +1,4 @@
-//! Tests that the calls of a PBX process end when the process ends.
+//! Tests that a PBX process's calls end when the process does.
 
 use crate::story::{Channel, Story, assembler, channel, customer, moment, seconds};
 use callbridge_call::ChannelState::{Down, Ring};
@@ -12,8 +12,8 @@ fn channel_of_process(process: u64, mut channel: Channel) -> Channel {
     channel
 }
 
-/// Plays a talk that begins after one second and does not end. Returns the channels of the
-/// customer and of the telephone.
+/// Plays a conversation that starts after one second and doesn't end, and returns the customer's
+/// and the phone's channels.
 fn play_talk(assembler: &mut Assembler) -> [Channel; 2] {
     let city = channel_of_process(OURS, customer(1));
     let phone = channel_of_process(OURS, channel("PJSIP/101-00000002", 2)).join_call(&city);
@@ -26,12 +26,12 @@ fn play_talk(assembler: &mut Assembler) -> [Channel; 2] {
     [city, phone]
 }
 
-/// Sends a heartbeat of `process` at the time `at`. The process started at `began`.
+/// Sends a heartbeat of `process` at `at`. The process started at `began`.
 fn send_heartbeat(assembler: &mut Assembler, process: u64, at: EventTime, began: EventTime) {
     send_numbered_heartbeat(assembler, (process, None), at, began);
 }
 
-/// Sends a heartbeat of a process, with the event number, if any.
+/// Sends a heartbeat of a process, including the event number, if any.
 fn send_numbered_heartbeat(
     assembler: &mut Assembler,
     (process, number): (u64, Option<u64>),
@@ -61,7 +61,7 @@ fn calls_of_silent_process_end_at_last_heartbeat() {
     send_three_heartbeats(&mut assembler);
     assembler.tick(moment(200.0));
     assert!(assembler.take_finished().is_empty());
-    // The connection is lost, so missing heartbeats do not show that the process ended.
+    // The connection is lost, so missing heartbeats don't mean that the process has ended.
     assembler.set_reception(Reception::Lost);
     assembler.tick(moment(4000.0));
     assert!(assembler.take_finished().is_empty());
@@ -74,7 +74,7 @@ fn calls_of_silent_process_end_at_last_heartbeat() {
     assert_eq!((calls.len(), seconds(&calls[0])), (1, (59.0, 60.0)));
     let incomplete = calls[0].incomplete.as_deref();
     assert_eq!(incomplete, Some("its end was not received"));
-    // The process had not ended. The end of the call arrives.
+    // The process hadn't ended after all, and the end of the call arrives.
     let mut end = Story::new();
     end.at(5000.0).hangups(&[&phone, &city]);
     for (at, event) in &end.events {
@@ -86,11 +86,11 @@ fn calls_of_silent_process_end_at_last_heartbeat() {
     assert_eq!(calls[0].incomplete, None);
 }
 
-/// Moves the open calls of `first` to a new assembler, as a restart does.
+/// Moves the open calls of `first` to a new assembler, as a restart would.
 pub fn restart_assembler(mut first: Assembler) -> Assembler {
     let mut second = assembler();
     for change in first.take_changes() {
-        // The change of a finished call has no snapshot.
+        // A finished call's change has no snapshot.
         if let Some(snapshot) = change.snapshot {
             second.restore(change.key, &snapshot).expect("a snapshot");
         }
@@ -120,8 +120,8 @@ fn live_process_keeps_its_calls_despite_other_processes() {
     play_talk(&mut assembler);
     for at in [20.0, 40.0, 60.0, 80.0, 100.0, 120.0] {
         send_heartbeat(&mut assembler, OURS, moment(at), moment(-1000.0));
-        // Between these heartbeats, a new process sends one heartbeat each time, as if a PBX failed
-        // to start.
+        // After each of these heartbeats, a new process sends a single heartbeat of its own, as if
+        // a PBX were failing to start.
         send_heartbeat(
             &mut assembler,
             2 + at as u64,
@@ -134,7 +134,7 @@ fn live_process_keeps_its_calls_despite_other_processes() {
     assert_eq!(assembler.open_calls(), 1);
 }
 
-/// Sends the events of the story, with event numbers that begin at `from`.
+/// Sends the story's events, numbered from `from`.
 fn send_numbered_events(assembler: &mut Assembler, story: &Story, from: u64) {
     for (number, (at, event)) in (from..).zip(&story.events) {
         let mut numbered = event.clone();
@@ -145,8 +145,8 @@ fn send_numbered_events(assembler: &mut Assembler, story: &Story, from: u64) {
     }
 }
 
-/// Returns two stories: a call of the process `OURS` whose telephone is connected from the second
-/// `begin` on, and the end of this call at the second `end`.
+/// Returns two stories, which are a call of the process `OURS` whose phone is connected at second
+/// `begin`, and the end of that call at second `end`.
 fn call_and_its_end(n: u32, begin: f64, end: f64) -> [Story; 2] {
     let city = channel_of_process(OURS, customer(n));
     let name = format!("PJSIP/101-0000000{n}");
@@ -160,15 +160,15 @@ fn call_and_its_end(n: u32, begin: f64, end: f64) -> [Story; 2] {
     [first, last]
 }
 
-/// Advances the clock to the second `at`. Returns for each finished call why the call is
-/// incomplete, if it is.
+/// Advances the clock to second `at`, and returns why each finished call is incomplete, if it is.
 fn incomplete_reasons_at(assembler: &mut Assembler, at: f64) -> Vec<Option<String>> {
     assembler.tick(moment(at));
     let calls = assembler.take_finished().into_iter();
     calls.map(|call| call.incomplete).collect()
 }
 
-/// Sends a heartbeat of our process with this event number. Both times are in seconds of the story.
+/// Sends a heartbeat of our process with this event number. Both times are in seconds since the
+/// start of the story.
 fn send_our_heartbeat(assembler: &mut Assembler, number: u64, at: f64, began: f64) {
     let process = (OURS, Some(number));
     send_numbered_heartbeat(assembler, process, moment(at), moment(began));
@@ -188,10 +188,10 @@ fn clock_set_back_in_silence_is_detected_by_uptime() {
         if restarts {
             assembler = restart_assembler(assembler);
         }
-        // The clock is set back by five seconds, but no time occurs twice. Only the uptime shows
-        // the change.
+        // The clock is set back by five seconds, but no time occurs twice, so only the uptime
+        // reveals the change.
         send_our_heartbeat(&mut assembler, 40, 45.0, -1005.0);
-        // A repeated earlier heartbeat does not mean that the clock was set.
+        // A duplicate of an earlier heartbeat doesn't mean that the clock was set.
         send_our_heartbeat(&mut assembler, 30, 30.0, -1000.0);
         send_our_heartbeat(&mut assembler, 50, 65.0, -1005.0);
         let [after, over] = call_and_its_end(2, 70.0, 75.0);
@@ -226,8 +226,8 @@ fn clock_set_back_across_restart_shows_in_event_numbers() {
     send_numbered_events(&mut assembler, &first, 10);
     send_numbered_events(&mut assembler, &other, 20);
     assembler = restart_assembler(assembler);
-    // The second call hangs up after 7 s. By the clock, which was set back by 9 s, the hangup is
-    // before the call's beginning.
+    // The second call hangs up after 7 s. According to the clock, which was set back by 9 s, that's
+    // before the call started.
     send_numbered_events(&mut assembler, &over, 30);
     send_numbered_events(&mut assembler, &later, 40);
     assert_eq!(incomplete_reasons_at(&mut assembler, 22.0), cut);
@@ -243,7 +243,7 @@ fn clock_set_back_across_restart_shows_in_event_numbers() {
 #[test]
 fn calls_with_distant_event_numbers_show_no_clock_set_back() {
     let mut assembler = assembler();
-    // Two recordings of one process are played at the same time.
+    // Two recordings of the same process are played at the same time.
     let [[first, ends], [other, over]] = [
         call_and_its_end(1, 0.0, 5.0),
         call_and_its_end(2, 0.25, 6.0),

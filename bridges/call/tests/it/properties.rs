@@ -1,4 +1,4 @@
-//! Property tests of the assembler, for any events in any order.
+//! Property tests of the assembler with arbitrary events in arbitrary order.
 
 use crate::story::{Channel, Story, assembler, channel, moment, settings};
 use callbridge_call::{
@@ -23,7 +23,7 @@ fn some_channel() -> impl Strategy<Value = Channel> {
     (0..16_u32, 0..16_u32).prop_map(|(number, linked)| {
         let name = NAMES[number as usize % NAMES.len()];
         let full = match name.split_once(';') {
-            // Each name belongs to one channel, as on a PBX.
+            // Each name belongs to a single channel, as on a PBX.
             Some((local, half)) => format!("{local}{};{half}", number as usize / NAMES.len()),
             None => format!("{name}{number:x}"),
         };
@@ -40,8 +40,8 @@ fn some_state() -> impl Strategy<Value = ChannelState> {
     prop::sample::select(vec![Down, Ring, PreRing, Ringing, Up, Unknown])
 }
 
-/// Adds an event of channel `a` to the story. `kind` selects the kind of event. `b` is the other
-/// channel of events that have two.
+/// Adds an event of channel `a` to the story. `kind` selects the kind of event, and `b` is the
+/// other channel for events that have two.
 fn add(story: &mut Story, kind: u8, a: &Channel, b: &Channel, state: ChannelState, bridge: u8) {
     let bridge = format!("b{bridge}");
     match kind % 12 {
@@ -104,8 +104,8 @@ fn run(story: &Story, late: bool) -> (Vec<FinishedCall>, usize, u64) {
     (assembler.take_finished(), open, late)
 }
 
-/// Returns the calls of the events. No call settles before the last event, so the result depends
-/// only on the order of the events.
+/// Returns the calls made from the events. No call settles before the last event, so the result
+/// depends only on the order of the events.
 fn settled_calls(events: &[(EventTime, PbxEvent<'static>)]) -> Vec<FinishedCall> {
     let mut assembler = Assembler::new(Settings {
         settle: Duration::from_secs(3600),
@@ -122,12 +122,12 @@ fn settled_calls(events: &[(EventTime, PbxEvent<'static>)]) -> Vec<FinishedCall>
     calls
 }
 
-/// Returns the time of the first hangup in a story.
+/// Returns the time of a story's first hangup.
 fn first_hangup(story: &Story) -> Option<EventTime> {
     times(story, |kind| matches!(kind, Kind::Hangup { .. })).min()
 }
 
-/// Returns the time at which the last channel of a story was dialed.
+/// Returns when a story's last channel was dialed.
 fn last_dial(story: &Story) -> Option<EventTime> {
     times(story, |kind| matches!(kind, Kind::DialBegin { .. })).max()
 }
@@ -168,7 +168,7 @@ proptest! {
     fn every_channel_of_a_customer_is_part_of_a_call(story in some_story()) {
         let (calls, _, late) = run(&story, false);
         prop_assume!(late == 0);
-        // A line that's dialed for a caller whose call was emitted is no call.
+        // A line dialed for a caller whose call has been emitted isn't a call.
         let (left, dialed) = (first_hangup(&story), last_dial(&story));
         prop_assume!(left.is_none_or(|left| dialed < Some(left.plus(Duration::from_millis(500)))));
         let known: BTreeSet<&str> = calls
@@ -180,7 +180,7 @@ proptest! {
             let PbxEvent::Channel(event) = pbx_event else { continue };
             let born = matches!(event.kind, callbridge_call::Kind::Born { .. });
             let trunks = ["PJSIP/city", "PJSIP/gsm"];
-            // Talk between colleagues in a room that is never empty is not kept.
+            // Conversations between colleagues in a room that's never empty aren't kept.
             if born && trunks.iter().any(|trunk| event.channel.name.starts_with(trunk)) {
                 prop_assert!(known.contains(event.channel.uniqueid.as_ref()));
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const HOUR: f64 = 3600.0;
 
-/// Sends the events of the story as messages that a queue kept for `late` seconds.
+/// Sends the story's events as messages that were kept in a queue for `late` seconds.
 fn send_kept_events(assembler: &mut Assembler, story: &Story, late: f64) {
     assembler.timing(Timing {
         kept: true,
@@ -25,7 +25,7 @@ fn arriving_since(seconds: f64) -> Reception {
 }
 
 /// Returns an assembler after a restart, and a story with the hangup that arrives later. The
-/// assembler has one call, whose customer has left and whose telephone has not.
+/// assembler has a single call, whose customer has left but whose phone hasn't.
 fn restart_before_call_end() -> (Assembler, Story) {
     let (mut story, city, phone) = answered_by_101();
     story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
@@ -66,8 +66,8 @@ fn settling_time_is_measured_from_the_start_of_queue_reading() {
     assert_eq!((calls.len(), calls[0].incomplete.as_deref()), (1, None));
 }
 
-/// The local clock is set back after the reading of the queue began. The call does not wait until
-/// the clock shows that time again.
+/// The local clock is set back after reading of the queue began. The call shouldn't have to wait
+/// until the clock shows that time again.
 #[test]
 fn clock_set_back_delays_no_call() {
     let (mut assembler, _) = restart_before_call_end();
@@ -99,7 +99,7 @@ fn hung_up_call_waits_for_kept_but_not_lost_messages() {
     }
 }
 
-/// The call is older than the maximum duration of a call, but the queue keeps the call's end.
+/// The call is older than the maximum duration of a call, but its end is still in the queue.
 #[test]
 fn overlong_call_waits_for_its_end_kept_in_the_queue() {
     let (story, city, phone) = answered_by_101();
@@ -144,7 +144,7 @@ fn folder() -> Folder {
     })
 }
 
-/// A call has two CDRs. callbridge reads one of them, restarts, and reads the other one.
+/// A call has two CDRs. callbridge reads one of them, restarts, and then reads the other one.
 #[test]
 fn records_of_a_call_wait_for_records_kept_in_the_queue() {
     let mut before = folder();

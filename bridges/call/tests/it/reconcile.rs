@@ -1,5 +1,5 @@
-//! Tests of calls that both events and a file of CDRs report. For some values the events are
-//! better, for others the file is.
+//! Tests of calls that are reported both by events and by a CDR file. For some values the events
+//! are better, and for others the file is.
 
 use callbridge_call::{
     Decision, Direction, EventTime, Extension, FinishedCall, Knowledge, Patience, RawNumber,
@@ -14,8 +14,8 @@ fn id(text: &str) -> UniqueId {
     UniqueId::new(text).expect("not empty")
 }
 
-/// Returns a call as a file of CDRs reports it, with estimated values and without variables.
-/// `talk` is in seconds.
+/// Returns a call as reported by a CDR file, with estimated values and without variables. `talk` is
+/// in seconds.
 fn call_from_records(employee: Option<&str>, talk: u64) -> FinishedCall {
     FinishedCall {
         linkedid: id("1795151317.146"),
@@ -50,7 +50,7 @@ fn call_from_records(employee: Option<&str>, talk: u64) -> FinishedCall {
     }
 }
 
-/// Returns the call of [`call_from_records`] as its events report it. The events end at a gap.
+/// Returns the call from [`call_from_records`] as reported by its events, which end at a gap.
 fn call_from_events(employee: Option<&str>, talk: u64, variables: &[(&str, &str)]) -> FinishedCall {
     let variables = variables.iter().map(|(name, value)| Variable {
         name: (*name).to_owned(),
@@ -87,7 +87,7 @@ fn call_without_event_times_takes_those_of_a_cel_file() {
     };
     assert_eq!((call.ended, call.talk), (recorded.ended, recorded.talk));
     assert_eq!(call.variables, by_arrival.variables);
-    // CDRs are estimates, and times of the events' own need no file.
+    // CDRs are estimates, and if the events have times of their own, no file is needed.
     let mut estimates = Reconciler::new(Patience::CDR);
     assert!(estimates.on_primary(by_arrival.clone(), BEGAN).is_some());
     let timed = FinishedCall {
@@ -111,9 +111,9 @@ fn untimed_call_is_finished_if_the_file_has_no_such_call() {
     assert_eq!(decisions, [Decision::Finish(Box::new(by_arrival))]);
 }
 
-/// Reconciles two accounts of one call, and returns the finished calls: `recorded` from the file,
-/// and `received` from the events. If `letter` is `true`, the spool has `received` as a dead
-/// letter. Otherwise the reconciler holds `received`.
+/// Reconciles two records of the same call (`recorded` from the file and `received` from the
+/// events) and returns the finished calls. `received` is either a dead letter in the spool if
+/// `letter` is `true`, or held by the reconciler.
 fn reconciled_calls(
     recorded: FinishedCall,
     received: FinishedCall,
@@ -195,7 +195,7 @@ fn received_talk_is_not_overruled_by_records_without_talk() {
             [],
             "letter: {letter}"
         );
-        // If the events show no talk, the file's call is used.
+        // If the events don't show any talk time, the file's call is used.
         let rang = call_from_events(Some("101"), 0, &[]);
         assert!(!reconciled_calls(recorded.clone(), rang, letter)[0].answered);
     }
@@ -219,7 +219,7 @@ proptest! {
         prop_assert_eq!(&call.variables, &received.variables);
         prop_assert_eq!(call.answered, received.answered || recorded.answered);
         prop_assert!(call.talk <= call.ended.since(call.started));
-        // If the CDRs show an answer, their talk counts.
+        // If the CDRs show an answer, their talk time counts.
         if recorded.answered {
             prop_assert_eq!(call.talk, recorded.talk);
         }

@@ -1,5 +1,5 @@
-//! Tests of rooms in which agents stay all day. Each customer in a room has a separate call, which
-//! is emitted when the customer leaves.
+//! Tests of rooms where agents stay all day. Each customer in a room has a separate call, which is
+//! emitted when the customer leaves.
 
 use crate::story::{Channel, Story, assembler, channel, extensions, moment, seconds, settings};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 const HOUR: f64 = 3600.0;
 
-/// The room in which an agent waits for customers.
+/// The room where an agent waits for customers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
-    /// The dialer puts one half of a Local channel into the room. The other half dials.
+    /// The dialer puts one half of a Local channel into the room and dials with the other half.
     MeetMe,
-    /// As `MeetMe`, but the half that is in the room takes on the agent's linkedid.
+    /// Like `MeetMe`, but the half in the room takes on the agent's linkedid.
     ConfBridge,
-    /// The queue moves the agent out of a holding bridge into a bridge with the customer.
+    /// The queue moves the agent from a holding bridge into a bridge with the customer.
     AgentPool,
 }
 
@@ -49,8 +49,8 @@ fn log_in(story: &mut Story, room: Room, at: f64) {
     story.enter_kind(&agent, room.name(), room.technology());
 }
 
-/// Adds a call with ten seconds of ringing and `talk` seconds of talk. If `talk` is zero, no one
-/// answers. `number` makes the names unique. Returns the id of the call's first channel.
+/// Adds a call with ten seconds of ringing and `talk` seconds of talk time (if zero, no one
+/// answers), and returns the ID of the call's first channel. `number` makes the names unique.
 fn play_call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> String {
     let first = 10 * number;
     let (agent, bridge) = (agent(), format!("b{number}"));
@@ -131,8 +131,8 @@ fn play_call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> 
     root
 }
 
-/// Plays the events, and advances the clock between them as production code does. Returns each
-/// finished call with the time at which it was emitted.
+/// Plays the events, advancing the clock between them as the program would, and returns each
+/// finished call along with when it was emitted.
 fn play(assembler: &mut Assembler, story: &Story) -> Vec<(EventTime, FinishedCall)> {
     let mut given = Vec::new();
     for (at, event) in &story.events {
@@ -252,7 +252,7 @@ fn customer(number: u32) -> Channel {
     channel(&name, number).caller(&format!("99890{number:07}"))
 }
 
-/// Returns the calls with customers, by linkedid, and the number of internal calls.
+/// Returns the customers' calls by linkedid, along with the number of internal calls.
 fn calls_by_linkedid(story: &Story) -> (BTreeMap<String, FinishedCall>, usize) {
     let (internal, others): (Vec<_>, Vec<_>) = story
         .calls()
@@ -446,7 +446,7 @@ fn employee_staying_in_the_room_does_not_delay_the_call() {
         (city.id(), (15.0, 20.0))
     );
     assert_eq!(*at, moment(20.0).plus(settings().settle));
-    // The agent stays, and begins no new call by leaving.
+    // The agent stays, and leaving later doesn't start a new call.
     let mut rest = Story::new();
     rest.at(500.0);
     leave(&mut rest, &phone);
@@ -521,7 +521,7 @@ fn local_channel_half_left_in_a_room_keeps_no_call_open() {
         .create(&city, Down)
         .dial(&local, &city, "998901110009@city");
     story.at(110.0).hangups(&[&city, &local]);
-    // The next customer meets the half that is still in the room.
+    // The next customer meets the half that's still in the room.
     story.at(111.0).create(&next, Ring);
     enter(&mut story, &next);
     story.at(112.0);

@@ -1,4 +1,4 @@
-//! Tests of the moment at which a call is over.
+//! Tests of when a call is over.
 
 use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, number, seconds, settings,
@@ -69,7 +69,7 @@ fn calls_of_a_file_settle_by_the_event_times() {
     assert_eq!(assembler.take_finished().len(), 1);
 }
 
-/// AMI 1.x reports no linkedid. If a hangup is missing there, other channels show that the call is
+/// AMI 1.x doesn't report linkedids. If a hangup is missing, other channels show that the call is
 /// over.
 #[test]
 fn end_of_file_finishes_call_without_linkedid_if_partners_left() {
@@ -102,9 +102,9 @@ fn end_of_file_finishes_call_without_linkedid_if_partners_left() {
     }
 }
 
-/// A rotated file is read after a newer file. An earlier assembler took the latest time of the
-/// stream as the present, and left out the second phone of the older call. That phone began 0.3 s
-/// after the hangup of the other channels.
+/// A rotated file is read after a newer one. The assembler used to mistake the stream's latest time
+/// for the present and miss the older call's second phone, which started 0.3 s after the other
+/// channels hung up.
 #[test]
 fn older_backlog_call_settles_by_its_own_times() {
     let mut story = Story::new();
@@ -166,7 +166,8 @@ fn late_events_of_a_finished_call_open_no_new_call() {
 
 #[test]
 fn scrap_events_of_unknown_calls_are_dropped_as_ghosts() {
-    // The events are of calls that the assembler does not know, as NewConnectedLine can be.
+    // The events belong to calls that the assembler doesn't know, which happens with
+    // NewConnectedLine.
     let mut story = Story::new();
     story
         .at(0.0)
@@ -199,14 +200,15 @@ fn hangup_received_before_channel_creation_is_kept() {
 
 #[test]
 fn events_with_only_a_channel_name_join_the_named_channel() {
-    // A source without ids reports an empty id, or the decoder makes one of the name and the time.
+    // If the source doesn't have IDs, it reports an empty one, or the decoder generates one from
+    // the name and time.
     for stand_in in ["", "PJSIP/city-00000001@1795000000"] {
         let city = customer(1);
         let mut nameless = city.clone();
         nameless.0.uniqueid = stand_in.into();
         nameless.0.linkedid = stand_in.into();
         let mut story = Story::new();
-        // The name is reported without the unique id, before and after the unique id is known.
+        // The name is reported without the unique ID, both before and after the unique ID is known.
         story.at(0.0).create(&nameless, Ring).at(0.1).mention(&city);
         story
             .at(1.0)
@@ -231,7 +233,8 @@ fn events_with_only_a_stand_in_id_are_not_a_call() {
     let mut story = Story::new();
     story.at(0.0).mention(&scrap).leave(&scrap, "b1");
     assert!(story.calls().is_empty());
-    // Events that arrive after the channel's call has ended neither change it nor begin another.
+    // Events that arrive after the channel's call has ended neither change it nor start another
+    // one.
     let mut story = Story::new();
     story.at(0.0).create(&city, Ring).at(5.0).hangup(&city);
     story.at(10.0).mention(&scrap).leave(&scrap, "b1");
@@ -260,9 +263,9 @@ fn call_without_hangup_ends_incomplete_after_max_call() {
     assert_eq!((assembler.open_calls(), assembler.counts.forced), (0, 1));
 }
 
-/// A channel that waits alone in a bridge makes the bridge a room, and calls in a room can last
-/// longer than `--max-call`. The assembler must know that a channel has left, even if the event of
-/// the entry arrives after the event of the exit.
+/// If a channel is waiting alone in a bridge, the bridge counts as a room, and calls in a room may
+/// last longer than `--max-call`. The assembler must know that a channel has left even if its exit
+/// arrives before its entry.
 #[test]
 fn bridge_entry_received_after_leave_does_not_make_room() {
     let (mut in_order, city, phone) = answered_by_101();
@@ -341,8 +344,8 @@ fn call_on_a_trunk_with_leads_in_cdrs_waits_for_the_cdr() {
     }
 }
 
-/// Returns a customer's call to 101 through a Local channel. The call begins at the second `at`.
-/// The numbers in the unique ids begin at `first`.
+/// Returns a customer's call to 101 through a Local channel. The call starts at second `at`, and
+/// the numbers in the unique IDs start at `first`.
 fn call_through_local_channel(at: f64, first: u32) -> Story {
     let city = channel("PJSIP/city-00000000", first);
     let one = channel("Local/101@in-00000000;1", first + 1).join_call(&city);
@@ -376,7 +379,7 @@ fn reused_local_channel_name_does_not_join_call_awaiting_cdr() {
     let after = call_through_local_channel(6.0, 101);
     send_events(&mut assembler, &before);
     send_events(&mut assembler, &after);
-    // Repeated events of the first call do not join the calls either.
+    // Duplicate events of the first call don't join the calls either.
     send_events(&mut assembler, &before);
     assembler.tick(moment(60.0));
     let calls = assembler.take_finished();
@@ -398,8 +401,8 @@ fn call_begun_before_listening_is_incomplete() {
 
 #[test]
 fn caller_waiting_since_before_listening_is_not_lost() {
-    // The customer waits in a queue. The agents' channels have the customer's linkedid, and come
-    // and go.
+    // The customer is waiting in a queue. The agents' channels have the customer's linkedid, and
+    // come and go.
     let city = customer(1);
     let (first, second) = ("PJSIP/101-00000002", "PJSIP/102-00000003");
     let (first, second) = (
@@ -447,7 +450,7 @@ fn batch_in_reverse_order_with_a_pause_is_one_complete_call() {
         .hangup(&phone)
         .hangup(&city);
     let mut assembler = assembler();
-    // All events arrive live at the end of the call, with a pause of one second in the middle.
+    // All events arrive live at the end of the call, with a one-second pause in the middle.
     let mut now = moment(28.0);
     for (i, (_, event)) in story.events.iter().rev().enumerate() {
         now = now.plus(Duration::from_millis(if i == 6 { 1000 } else { 1 }));
@@ -461,8 +464,8 @@ fn batch_in_reverse_order_with_a_pause_is_one_complete_call() {
     assert_eq!((calls[0].answered, &calls[0].incomplete), (true, &None));
 }
 
-/// A colleague transfers the customer and hangs up. The hangup arrives before all other events of
-/// the call, which are read an hour later because the machine is busy.
+/// A colleague transfers the customer and hangs up. The hangup arrives before any other event of
+/// the call. Those are read an hour later, because the machine is busy.
 #[test]
 fn hangup_before_channel_is_kept_through_processing_delay() {
     let (mut story, city, phone) = answered_by_101();
@@ -498,8 +501,7 @@ fn hangup_before_channel_is_kept_through_processing_delay() {
     );
 }
 
-/// The customer has left, but the hangup of the phone was not received. Once it is, nothing
-/// changes.
+/// The customer has left, but the phone's hangup wasn't received. When it is, nothing changes.
 #[test]
 fn call_left_by_its_customer_is_complete_once_settled() {
     let (mut story, city, phone) = answered_by_101();
@@ -568,8 +570,9 @@ fn calls_of_a_file_in_reverse_order_are_complete() {
     assert_eq!(values, [(5.0, false, &None); 3]);
 }
 
-/// The PBX's clock was set ahead before the customer's hangup, and set back after it, while a
-/// colleague stays. The hangup seems to have overtaken earlier events, and none of them comes.
+/// The PBX's clock was set ahead before the customer's hangup, and set back after it, and a
+/// colleague stays on the line. The hangup seems to have overtaken earlier events, and those events
+/// never arrive.
 #[test]
 fn hangup_ahead_of_its_arrival_is_not_awaited_for_ever() {
     let (mut story, city, phone) = answered_by_101();

@@ -1,4 +1,4 @@
-//! Describes calls as events for the tests: `story.at(0.0).create(&city, Ring)`.
+//! Describes calls as events for use in tests, e.g., `story.at(0.0).create(&city, Ring)`.
 
 use callbridge_call::{
     Assembler, Cdr, ChannelEvent, ChannelRef, ChannelState, Endpoints, EventTime, Extension,
@@ -7,19 +7,19 @@ use callbridge_call::{
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Time at which all stories begin, in seconds since 1970.
+/// When all stories start, in seconds since 1970.
 pub const EPOCH: i64 = 1_795_000_000;
 
-/// Returns the time that is `seconds` after the beginning of the story.
+/// Returns the time `seconds` after the start of the story.
 pub fn moment(seconds: f64) -> EventTime {
     EventTime::from_micros(EPOCH * 1_000_000 + (seconds * 1e6).round() as i64)
 }
 
-/// A channel as its events describe it.
+/// A channel as described by its events.
 #[derive(Clone, Debug)]
 pub struct Channel(pub ChannelRef<'static>);
 
-/// Returns a channel with the unique id `1795000000.NUMBER` that begins a call.
+/// Returns a channel with the unique ID `1795000000.NUMBER` that starts a call.
 pub fn channel(name: &str, number: u32) -> Channel {
     let id = format!("{EPOCH}.{number}");
     Channel(ChannelRef {
@@ -31,7 +31,7 @@ pub fn channel(name: &str, number: u32) -> Channel {
 }
 
 impl Channel {
-    /// Sets the channel's linkedid to that of `other`, so both belong to one call.
+    /// Sets the channel's linkedid to that of `other`, so that both belong to the same call.
     pub fn join_call(mut self, other: &Channel) -> Self {
         self.0.linkedid = other.0.linkedid.clone();
         self
@@ -54,7 +54,7 @@ impl Channel {
         self
     }
 
-    /// Sets the application that the channel runs, as CEL reports it in every row.
+    /// Sets the application that the channel is running, as reported by CEL in every row.
     pub fn running(mut self, application: &str, data: &str) -> Self {
         self.0.application = Cow::Owned(application.to_owned());
         self.0.app_data = Cow::Owned(data.to_owned());
@@ -66,7 +66,7 @@ impl Channel {
     }
 }
 
-/// Events in the order of arrival, each with its time of arrival.
+/// Events in arrival order, along with when they arrive.
 #[derive(Clone)]
 pub struct Story {
     pub events: Vec<(EventTime, PbxEvent<'static>)>,
@@ -75,7 +75,7 @@ pub struct Story {
 }
 
 impl Story {
-    /// Makes an empty story of AMI's channel events.
+    /// Creates an empty story of AMI channel events.
     pub fn new() -> Self {
         Self {
             events: Vec::new(),
@@ -84,7 +84,7 @@ impl Story {
         }
     }
 
-    /// Makes an empty story of CEL events.
+    /// Creates an empty story of CEL events.
     pub fn from_cel() -> Self {
         Self {
             origin: Origin::Cel,
@@ -92,7 +92,7 @@ impl Story {
         }
     }
 
-    /// Returns a story with these events, and with the clock and the origin of this story.
+    /// Returns a story with these events, but with this story's clock and origin.
     pub fn with_events(&self, events: Vec<(EventTime, PbxEvent<'static>)>) -> Self {
         Self {
             events,
@@ -101,19 +101,19 @@ impl Story {
         }
     }
 
-    /// Sets the origin of the next events: CEL, or AMI's channel events.
+    /// Sets whether subsequent events come from CEL or are AMI channel events.
     pub fn set_origin(&mut self, origin: Origin) -> &mut Self {
         self.origin = origin;
         self
     }
 
-    /// Sets the second at which the next events happen.
+    /// Sets the second at which subsequent events happen.
     pub fn at(&mut self, seconds: f64) -> &mut Self {
         self.now = moment(seconds);
         self
     }
 
-    /// Adds an event of `channel` at the story's present time.
+    /// Adds an event of `channel` at the story's current time.
     pub fn add_event(&mut self, channel: &Channel, kind: Kind<'static>) -> &mut Self {
         let (at, origin) = (Some(self.now), self.origin);
         let event = ChannelEvent {
@@ -145,7 +145,7 @@ impl Story {
         )
     }
 
-    /// Adds the start of a dialing that a program began, and no channel.
+    /// Adds the start of dialing by a program rather than a channel.
     pub fn originate(&mut self, to: &Channel, string: &str) -> &mut Self {
         self.add_event(
             to,
@@ -194,7 +194,7 @@ impl Story {
         )
     }
 
-    /// Adds an event that only shows the channel and its values, such as `NewCallerid`.
+    /// Adds an event that merely shows the channel and its values, such as `NewCallerid`.
     pub fn mention(&mut self, channel: &Channel) -> &mut Self {
         self.add_event(channel, Kind::Seen)
     }
@@ -223,8 +223,8 @@ impl Story {
         self
     }
 
-    /// Returns the finished calls of the story, oldest first. Checks that the calls are equal if
-    /// the events arrive from a file a year later, and if each event arrives twice.
+    /// Returns the story's finished calls, oldest first, after checking that they stay the same if
+    /// the events come from a file a year later or if each event arrives twice.
     pub fn calls(&self) -> Vec<FinishedCall> {
         let live = run(&self.events);
         let year = Duration::from_secs(365 * 86400);
@@ -246,7 +246,7 @@ impl Story {
         live
     }
 
-    /// Returns the call of a story that has exactly one call.
+    /// Returns the call of a story that has exactly one.
     pub fn call(&self) -> FinishedCall {
         let mut calls = self.calls();
         assert_eq!(calls.len(), 1, "{calls:#?}");
@@ -254,7 +254,7 @@ impl Story {
     }
 }
 
-/// Returns the settings of all stories.
+/// Returns the settings used for all stories.
 pub fn settings() -> Settings {
     let trunks = [
         ("city", "PJSIP/city"),
@@ -284,7 +284,7 @@ fn run(events: &[(EventTime, PbxEvent<'static>)]) -> Vec<FinishedCall> {
     calls
 }
 
-/// Returns the calls with `live` set, so live calls can be compared with calls of a file.
+/// Returns the calls with `live` set, so that live calls can be compared with those from a file.
 fn set_live(calls: &[FinishedCall]) -> Vec<FinishedCall> {
     calls
         .iter()
@@ -293,7 +293,7 @@ fn set_live(calls: &[FinishedCall]) -> Vec<FinishedCall> {
         .collect()
 }
 
-/// Returns the seconds of talk, and the seconds from the start of the call to its end.
+/// Returns the talk time and the duration of the call, both in seconds.
 pub fn seconds(call: &FinishedCall) -> (f64, f64) {
     (
         call.talk.as_secs_f64(),
@@ -312,15 +312,15 @@ pub fn employee(call: &FinishedCall) -> Option<&str> {
     call.employee.as_ref().map(Extension::as_str)
 }
 
-/// Returns the customer's number as text, and whether a dial string showed the number.
+/// Returns the text of the customer's number, and whether it came from a dial string.
 pub fn number(call: &FinishedCall) -> Option<(&str, bool)> {
     call.number
         .as_ref()
         .map(|number| (number.text.as_str(), number.from_dial_string))
 }
 
-/// Returns a customer's call that 101 answers after one second and that has not ended, the
-/// customer's channel on the trunk `city`, and the channel of 101.
+/// Returns a call in progress from a customer that 101 answered after one second, along with the
+/// customer's channel on the trunk `city` and 101's channel.
 pub fn answered_by_101() -> (Story, Channel, Channel) {
     let city = customer(1);
     let phone = channel("PJSIP/101-00000002", 2).join_call(&city);
@@ -337,14 +337,14 @@ pub fn answered_by_101() -> (Story, Channel, Channel) {
     (story, city, phone)
 }
 
-/// Returns a customer's channel on the trunk `city`. `number` makes its name and id unique.
+/// Returns a customer's channel on the trunk `city`. `number` makes its name and ID unique.
 pub fn customer(number: u32) -> Channel {
     channel(&format!("PJSIP/city-{number:08x}"), number)
         .caller("+998901110001")
         .exten("7001")
 }
 
-/// Prints one event per line, so a failed property test shows its story.
+/// Prints one event per line, so that a failing property test shows its story.
 impl std::fmt::Debug for Story {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (at, pbx_event) in &self.events {

@@ -1,4 +1,4 @@
-//! Tests of the time in which the customer talked with another party.
+//! Tests of how long the customer talked to another party.
 
 use crate::story::{Story, answered_by_101, channel, customer, extensions, seconds};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
@@ -43,7 +43,7 @@ fn halves_of_a_local_channel_connect_their_bridges() {
     story
         .dial(&city, &one, "101@internal")
         .dial(&two, &phone, "101");
-    // The queue's side is bridged at once. The phone's side is bridged when the phone answers.
+    // The queue's side is bridged immediately, and the phone's side once the phone answers.
     story.at(1.0).enter(&city, "b1").enter(&one, "b1");
     story.at(3.0).enter(&two, "b2").enter(&phone, "b2");
     story.at(7.0).hangups(&[&phone, &two, &one, &city]);
@@ -154,7 +154,7 @@ fn returning_extension_repeats_only_after_other_extension() {
 #[test]
 fn bridge_stay_without_end_ends_at_next_bridge_or_hangup() {
     let (mut story, city, phone) = answered_by_101();
-    // The phone moves from b1 to another bridge, and its exit from b1 is not received.
+    // The phone moves from b1 to another bridge, and its exit from b1 isn't received.
     story.at(3.0).enter(&phone, "b2");
     story.at(9.0).hangups(&[&phone, &city]);
     assert_eq!(seconds(&story.call()), (2.0, 9.0));

@@ -1,11 +1,11 @@
-//! Tests of channels whose technology callbridge doesn't know. They are phones if they were dialed
-//! or dial, and may or may not be phones if they only share a bridge.
+//! Tests of channels whose technology callbridge doesn't know. They're phones if they dial or were
+//! dialed, and may or may not be phones if they only share a bridge.
 
 use crate::story::{Channel, Story, channel, customer, employee, seconds};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Unknown, Up};
 use callbridge_call::{Direction, FinishedCall};
 
-/// A customer's call that the phone `TAPI/1` answers after four seconds and that lasts for 30.
+/// A customer's 30-second call that the phone `TAPI/1` answers after four seconds.
 fn dialed_phone(mut story: Story) -> FinishedCall {
     let city = customer(1);
     let phone = channel("TAPI/1-00000002", 2).join_call(&city).exten("s");
@@ -48,8 +48,8 @@ fn calling_channel_of_unknown_technology_is_a_phone() {
     assert!(call.answered && call.incomplete.is_none());
 }
 
-/// Starts a customer's call and a channel that nobody dialed, and connects them from the fifth
-/// second to the thirtieth.
+/// Starts a customer's call and a channel that nobody dialed, and connects the two from the fifth
+/// second until the thirtieth.
 fn media_in_bridge(technology: &str) -> (Story, Channel, Channel) {
     let city = customer(1);
     let media = channel(&format!("{technology}/x-00000002"), 2).exten("s");

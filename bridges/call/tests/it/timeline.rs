@@ -1,4 +1,4 @@
-//! Tests of the timeline of a call.
+//! Tests of a call's timeline.
 
 use crate::story::{Channel, Story, channel, customer, moment};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
@@ -10,12 +10,12 @@ fn timeline(call: &FinishedCall) -> &Timeline {
     call.timeline.as_ref().expect("a timeline")
 }
 
-/// Returns the seconds from the beginning of the story to `time`.
+/// Returns the number of seconds between the start of the story and `time`.
 fn seconds_at(time: EventTime) -> f64 {
     time.since(moment(0.0)).as_secs_f64()
 }
 
-/// Returns the timeline as text for a snapshot.
+/// Formats the timeline as text for a snapshot.
 fn format_timeline(timeline: &Timeline) -> String {
     let mut text = String::new();
     for (i, channel) in timeline.channels.iter().enumerate() {
@@ -39,8 +39,8 @@ fn format_timeline(timeline: &Timeline) -> String {
     text
 }
 
-/// Returns a customer's call, and the channels of the customer and of 101. The customer waits in a
-/// queue's holding bridge, talks with 101 from 3 s to 7 s, and does not hang up.
+/// Returns a customer's call, along with the customer's and 101's channels. The customer waits in a
+/// queue's holding bridge, talks to 101 from 3 s to 7 s, and doesn't hang up.
 fn queued_call() -> (Story, [Channel; 2]) {
     let city = customer(1);
     let phone = channel("PJSIP/101-00000002", 2).join_call(&city);

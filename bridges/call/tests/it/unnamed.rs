@@ -1,13 +1,13 @@
-//! Tests of bridges without ids, as CEL without `Extra` reports them.
+//! Tests of bridges without IDs, as reported by CEL without `Extra`.
 
 use crate::story::{Story, channel, customer, extensions, seconds};
 use callbridge_call::ChannelState::{Unknown, Up};
 use callbridge_call::Direction::{Inbound, Outbound};
 use callbridge_call::Origin;
 
-/// A Local channel dials a mobile over a trunk, then the user's phone, and is optimized away. The
-/// events are like those of the CEL tables in wazo-call-logd's tests, which have neither `extra`
-/// nor `peer`.
+/// A Local channel dials a mobile phone over a trunk, then the user's phone, and is optimized away.
+/// The events are like those in the CEL tables of wazo-call-logd's tests, which have neither
+/// `extra` nor `peer`.
 #[test]
 fn phone_replacing_local_channel_talks_with_waiting_party() {
     let one = channel("Local/mobile@out-00000005;1", 20);
@@ -73,12 +73,13 @@ fn waiting_customer_does_not_talk_during_consultation() {
     }
 }
 
-/// Returns the name of a bridge without an id, with the channel name `peer` if the PBX reports it.
+/// Returns the name of a bridge without an ID, including the channel name `peer` if the PBX reports
+/// it.
 fn bridge_with_peer(peer: &str, is_peer_named: bool) -> String {
     format!("?{}", if is_peer_named { peer } else { "" })
 }
 
-/// The events are like those of the CEL tables in XiVO's acceptance tests (Asterisk 11, without
+/// The events are like those in the CEL tables of XiVO's acceptance tests (Asterisk 11 without
 /// `Peer`).
 #[test]
 fn one_sided_bridge_connects_last_answered_channel() {
@@ -105,7 +106,7 @@ fn one_sided_bridge_connects_last_answered_channel() {
     assert_eq!(extensions(&call), ["101"]);
 }
 
-/// The events are CEL of Asterisk 11 without `Peer`, and without fractions of a second.
+/// CEL events of Asterisk 11 without `Peer` and without fractional seconds.
 #[test]
 fn one_sided_bridges_join_through_local_channel() {
     let city = channel("SIP/carrier-0000000a", 10).caller("901112233");
@@ -119,7 +120,7 @@ fn one_sided_bridges_join_through_local_channel() {
         .at(0.1)
         .create(&one, Unknown);
     story.create(&two, Unknown).at(0.2).create(&phone, Unknown);
-    // All events are in the same second, as in files without fractions.
+    // All events are in the same second, as in files without fractional seconds.
     story.at(3.0).state(&phone, Up).state(&two, Up);
     story.enter(&two, "?*").state(&one, Up).state(&city, Up);
     story.enter(&city, "?*");
@@ -130,8 +131,8 @@ fn one_sided_bridges_join_through_local_channel() {
     assert_eq!(extensions(&call), ["202"]);
 }
 
-/// Two parties are called, one after the other. Each bridge connects the phone with the party that
-/// is present at that time, and each party has its own call.
+/// Two parties are called, one after the other. Each bridge connects the phone to whichever party
+/// is there at that time, and each party has its own call.
 #[test]
 fn consecutive_one_sided_bridges_each_count_for_their_own_call() {
     let phone = channel("SIP/201-0000000a", 10).caller("201").exten("0");
@@ -157,8 +158,8 @@ fn consecutive_one_sided_bridges_each_count_for_their_own_call() {
     assert_eq!(talk, [2.0, 3.0]);
 }
 
-/// The CEL table has only the columns eventtype, eventtime, channame, uniqueid, and linkedid. A
-/// call that begins on a trunk counts as inbound, because most such calls are inbound.
+/// The CEL table only has the columns eventtype, eventtime, channame, uniqueid, and linkedid. A
+/// call that starts on a trunk is considered inbound, because most such calls are.
 #[test]
 fn trunk_call_without_extensions_or_numbers_is_inbound() {
     let city = channel("PJSIP/city-00000001", 1);

@@ -1,4 +1,4 @@
-//! Tests of messages that cannot be read, and of the calls that such messages name.
+//! Tests of unreadable messages, and of the calls that they mention.
 
 use crate::processes::restart_assembler;
 use crate::story::{Channel, Story, assembler, channel, customer, moment};
@@ -6,8 +6,8 @@ use callbridge_call::{Assembler, ChannelState, FinishedCall};
 
 const UNREAD: &str = "a message about the call could not be read";
 
-/// Plays two calls, and returns both, the older call first. After the first second, an unreadable
-/// `message` arrives, and callbridge is restarted.
+/// Plays two calls and returns them, oldest first. After the first second, an unreadable `message`
+/// arrives and callbridge is restarted.
 fn calls_around(message: &str) -> Vec<FinishedCall> {
     let mut assembler = assembler();
     let mut ends = Story::new();
@@ -45,7 +45,7 @@ fn play(assembler: &mut Assembler, story: &Story) {
     }
 }
 
-/// Returns for each of the two calls why the call is incomplete, if it is.
+/// Returns why each of the two calls is incomplete, if it is.
 fn incomplete_reasons(message: &str) -> Vec<Option<String>> {
     let calls = calls_around(message);
     assert_eq!(calls.len(), 2, "{calls:?}");

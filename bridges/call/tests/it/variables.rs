@@ -14,8 +14,8 @@ fn leads(call: &FinishedCall) -> Vec<&str> {
     })
 }
 
-/// Returns a call with one channel per item of `values`, the customer's channel first. The item is
-/// the channel's `LEAD_ID`.
+/// Returns a call with one channel for each item of `values`, starting with the customer's. The
+/// item is the channel's `LEAD_ID`.
 fn call_with_leads(values: &[&str]) -> FinishedCall {
     let city = customer(1);
     let mut story = Story::new();

@@ -1,4 +1,4 @@
-//! Tests that each value of a call names the event that decided the value.
+//! Tests that each of a call's values comes with the event that determined it.
 
 use crate::story::{Story, answered_by_101, channel, customer, moment};
 use callbridge_call::ChannelState::{Down, Ring};

@@ -11,11 +11,11 @@ use callbridge_call::{
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Times that differ by at most 5 ms count as equal, because AMI and CEL report one moment up to
-/// 1 ms apart.
+/// Times that differ by at most 5 ms are considered equal, because AMI's and CEL's reports of the
+/// same moment may be up to 1 ms apart.
 const TOLERANCE: Micros = 5_000;
 
-/// Time between an overtaking hangup and all other events, because the machine is busy.
+/// How long after an overtaking hangup all other events arrive, because the machine is busy.
 const BUSY_TIME: Duration = Duration::from_secs(20);
 
 fn assembler(arrival: &Arrival) -> Assembler {
@@ -23,7 +23,7 @@ fn assembler(arrival: &Arrival) -> Assembler {
     let mut assembler = Assembler::new(Settings::new(
         Endpoints::new(endpoints.to_vec()).expect("no conflict"),
     ));
-    // Only a source that keeps events can deliver events a day later and in another order.
+    // Only a source that keeps events can deliver them a day later and out of order.
     assembler.timing(Timing {
         kept: arrival.late,
         ..Timing::default()
@@ -31,7 +31,7 @@ fn assembler(arrival: &Arrival) -> Assembler {
     assembler
 }
 
-/// Returns the events of the story in the order of arrival, each with its time of arrival.
+/// Returns the story's events in arrival order, along with when they arrive.
 fn arrivals(story: &Story) -> Vec<(EventTime, PbxEvent<'static>)> {
     let off = Duration::from_secs(if story.arrival.late { 86_400 } else { 0 });
     let delays = &story.arrival.delays_ms;
@@ -61,7 +61,7 @@ fn arrivals(story: &Story) -> Vec<(EventTime, PbxEvent<'static>)> {
     twice.collect()
 }
 
-/// Returns a truncated CEL row of an earlier call. The row shows that the PBX reports bridges.
+/// Returns a truncated CEL row of an earlier call, which shows that the PBX reports bridges.
 fn earlier_row() -> PbxEvent<'static> {
     PbxEvent::Channel(ChannelEvent {
         at: None,
@@ -74,8 +74,8 @@ fn earlier_row() -> PbxEvent<'static> {
     })
 }
 
-/// Sends all events of the story. Returns the finished calls, oldest first, and the number of open
-/// calls.
+/// Sends all of the story's events, and returns the finished calls, oldest first, and the number of
+/// open calls.
 fn run_assembler(story: &Story) -> (Vec<FinishedCall>, usize) {
     let mut assembler = assembler(&story.arrival);
     let mut now = moment(0);
@@ -102,8 +102,8 @@ fn run_assembler(story: &Story) -> (Vec<FinishedCall>, usize) {
     (calls, assembler.open_calls())
 }
 
-/// Returns the number of true calls. If the assembler's calls differ from the true calls, returns
-/// the differences as an error.
+/// Returns the number of true calls, or the differences as an error if the assembler's calls don't
+/// match them.
 pub fn differences(story: &Story) -> Result<usize, String> {
     let truth = truth::calls(&story.deeds, story.manner.voice == Voice::Links);
     let (calls, open) = run_assembler(story);
@@ -130,7 +130,7 @@ pub fn differences(story: &Story) -> Result<usize, String> {
     }
 }
 
-/// Adds to `wrong` one line for each value of `call` that differs from `true_call`.
+/// Adds a line to `wrong` for each value of `call` that differs from `true_call`.
 fn compare(story: &Story, call: &FinishedCall, true_call: &TrueCall, wrong: &mut String) {
     for (value, found, truth) in compared_values(story, call, true_call) {
         if found != truth {
@@ -143,8 +143,8 @@ fn compare(story: &Story, call: &FinishedCall, true_call: &TrueCall, wrong: &mut
     }
 }
 
-/// Returns the values that must be equal: the name of each value, the value in `call`, and the
-/// value in `true_call`. Times that are nearly equal are left out.
+/// Returns the values that must be equal, given by name, value in `call`, and value in `true_call`.
+/// Times that are nearly equal are omitted.
 fn compared_values(
     story: &Story,
     call: &FinishedCall,
@@ -188,7 +188,7 @@ fn compared_values(
             moment(true_call.ended).to_string(),
         ));
     }
-    // No CEL row has the number of an originated channel.
+    // CEL rows don't contain an originated channel's number.
     if story.manner.voice != Voice::Cel
         || !true_call.originated
         || true_call.direction == Direction::Inbound

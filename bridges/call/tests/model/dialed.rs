@@ -1,10 +1,10 @@
-//! Decides for whom each line to the outside was dialed, and which lines are one attempt. Like
-//! `truth`, it knows the rules of the design, but no events.
+//! Decides who each outside line was dialed for, and which lines form a single attempt. Like
+//! `truth`, it knows the rules of the design but nothing about events.
 
 use crate::links::{origin, parent};
 use crate::switch::{Act, Ch, Deeds, Micros, Role};
 
-/// A line dialed within this time after an unanswered one continues the same attempt.
+/// How long after an unanswered line another one may be dialed as part of the same attempt.
 const ATTEMPT_GAP: Micros = 5_000_000;
 
 pub fn hangup_time(story: &Deeds, ch: Ch) -> Micros {
@@ -18,7 +18,7 @@ fn has_answered(story: &Deeds, ch: Ch) -> bool {
     ups.any(|deed| deed.channel == ch)
 }
 
-/// Returns the channels that led to this one, the nearest first.
+/// Returns the channels that led to this one, nearest first.
 fn ancestors(story: &Deeds, ch: Ch) -> Vec<Ch> {
     let mut all = Vec::new();
     let mut at = ch;
@@ -39,14 +39,14 @@ fn is_party(story: &Deeds, ch: Ch) -> bool {
     )
 }
 
-/// Returns the party that dialed the channel, directly or through Local channels.
+/// Returns the party that dialed the channel, whether directly or through Local channels.
 pub fn placed_by(story: &Deeds, ch: Ch) -> Option<Ch> {
     let mut ancestors = ancestors(story, ch).into_iter();
     ancestors.find(|&by| is_party(story, by))
 }
 
-/// Returns the customer in whose call this line was dialed. `awaits` decides whether a caller who
-/// is up waits for the phone that dialed the line.
+/// Returns the customer in whose call this line was dialed. `awaits` decides whether a caller who's
+/// still on the line is waiting for the phone that dialed it.
 pub fn customer_of(
     story: &Deeds,
     line: Ch,
@@ -66,7 +66,7 @@ pub fn customer_of(
     }
 }
 
-/// Groups dialed lines by attempt. Attempts to one number at the same time are one.
+/// Groups dialed lines by attempt. Simultaneous attempts to reach the same number count as one.
 pub fn attempts(story: &Deeds, lines: &[Ch], links: bool) -> Vec<Vec<Ch>> {
     let mut all: Vec<Vec<Ch>> = Vec::new();
     for &line in lines {
@@ -85,8 +85,8 @@ pub fn attempts(story: &Deeds, lines: &[Ch], links: bool) -> Vec<Vec<Ch>> {
     all
 }
 
-/// Returns `true` if the line was dialed in the call of these lines, while one of them was up or
-/// soon after all of them had gone unanswered.
+/// Returns `true` if the line was dialed in these lines' call while one of them was up or soon
+/// after all of them had gone unanswered.
 fn goes_on(story: &Deeds, attempt: &[Ch], line: Ch, links: bool) -> bool {
     let born = story.channels[line].born;
     let mut same = attempt
@@ -127,8 +127,8 @@ fn dialed_number(story: &Deeds, ch: Ch) -> Option<&str> {
     }
 }
 
-/// Returns the channel with which the dialing of this line began: the first half of a Local
-/// channel that leads to it, or the line.
+/// Returns the channel that dialing this line started with, which is either the first half of a
+/// Local channel that leads to it or the line itself.
 pub fn dialing_of(story: &Deeds, line: Ch) -> Ch {
     let ancestors = ancestors(story, line).into_iter();
     let locals = ancestors.take_while(|&by| !is_party(story, by));

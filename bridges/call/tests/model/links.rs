@@ -1,6 +1,6 @@
-//! Reports a story as links of two channels, and rooms. One side of a link reports the link, once.
-//! Each channel reports its traits, and the call in which the channel was created. Transfers,
-//! pickups, and parking lots are not reported.
+//! Reports a story as two-channel links and rooms. A link is reported once, by one of its sides.
+//! Each channel reports its traits and the call that it was created in. Transfers, pickups, and
+//! parking lots aren't reported.
 
 use crate::switch::{Act, Br, Ch, Deed, Deeds, Micros, Role};
 use crate::telling::{Manner, id, moment, name, owned};
@@ -10,8 +10,8 @@ use callbridge_call::{
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the channel in whose call `channel` was created: the channel that dialed `channel`, or
-/// the first half of a Local channel. If there is none, returns `channel`.
+/// Returns the channel in whose call `channel` was created, which is the one that dialed it or the
+/// first half of a Local channel, or else `channel` itself.
 pub fn parent(story: &Deeds, channel: Ch) -> Ch {
     let born = &story.channels[channel];
     match born.role {
@@ -31,7 +31,8 @@ pub fn origin(story: &Deeds, channel: Ch) -> Ch {
     }
 }
 
-/// Returns the name that events have for a channel: `loopback/…` if the channel has no party.
+/// Returns the name used for a channel in events, which is `loopback/…` if the channel has no
+/// party.
 fn reported_name(story: &Deeds, channel: Ch) -> String {
     let name = name(story, channel);
     match (&story.channels[channel].role, name.split_once('/')) {
@@ -40,22 +41,23 @@ fn reported_name(story: &Deeds, channel: Ch) -> String {
     }
 }
 
-/// Makes the events of a story, deed by deed.
+/// Creates a story's events, deed by deed.
 struct Reporter<'s> {
     story: &'s Deeds,
     manner: Manner,
-    /// Bridges that are rooms: conferences, and bridges that held three channels at once.
+    /// Bridges that count as rooms, which are conferences and bridges that held three channels at
+    /// once.
     rooms: BTreeSet<Br>,
     inside: BTreeMap<Br, Vec<Ch>>,
     answered: BTreeMap<Ch, Micros>,
     /// Channels whose answer has been reported.
     up: BTreeSet<Ch>,
-    /// The last link of each channel: when the link began, and the other channel.
+    /// Each channel's last link, given by when it started and the other channel.
     linked: BTreeMap<Ch, (Micros, Ch)>,
     events: Vec<PbxEvent<'static>>,
 }
 
-/// Returns every event, in the order in which it is reported.
+/// Returns all events in the order they're reported.
 pub fn report_events(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
     let mut reporter = Reporter {
         story,
@@ -139,7 +141,7 @@ impl Reporter<'_> {
         if let [first, second] = inside[..] {
             self.linked.insert(first, (at, second));
             self.linked.insert(second, (at, first));
-            // The number of the bridge decides which of the two channels reports the link.
+            // The bridge's number determines which of the two channels reports the link.
             let (by, other) = if bridge.is_multiple_of(2) {
                 (first, second)
             } else {
@@ -198,7 +200,7 @@ impl Reporter<'_> {
         }
     }
 
-    /// Returns a channel that has only an id, as the events of other channels refer to the channel.
+    /// Returns a channel that has only an ID, which is how other channels' events refer to it.
     fn id_reference(&self, channel: Ch) -> ChannelRef<'static> {
         ChannelRef {
             uniqueid: self.owned_id(channel),

@@ -1,14 +1,14 @@
-//! Tests that compare the assembler with a model. Random stories happen on a simulated switchboard.
-//! The model derives the true calls from what happened, slowly and simply. The assembler must
-//! derive equal calls from the events that a PBX would report.
+//! Tests that compare the assembler with a model. Random stories take place on a simulated
+//! switchboard. The model derives the true calls from what happened, in a slow and simple way, and
+//! the assembler must derive the same calls from the events that a PBX would report.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `switch` | simulates a switchboard, and records what truly happens |
-//! | `plot`, `moves` | play random plots of calls on it |
-//! | `truth` | the model: finds who hears whom in each instant, and derives the calls |
+//! | `switch` | simulates a switchboard and records what really happens |
+//! | `plot`, `moves` | play random call plots on it |
+//! | `truth` | the model, which works out who can hear whom at each instant and derives the calls |
 //! | `telling` | reports the story as channel events, as CEL, or as both |
-//! | `links` | reports the story as links of two channels, and rooms |
+//! | `links` | reports the story as two-channel links and rooms |
 //! | `compare` | compares the assembler's calls with the true ones |
 //! | `matrix` | fixed stories, told in the format of every source, make the docs' table |
 //!
@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 #[test]
 fn assembler_output_matches_every_generated_story() {
     let config = Config {
-        // Seeds of failures are not committed. Each failure becomes a separate named test instead.
+        // Failing seeds aren't committed. Instead, each failure becomes a separate named test.
         failure_persistence: None,
         ..Config::default()
     };

@@ -1,25 +1,25 @@
-//! The matrix: fixed stories, each told by every source in its own format and read with the real
-//! decoders. Each cell shows how well the source tells the story, and `docs/exactness.md` shows all
-//! cells, so a rule that's fixed for one source only shows up there. No cell may be complete and
-//! wrong.
+//! The matrix consists of fixed stories, each told by every source in its own format and read with
+//! the real decoders. Each cell shows how well the source tells the story. All cells are shown in
+//! `docs/exactness.md`, so a rule that's only been fixed for one source stands out there. No cell
+//! may be both complete and wrong.
 //!
-//! `CALLBRIDGE_SHOW_STORY=pickup` prints what each source writes for a story, and the calls that
-//! come of it.
+//! `CALLBRIDGE_SHOW_STORY=pickup` prints what each source writes for a story, and the resulting
+//! calls.
 //!
-//! If no teller can tell a story as the PBX would, the cell comes from a recording of such a call.
-//! If there is none either, the cell isn't covered.
+//! If no teller can tell a story the way the PBX would, the cell is based on a recording of such a
+//! call. If there isn't one either, the cell isn't covered.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `stories` | plays the stories on the simulated switchboard |
-//! | `scene` | follows the state of channels through a story |
+//! | `scene` | tracks the state of channels over the course of a story |
 //! | `ami`, `ami1`, `cel`, `cdr` | tell a story as Asterisk does |
 //! | `freeswitch`, `freeswitch_cdr` | tell a story as FreeSWITCH does |
 //! | `message` | tells a story as call messages |
 //! | `recorded` | reads recordings |
 //! | `faithful` | compares what the tellers write with recordings |
 //! | `measure` | compares the calls with the true ones |
-//! | `page` | writes the tables of the docs |
+//! | `page` | writes the tables in the docs |
 
 mod ami;
 mod ami1;
@@ -41,7 +41,7 @@ use callbridge_formats::Format;
 use measure::{Cell, Facts};
 use stories::{STORIES, Story};
 
-/// A source, as the docs name it.
+/// A source, as it's called in the docs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Ami,
@@ -100,7 +100,7 @@ impl Source {
         }
     }
 
-    /// Returns the number of seconds by which its times can differ from the true ones.
+    /// Returns by how many seconds its times may differ from the true ones.
     const fn slack(self) -> f64 {
         match self {
             Self::Cdr | Self::BareCdr => ABOUT_A_SECOND,
@@ -108,7 +108,8 @@ impl Source {
         }
     }
 
-    /// Returns the origin of the events that count: some recordings of AMI have CEL events as well.
+    /// Returns the origin of the events to consider, since some AMI recordings contain CEL events
+    /// as well.
     const fn origin(self) -> Origin {
         match self {
             Self::Cel => Origin::Cel,
@@ -117,16 +118,16 @@ impl Source {
     }
 }
 
-/// Cells that are complete and wrong: the story, the source, and the reason. A cell that becomes
-/// right has to leave the list.
+/// Cells that are complete but wrong, given by the story, the source, and the reason. A cell that's
+/// no longer wrong must be removed from the list.
 const WRONG_TODAY: [(&str, Source, &str); 2] = [
     ("callback", Source::Cdr, CALLED_FIRST),
     ("callback", Source::BareCdr, CALLED_FIRST),
 ];
-/// No rule can help here, so the docs advise another source.
+/// No rule can help here, so the docs recommend a different source.
 const CALLED_FIRST: &str = "a customer whom the PBX calls first has the records of a caller";
 
-/// Returns the recording of a story that no teller can tell as the PBX would.
+/// Returns the recording of a story that no teller can tell the way the PBX would.
 fn recording(story: &str, source: Source) -> Option<&'static str> {
     Some(match (source, story) {
         (Source::Ami | Source::BareCdr, "blonde transfer") => "blonde_transfer",
@@ -147,7 +148,7 @@ fn recording(story: &str, source: Source) -> Option<&'static str> {
     })
 }
 
-/// Returns `true` if there is neither a teller nor a recording.
+/// Returns `true` if there's neither a teller nor a recording.
 fn is_uncovered(story: &str, source: Source) -> bool {
     matches!(
         (source, story),
@@ -161,11 +162,11 @@ fn is_uncovered(story: &str, source: Source) -> bool {
     )
 }
 
-/// Times of recordings are measured from their stories, and CDRs of Asterisk have whole seconds, of
-/// which each can be rounded down.
+/// A recording's times are relative to its story, and Asterisk's CDRs have whole seconds, each of
+/// which may have been rounded down.
 const ABOUT_A_SECOND: f64 = 1.1;
 
-/// Returns the calls with customers that truly happen in a story.
+/// Returns the customers' calls that really take place in a story.
 fn true_calls(story: &Story) -> Vec<Facts> {
     let calls = truth::calls(&story.deeds(), false);
     let customers = calls

@@ -1,9 +1,10 @@
-//! Plays random continuations of a talk: transfers, parking, conferences, and spying.
+//! Plays random continuations of a conversation, such as transfers, parking, conferences, and
+//! spying.
 
 use crate::plot::{Line, Plot};
 use crate::switch::{Br, Role};
 
-/// A customer and a colleague in one bridge.
+/// A customer and a colleague in the same bridge.
 #[derive(Clone, Copy, Debug)]
 pub struct Talk {
     pub customer: Line,
@@ -12,7 +13,7 @@ pub struct Talk {
 }
 
 impl Plot<'_> {
-    /// Plays up to four random continuations of the talk. After these, the parties hang up.
+    /// Plays up to four random continuations of the conversation, after which the parties hang up.
     pub fn play_moves(&mut self, mut talk: Talk) {
         for _ in 0..self.dice.roll(5) {
             let next = match self.dice.roll(12) {
@@ -49,7 +50,7 @@ impl Plot<'_> {
         talk
     }
 
-    /// Optimizes Local channels away: the party behind a Local channel enters the talk's bridge.
+    /// Optimizes Local channels away by moving the party behind one into the conversation's bridge.
     fn optimize_local(&mut self, mut talk: Talk) -> Talk {
         for line in [&mut talk.customer, &mut talk.colleague] {
             if let Some((near, far)) = line.local.take() {
@@ -62,8 +63,8 @@ impl Plot<'_> {
         talk
     }
 
-    /// Plays a blind transfer: the colleague sends the customer to another party and hangs up.
-    /// Returns the new talk, if the other party answers.
+    /// Plays a blind transfer, in which the colleague sends the customer to another party and hangs
+    /// up. Returns the new conversation if the other party answers.
     fn blind_transfer(&mut self, talk: Talk) -> Option<Talk> {
         let customer = talk.customer.near();
         self.switch.leave(talk.colleague.near());
@@ -96,8 +97,8 @@ impl Plot<'_> {
         })
     }
 
-    /// Plays an attended transfer: the colleague calls another colleague on a second line, and
-    /// joins the two calls. Returns the talk that continues, if any.
+    /// Plays an attended transfer, in which the colleague calls another colleague on a second line
+    /// and joins the two calls. Returns the conversation that continues, if any.
     fn attended_transfer(&mut self, talk: Talk) -> Option<Talk> {
         let Role::Phone { extension, .. } =
             self.switch.done.channels[talk.colleague.party].role.clone()
@@ -146,7 +147,8 @@ impl Plot<'_> {
         })
     }
 
-    /// Parks the customer in the shared parking lot until a colleague takes the call, if any does.
+    /// Parks the customer in the shared parking lot until a colleague retrieves the call, if one
+    /// does.
     fn park(&mut self, talk: Talk) -> Option<Talk> {
         let lot = self.parking_lot();
         let customer = talk.customer.near();
@@ -170,7 +172,7 @@ impl Plot<'_> {
         })
     }
 
-    /// Lets a supervisor listen through a Snoop channel. Both are in a separate bridge.
+    /// Makes a supervisor listen in through a Snoop channel. The two are in a separate bridge.
     fn spy(&mut self, talk: Talk) -> Talk {
         self.add_trait("spy");
         let supervisor = self.begin_phone_call();
@@ -183,7 +185,8 @@ impl Plot<'_> {
         talk
     }
 
-    /// Ends the talk with a survey for the customer, and a separate message for the colleague.
+    /// Ends the conversation with a survey for the customer and a separate message for the
+    /// colleague.
     fn survey(&mut self, talk: Talk) -> Option<Talk> {
         self.add_trait("after the talk, a survey");
         self.switch.leave(talk.colleague.near());
@@ -194,7 +197,7 @@ impl Plot<'_> {
         None
     }
 
-    /// Joins two calls: another customer talks with another colleague, who connects the two
+    /// Joins two calls. Another customer is talking to another colleague, who connects the two
     /// customers and hangs up. Then the first colleague hangs up.
     fn join_two_calls(&mut self, talk: Talk) -> Option<Talk> {
         self.add_trait("two calls become one");
@@ -216,7 +219,7 @@ impl Plot<'_> {
         None
     }
 
-    /// Lets the customer hang up, and the colleague call the next customer on the same line.
+    /// Makes the customer hang up and the colleague call the next customer on the same line.
     fn next_customer(&mut self, talk: Talk) -> Option<Talk> {
         if talk.colleague.local.is_some() {
             return Some(talk);
@@ -238,7 +241,8 @@ impl Plot<'_> {
         })
     }
 
-    /// Moves both parties to a room, where other channels can join and leave. No talk continues.
+    /// Moves both parties to a room that other channels can join and leave. No conversation
+    /// continues.
     fn conference(&mut self, talk: Talk) -> Option<Talk> {
         self.add_trait("conference");
         let room = self.bridge("softmix");

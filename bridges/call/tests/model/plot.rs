@@ -1,11 +1,12 @@
-//! Plays random plots: how calls begin, ring, and end. A plot is a sequence of dice rolls. Fewer
-//! rolls, or zeros, make a simpler plot, so a failing plot shrinks to its necessary parts.
+//! Plays random plots, which determine how calls start, ring, and end. A plot is a sequence of dice
+//! rolls. Fewer rolls, or zeros, make for a simpler plot, so a failing plot shrinks to its
+//! essential parts.
 
 use crate::moves::Talk;
 use crate::switch::{Br, Ch, Deeds, Micros, Role, Switch, TRUNKS};
 use std::collections::BTreeSet;
 
-/// Traits that a story can have. Each trait must occur in every run of the model.
+/// Traits that a story can have. Each of them must occur in every run of the model.
 pub const TRAITS: [&str; 62] = [
     "came in",
     "went out",
@@ -81,13 +82,13 @@ impl Dice<'_> {
         self.0.next().map_or(0, |&roll| usize::from(roll) % sides)
     }
 
-    /// Returns `true` for one in `times` rolls, and `false` if no rolls are left.
+    /// Returns `true` for one in `times` rolls, or `false` if no rolls are left.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.roll(times) == times - 1
     }
 }
 
-/// The line to a party: direct, or behind the two halves of a Local channel.
+/// The line to a party, either direct or behind the two halves of a Local channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     pub party: Ch,
@@ -95,26 +96,26 @@ pub struct Line {
 }
 
 impl Line {
-    /// Makes a line without a Local channel.
+    /// Creates a line without a Local channel.
     pub fn direct(party: Ch) -> Self {
         Self { party, local: None }
     }
 
-    /// Returns the channel of the line that enters the caller's bridge.
+    /// Returns the line's channel that enters the caller's bridge.
     pub fn near(&self) -> Ch {
         self.local.map_or(self.party, |(near, _)| near)
     }
 }
 
-/// One plot, on its own switchboard.
+/// A plot, with its own switchboard.
 #[derive(Debug)]
 pub struct Plot<'a> {
     pub switch: Switch,
     pub dice: Dice<'a>,
     pub traits: BTreeSet<&'static str>,
-    /// Number of the plot, which makes bridge names and phone numbers differ between plots.
+    /// The plot's number, which makes bridge names and phone numbers differ between plots.
     number: usize,
-    /// Count of the bridge names and phone numbers that the plot has used.
+    /// Number of bridge names and phone numbers that the plot has used.
     names_used: usize,
 }
 
@@ -129,7 +130,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Plays the plot to its end. Returns what happened, and the traits of the plot.
+    /// Plays the plot to its end, returning what happened and the plot's traits.
     pub fn play(mut self) -> (Deeds, BTreeSet<&'static str>) {
         match self.dice.roll(11) {
             0..=3 => self.play_inbound_call(),
@@ -153,7 +154,8 @@ impl<'a> Plot<'a> {
         self.switch.now += 600_000 + 137_000 * self.dice.roll(40) as Micros;
     }
 
-    /// Advances the clock by 3 to 212 ms. A talk of this length does not count as an answer.
+    /// Advances the clock by 3 to 212 ms, which is too short for a conversation to count as an
+    /// answer.
     pub fn wait_briefly(&mut self) {
         self.switch.now += 3_000 + 11_000 * self.dice.roll(20) as Micros;
     }
@@ -168,7 +170,7 @@ impl<'a> Plot<'a> {
         self.switch.bridge(name, technology)
     }
 
-    /// Returns the parking lot, in which unrelated callers wait.
+    /// Returns the parking lot, where unrelated callers wait.
     pub fn parking_lot(&mut self) -> Br {
         self.switch.bridge("the-lot".to_owned(), "holding_bridge")
     }
@@ -191,7 +193,7 @@ impl<'a> Plot<'a> {
         format!("99890{:07}", 1_110_000 + self.next_number())
     }
 
-    /// Lets a customer call in. Returns the customer's channel.
+    /// Makes a customer call in, and returns the customer's channel.
     pub fn begin_customer_call(&mut self) -> Ch {
         let (trunk, number) = (self.trunk(), self.customers_number());
         let known = !self.dice.one_in(8);
@@ -202,7 +204,7 @@ impl<'a> Plot<'a> {
         self.switch.begin_call(Role::CameIn { trunk, number })
     }
 
-    /// Lets a phone of the company begin a call. Returns the phone's channel.
+    /// Makes a company phone start a call, and returns the phone's channel.
     pub fn begin_phone_call(&mut self) -> Ch {
         let extension = self.extension();
         let placed = true;
@@ -221,7 +223,7 @@ impl<'a> Plot<'a> {
         Role::DialedOut { trunk, number }
     }
 
-    /// Lets the channel `by` dial a phone, sometimes through a Local channel.
+    /// Makes the channel `by` dial a phone, sometimes through a Local channel.
     pub fn ring_phone(&mut self, by: Ch) -> Line {
         let role = self.phone_role();
         self.ring(by, role)
@@ -239,8 +241,8 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Lets the dialed party answer. A party behind a Local channel enters a bridge with the far
-    /// half of the Local channel.
+    /// Makes the dialed party answer. If it's behind a Local channel, it enters a bridge with the
+    /// Local channel's far half.
     pub fn answer_line(&mut self, line: Line) {
         self.switch.answer(line.party);
         self.switch.end_dial(line.party);
@@ -301,7 +303,7 @@ impl<'a> Plot<'a> {
         self.switch.hangup(customer);
     }
 
-    /// Rings one or more lines for this caller. Returns the line that answered, if any.
+    /// Rings one or more lines for this caller, and returns the one that answered, if any.
     fn ring_lines(&mut self, caller: Ch) -> Option<Line> {
         let many = self.dice.one_in(3);
         self.add_trait(if many {
@@ -352,7 +354,7 @@ impl<'a> Plot<'a> {
         answered
     }
 
-    /// Lets a colleague pick up the call at another phone.
+    /// Makes a colleague pick up the call from another phone.
     fn pickup(&mut self, caller: Ch, ringing: &[Line]) -> Option<Line> {
         self.add_trait("pickup");
         let colleague = self.begin_phone_call();
@@ -377,8 +379,8 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Lets the channel `by` dial a customer, over a second trunk if the first one refuses. Returns
-    /// the customer's line if the customer answers.
+    /// Makes the channel `by` dial a customer, over a second trunk if the first one refuses.
+    /// Returns the customer's line if the customer answers.
     pub fn call_out(&mut self, by: Ch, number: &str) -> Option<Line> {
         let role = self.outside_role(number.to_owned());
         let mut line = self.ring(by, role);
@@ -410,7 +412,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Plays a campaign: a program dials the customer, and then a phone.
+    /// Plays a campaign, in which a program dials the customer and then a phone.
     fn campaign(&mut self) {
         self.add_trait("campaign: the customer first");
         let number = self.customers_number();
@@ -433,7 +435,7 @@ impl<'a> Plot<'a> {
         self.talk(Line::direct(customer), phone);
     }
 
-    /// Plays click to call: a program dials a phone, and then the customer.
+    /// Plays click-to-call, in which a program dials a phone and then the customer.
     fn click_to_call(&mut self) {
         self.add_trait("click to call: the phone first");
         let role = self.phone_role();
@@ -460,7 +462,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Plays a room in which colleagues wait for a customer.
+    /// Plays a room where colleagues are waiting for a customer.
     fn room(&mut self) {
         self.add_trait("colleagues in a room before the customer");
         let room = self.bridge("softmix");
@@ -482,7 +484,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Plays a room in which an agent stays while customers come and go.
+    /// Plays a room where an agent stays while customers come and go.
     fn agents_room(&mut self) {
         self.add_trait("an agent's room");
         let room = self.bridge("softmix");
@@ -515,8 +517,8 @@ impl<'a> Plot<'a> {
         customers.drain(..).for_each(|line| self.drop_line(line));
     }
 
-    /// Lets a dialer call a customer: one half of a Local channel is in the room, the other half
-    /// dials. Returns the customer's line if the customer answers.
+    /// Makes a dialer call a customer with one half of a Local channel while the other half is in
+    /// the room. Returns the customer's line if the customer answers.
     fn dial_into_room(&mut self, room: Br) -> Option<Line> {
         self.add_trait("an agent's room: customers are dialed");
         let (one, two) = self.switch.make_local(None);
@@ -543,7 +545,7 @@ impl<'a> Plot<'a> {
         Some(line)
     }
 
-    /// Puts the channels into a new bridge, and returns the bridge.
+    /// Puts the channels into a new bridge, and returns it.
     pub fn meet(&mut self, channels: &[Ch]) -> Br {
         let bridge = self.bridge("simple_bridge");
         for &channel in channels {
@@ -552,7 +554,7 @@ impl<'a> Plot<'a> {
         bridge
     }
 
-    /// Plays a talk between the customer and a colleague, and what follows it.
+    /// Plays a conversation between the customer and a colleague, and what comes after it.
     fn talk(&mut self, customer: Line, colleague: Line) {
         self.add_trait("answered");
         let bridge = self.meet(&[customer.near(), colleague.near()]);

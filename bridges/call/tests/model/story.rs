@@ -1,4 +1,5 @@
-//! A story: several plots at once, how a PBX reports them, and how the events arrive.
+//! A story, which consists of several simultaneous plots, how a PBX reports them, and how the
+//! events arrive.
 
 use crate::plot::Plot;
 use crate::switch::{Deeds, Micros};
@@ -10,18 +11,18 @@ use std::fmt;
 /// How the events arrive.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// `true` if the events come from a file a day later, and not live.
+    /// Whether the events come from a file a day later, as opposed to live.
     pub late: bool,
-    /// Delays of the events in milliseconds, below 400, which change the order of arrival. If
-    /// empty, the events arrive in order.
+    /// Delays of the events in milliseconds, all below 400, which change the arrival order. If
+    /// there are none, the events arrive in order.
     pub delays_ms: Vec<u16>,
-    /// Every n-th event arrives twice. If 0, none does.
+    /// Every n-th event arrives twice, or none if this is 0.
     pub doubled: usize,
     /// Index of a hangup that arrives before all other events, which follow after a pause.
     pub overtakes: Option<usize>,
 }
 
-/// What truly happened, and how it is reported.
+/// What really happened, and how it's reported.
 #[derive(Clone)]
 pub struct Story {
     pub deeds: Deeds,
@@ -30,7 +31,7 @@ pub struct Story {
     pub traits: BTreeSet<&'static str>,
 }
 
-/// Returns a strategy that makes random stories.
+/// Returns a strategy that generates random stories.
 pub fn stories() -> impl Strategy<Value = Story> {
     let plots = prop::collection::vec(
         (0..8_000_000_i64, prop::collection::vec(any::<u16>(), 0..60)),
@@ -67,8 +68,8 @@ pub fn stories() -> impl Strategy<Value = Story> {
 }
 
 impl Story {
-    /// Plays plots at once. Each item of `plots` is the time at which a plot begins, and the rolls
-    /// of the plot.
+    /// Plays plots simultaneously. Each item of `plots` is when a plot starts, along with its
+    /// rolls.
     pub fn play(plots: &[(Micros, Vec<u16>)], manner: Manner, arrival: Arrival) -> Self {
         let mut story = Self {
             deeds: Deeds::default(),
@@ -81,7 +82,8 @@ impl Story {
             story.deeds.merge(deeds);
             story.traits.extend(traits);
         }
-        // With links, all calls in a room become one call, so an agent's room has no true calls.
+        // With links, all calls in a room become a single call, so an agent's room has no true
+        // calls.
         if story.traits.contains("an agent's room") && story.manner.voice == Voice::Links {
             story.manner.voice = Voice::Both;
         }

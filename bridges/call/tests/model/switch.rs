@@ -1,25 +1,25 @@
-//! Simulates a switchboard, and records what truly happens: which channel is in which bridge, and
-//! when. The plot, and not the channel's name, sets the role of each channel.
+//! Simulates a switchboard and records what really happens, i.e., which channel is in which bridge,
+//! and when. Each channel's role is set by the plot rather than by the channel's name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Microseconds since the story began.
+/// Microseconds since the story started.
 pub type Micros = i64;
-/// A channel of the story, by its index in [`Deeds::channels`].
+/// A channel in the story, given by its index in [`Deeds::channels`].
 pub type Ch = usize;
-/// A bridge of the story, by its index in [`Deeds::bridges`].
+/// A bridge in the story, given by its index in [`Deeds::bridges`].
 pub type Br = usize;
 
-/// A line to the outside.
+/// An outside line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trunk {
-    /// Name of the trunk in the flag `--trunk`.
+    /// The trunk's name, as in the `--trunk` flag.
     pub name: &'static str,
-    /// Endpoint, with which the names of the trunk's channels begin.
+    /// The endpoint, which all of the trunk's channel names start with.
     pub endpoint: &'static str,
 }
 
-/// The trunks of the company.
+/// The company's trunks.
 pub const TRUNKS: [Trunk; 4] = [
     Trunk {
         name: "city",
@@ -39,17 +39,17 @@ pub const TRUNKS: [Trunk; 4] = [
     },
 ];
 
-/// Role of a channel in the story.
+/// A channel's role in the story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A customer who called in. Some customers have no number.
+    /// A customer who called in, with or without a number.
     CameIn {
         trunk: Trunk,
         number: Option<String>,
     },
     /// An outside party that was dialed.
     DialedOut { trunk: Trunk, number: String },
-    /// A telephone of the company, which placed the call or was dialed.
+    /// A company phone, which either placed the call or was dialed.
     Phone { extension: String, placed: bool },
     /// Half of a Local channel.
     Local { other: Ch, first: bool },
@@ -57,17 +57,17 @@ pub enum Role {
     Plumbing { technology: &'static str },
 }
 
-/// A channel of the story.
+/// A channel in the story.
 #[derive(Clone, Debug)]
 pub struct Channel {
     pub role: Role,
     pub born: Micros,
-    /// The channel whose unique id was this channel's linkedid at its creation.
+    /// The channel whose unique ID was this channel's linkedid when it was created.
     pub linkedid: Ch,
     pub dialed_by: Option<Ch>,
 }
 
-/// A bridge of the story.
+/// A bridge in the story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bridge {
     pub name: String,
@@ -75,7 +75,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Returns `true` for a holding bridge, in which no channel hears another.
+    /// Returns `true` for a holding bridge, whose channels can't hear each other.
     pub fn is_holding(&self) -> bool {
         self.technology == "holding_bridge"
     }
@@ -91,7 +91,7 @@ pub enum Act {
     DialEnd {
         by: Option<Ch>,
     },
-    /// The channel answered, but did not confirm, so its dialing ended without an answer.
+    /// The channel answered but didn't confirm, so dialing it ended without an answer.
     Refused {
         by: Option<Ch>,
     },
@@ -101,9 +101,9 @@ pub enum Act {
     Leave(Br),
     /// A transfer or a pickup joined the channel with another one.
     Joined(Ch),
-    /// An event shows only that the channel is alive, such as the beginning of a hold.
+    /// An event that only shows that the channel is alive, such as the start of a hold.
     Sign,
-    /// The channel runs an application of the dialplan. Only the stories of the matrix have it.
+    /// The channel runs a dialplan application. This only happens in the matrix's stories.
     Runs(&'static str),
     Hangup,
 }
@@ -114,7 +114,7 @@ pub struct Deed {
     pub at: Micros,
     pub channel: Ch,
     pub act: Act,
-    /// The channel whose unique id is the linkedid of `channel` at that time.
+    /// The channel whose unique ID is the linkedid of `channel` at that time.
     pub linkedid: Ch,
 }
 
@@ -126,7 +126,7 @@ pub struct Deeds {
     pub deeds: Vec<Deed>,
 }
 
-/// The switchboard of one plot.
+/// A plot's switchboard.
 #[derive(Debug, Default)]
 pub struct Switch {
     pub now: Micros,
@@ -137,7 +137,7 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Makes a switchboard whose story begins at `now`.
+    /// Creates a switchboard whose story starts at `now`.
     pub fn new(now: Micros) -> Self {
         Self {
             now,
@@ -156,8 +156,8 @@ impl Switch {
         });
     }
 
-    /// Makes a channel that `dialed_by` dialed, in the call of the channel `call`. If `call` is
-    /// `None`, the channel begins a call.
+    /// Creates a channel that `dialed_by` dialed, in the call of the channel `call`, or in a call
+    /// of its own if `call` is `None`.
     pub fn make(&mut self, role: Role, dialed_by: Option<Ch>, call: Option<Ch>) -> Ch {
         let channel = self.done.channels.len();
         let linkedid = call.map_or(channel, |other| self.linkedid[other]);
@@ -173,12 +173,12 @@ impl Switch {
         channel
     }
 
-    /// Makes a channel that begins a call.
+    /// Creates a channel that starts a call.
     pub fn begin_call(&mut self, role: Role) -> Ch {
         self.make(role, None, None)
     }
 
-    /// Lets the channel `by` dial a channel. If a program originates the call, `by` is `None`.
+    /// Makes the channel `by` dial a channel. `by` is `None` if a program originates the call.
     pub fn dial(&mut self, by: Option<Ch>, role: Role) -> Ch {
         let channel = self.make(role, by, by);
         self.note(channel, Act::DialBegin { by });
@@ -188,8 +188,8 @@ impl Switch {
         channel
     }
 
-    /// Makes both halves of a Local channel, and joins them. If a program originates the call, `by`
-    /// is `None`. Returns the dialed half and the other half.
+    /// Creates both halves of a Local channel and joins them, and returns the dialed half and the
+    /// other half. `by` is `None` if a program originates the call.
     pub fn make_local(&mut self, by: Option<Ch>) -> (Ch, Ch) {
         let next = self.done.channels.len();
         let first_half = Role::Local {
@@ -206,7 +206,7 @@ impl Switch {
         (near, far)
     }
 
-    /// Lets the channel `by` dial a Local channel. Returns the dialed half and the other half.
+    /// Makes the channel `by` dial a Local channel, and returns the dialed half and the other half.
     pub fn dial_local(&mut self, by: Ch) -> (Ch, Ch) {
         let (near, far) = self.make_local(Some(by));
         self.note(near, Act::DialBegin { by: Some(by) });
@@ -214,19 +214,19 @@ impl Switch {
         (near, far)
     }
 
-    /// Ends the dialing of a channel, with or without an answer.
+    /// Ends the dialing of a channel, whether or not it was answered.
     pub fn end_dial(&mut self, channel: Ch) {
         self.end_dial_by(self.done.channels[channel].dialed_by, channel);
     }
 
-    /// Ends the dialing of a channel that answered, but did not confirm.
+    /// Ends the dialing of a channel that answered but didn't confirm.
     pub fn refuse(&mut self, channel: Ch) {
         let by = self.done.channels[channel].dialed_by;
         self.note(channel, Act::Refused { by });
         self.now += 100;
     }
 
-    /// Ends the dialing by the channel `by`, which `channel` answered.
+    /// Ends the dialing by the channel `by`, which was answered by `channel`.
     pub fn end_dial_by(&mut self, by: Option<Ch>, channel: Ch) {
         self.note(channel, Act::DialEnd { by });
         self.now += 100;
@@ -241,7 +241,7 @@ impl Switch {
         self.note(channel, Act::Sign);
     }
 
-    /// Lets the channel run an application of the dialplan, such as `Dial` or `Queue`.
+    /// Makes the channel run a dialplan application, such as `Dial` or `Queue`.
     pub fn run(&mut self, channel: Ch, application: &'static str) {
         self.note(channel, Act::Runs(application));
         self.now += 100;
@@ -262,8 +262,9 @@ impl Switch {
         here.map(|(&channel, _)| channel).collect()
     }
 
-    /// Moves a channel into a bridge, out of any other bridge. In a simple bridge, all channels
-    /// take on the oldest linkedid. In other bridges, such as a conference, no linkedid changes.
+    /// Moves a channel into a bridge, taking it out of any other one. In a simple bridge, all
+    /// channels take on the oldest linkedid, whereas in others, such as a conference, linkedids
+    /// don't change.
     pub fn enter(&mut self, channel: Ch, bridge: Br) {
         assert!(!self.gone.contains(&channel), "{channel} has hung up");
         self.leave(channel);
@@ -286,7 +287,7 @@ impl Switch {
         }
     }
 
-    /// Takes the channel out of its bridge and hangs the channel up, unless it has hung up already.
+    /// Takes the channel out of its bridge and hangs it up, unless it has already hung up.
     pub fn hangup(&mut self, channel: Ch) {
         self.leave(channel);
         if self.gone.insert(channel) {
@@ -295,7 +296,7 @@ impl Switch {
         }
     }
 
-    /// Hangs up all channels that have not hung up.
+    /// Hangs up all channels that haven't hung up yet.
     pub fn close(&mut self) {
         for channel in 0..self.done.channels.len() {
             self.hangup(channel);
@@ -304,8 +305,8 @@ impl Switch {
 }
 
 impl Deeds {
-    /// Adds what happened at the same time on another switchboard, and renumbers all channels in
-    /// the order of their creation.
+    /// Adds what happened at the same time on another switchboard, renumbering all channels in the
+    /// order they were created.
     pub fn merge(&mut self, other: Self) {
         let (channels, bridges) = (self.channels.len(), self.bridges.len());
         let moved = other

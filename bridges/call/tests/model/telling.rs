@@ -1,4 +1,4 @@
-//! Reports a story as a PBX does: as channel events, as CEL, or as both.
+//! Reports a story the way a PBX does, as channel events, as CEL, or as both.
 
 use crate::switch::{Act, Ch, Deed, Deeds, Micros, Role};
 use callbridge_call::{
@@ -6,17 +6,17 @@ use callbridge_call::{
 };
 use std::borrow::Cow;
 
-/// Time at which all stories begin, in seconds since 1970.
+/// When all stories start, in seconds since 1970.
 pub const EPOCH: i64 = 1_795_000_000;
 
-/// The kinds of events that report a story.
+/// The kinds of events used to report a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voice {
     Channel,
     Cel,
     Both,
-    /// Links of two channels, and rooms. One of the two channels reports the link, once. Each
-    /// channel reports its traits.
+    /// Two-channel links and rooms. A link is reported once, by one of its sides. Each channel
+    /// reports its traits.
     Links,
 }
 
@@ -26,7 +26,7 @@ pub enum Linkedids {
     AtOnce,
     /// Only in the channel's hangup.
     Late,
-    /// Not at all: all events show the linkedid that the channel was created with.
+    /// Not at all, so all events show the linkedid that the channel was created with.
     Never,
 }
 
@@ -36,22 +36,22 @@ pub struct Manner {
     pub voice: Voice,
     /// When a changed linkedid is reported.
     pub linkedids: Linkedids,
-    /// How much later the times of CEL events are than the times of channel events.
+    /// How much later CEL events are timestamped than channel events.
     pub cel_behind: Micros,
-    /// `true` if unique ids begin with a system name.
+    /// Whether unique IDs start with a system name.
     pub named: bool,
 }
 
-/// Returns the time that is `at` after the beginning of the story.
+/// Returns the time `at` after the start of the story.
 pub fn moment(at: Micros) -> EventTime {
     EventTime::from_micros(EPOCH * 1_000_000 + at)
 }
 
-/// Returns the unique id of a channel.
+/// Returns a channel's unique ID.
 pub fn id(story: &Deeds, manner: Manner, channel: Ch) -> UniqueId {
     let epoch = EPOCH + story.channels[channel].born.div_euclid(1_000_000);
     let system = if manner.named { "pbx1-" } else { "" };
-    // The counters are 97, 98, … 102, which sort differently as text and as numbers.
+    // The counters are 97, 98, … 102, which sort differently as text than as numbers.
     UniqueId::new(format!("{system}{epoch}.{}", 97 + channel)).expect("not empty")
 }
 
@@ -59,7 +59,7 @@ pub fn owned(text: impl Into<String>) -> Cow<'static, str> {
     Cow::Owned(text.into())
 }
 
-/// Returns the name of a channel.
+/// Returns a channel's name.
 pub fn name(story: &Deeds, channel: Ch) -> String {
     match &story.channels[channel].role {
         Role::CameIn { trunk, .. } | Role::DialedOut { trunk, .. } => {
@@ -77,7 +77,7 @@ pub fn name(story: &Deeds, channel: Ch) -> String {
     }
 }
 
-/// Adds the suffix to `base` that makes the name of a channel unique.
+/// Adds a suffix to `base` that makes the channel name unique.
 fn add_suffix(base: &str, channel: Ch) -> String {
     match base.split_once('/').map_or(base, |(tech, _)| tech) {
         "DAHDI" => format!("{base}/{channel}-1"),
@@ -99,11 +99,11 @@ pub fn dial_string(story: &Deeds, channel: Ch) -> String {
     }
 }
 
-/// Returns a channel as its events describe it.
+/// Returns a channel as described by its events.
 fn describe(story: &Deeds, manner: Manner, channel: Ch, linkedid: Ch) -> ChannelRef<'static> {
     let (caller, exten) = match &story.channels[channel].role {
         Role::CameIn { number, .. } => (number.clone().unwrap_or_default(), "7001"),
-        // The caller number of an outbound channel has the dial prefix 9.
+        // An outbound channel's caller number includes the dial prefix 9.
         Role::DialedOut { number, .. } => (format!("9{number}"), ""),
         Role::Phone { extension, placed } => (extension.clone(), if *placed { "9000" } else { "" }),
         Role::Local { .. } | Role::Plumbing { .. } => (String::new(), "s"),
@@ -118,7 +118,7 @@ fn describe(story: &Deeds, manner: Manner, channel: Ch, linkedid: Ch) -> Channel
     }
 }
 
-/// Returns every event, in the order in which it is reported.
+/// Returns all events in the order they're reported.
 pub fn report_events(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
     if manner.voice == Voice::Links {
         return crate::links::report_events(story, manner);
@@ -155,7 +155,7 @@ fn pbx_event(
     })
 }
 
-/// Returns the channel whose unique id is the linkedid that the event of `deed` shows.
+/// Returns the channel whose unique ID is the linkedid shown in the event for `deed`.
 fn shown_linkedid(story: &Deeds, manner: Manner, deed: &Deed) -> Ch {
     let is_current = match manner.linkedids {
         Linkedids::AtOnce => true,
@@ -171,7 +171,7 @@ fn shown_linkedid(story: &Deeds, manner: Manner, deed: &Deed) -> Ch {
 
 type Reports = Vec<(ChannelRef<'static>, Kind<'static>)>;
 
-/// Returns a channel with the linkedid that the channel had at its creation.
+/// Returns a channel with the linkedid that it was created with.
 fn describe_at_birth(story: &Deeds, manner: Manner, channel: Ch) -> ChannelRef<'static> {
     describe(story, manner, channel, story.channels[channel].linkedid)
 }
@@ -220,8 +220,8 @@ fn channel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
     kinds.into_iter().map(|k| (channel.clone(), k)).collect()
 }
 
-/// Returns the first events of a channel, which show whether the channel came in. PJSIP shows this
-/// at the creation of the channel, and `chan_sip` in the first Newstate.
+/// Returns a channel's first events, which show whether it came in. PJSIP shows this when the
+/// channel is created, and `chan_sip` in the first Newstate.
 fn first_events(story: &Deeds, channel: Ch) -> Vec<Kind<'static>> {
     let calls = match &story.channels[channel].role {
         Role::CameIn { .. } => true,
@@ -266,7 +266,7 @@ fn cel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
     };
     if dialed {
         channel.exten = owned("s");
-        // The caller number of an originated channel is the company's number, and is empty here.
+        // An originated channel's caller number is the company's number, which is empty here.
         channel.caller_number = match (&born_as.role, deed.act == Act::Born) {
             (Role::Phone { extension, .. }, _) if born_as.dialed_by.is_some() => {
                 owned(extension.as_str())
@@ -301,7 +301,8 @@ fn cel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
             bridge: owned(&story.bridges[bridge].name),
             technology: owned(story.bridges[bridge].technology),
         },
-        // CEL does not report Local pairs: both halves have the same linkedid and name.
+        // CEL doesn't report the two halves of a Local channel as joined, since they have the same
+        // linkedid and name.
         Act::Joined(with) if matches!(born_as.role, Role::Local { other, .. } if other == with) => {
             return reports;
         }
@@ -318,7 +319,7 @@ fn cel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
     reports
 }
 
-/// Returns the CEL row of the `Dial` with which the channel `by` dials the channel of `deed`.
+/// Returns the CEL row of the `Dial` that the channel `by` uses to dial the channel of `deed`.
 fn dial_row(story: &Deeds, manner: Manner, deed: &Deed, by: Ch) -> Reports {
     let name = name(story, deed.channel);
     let technology = name.split('/').next().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The model, which derives the true calls slowly and simply. The model goes through the story
-//! instant by instant, and finds which channels hear each other. The model knows the rules of the
-//! design, but no events, ids, names, or formats.
+//! The model, which derives the true calls in a slow and simple way. It goes through the story
+//! instant by instant, working out which channels can hear each other. It knows the rules of the
+//! design, but nothing about events, IDs, names, or formats.
 
 use crate::dialed::{attempts, customer_of, dialing_of, placed_by};
 use crate::links::origin;
@@ -8,10 +8,10 @@ use crate::switch::{Act, Br, Ch, Deeds, Micros, Role};
 use callbridge_call::Direction;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A call as it truly happened.
+/// A call as it really happened.
 #[derive(Clone, Debug)]
 pub struct TrueCall {
-    /// The channel whose id is the call's linkedid.
+    /// The channel whose ID is the call's linkedid.
     pub linkedid: Ch,
     pub direction: Direction,
     pub talk: Micros,
@@ -21,32 +21,32 @@ pub struct TrueCall {
     pub employees_in_order: Vec<String>,
     pub started: Micros,
     pub ended: Micros,
-    /// `true` if no channel dialed the line to the customer.
+    /// Whether the line to the customer wasn't dialed by a channel.
     pub originated: bool,
 }
 
-/// Minimum talk of an answered call: half a second.
+/// Minimum talk time of an answered call, which is half a second.
 pub const ANSWERED_FROM: Micros = 500_000;
 
-/// The time between two deeds, and the bridge of every channel during that time.
+/// The time between two deeds, and each channel's bridge during that time.
 struct Instant {
     from: Micros,
     to: Micros,
-    /// The bridge of each channel, and when the channel entered the bridge.
+    /// Each channel's bridge, and when the channel entered it.
     place: BTreeMap<Ch, (Br, Micros)>,
 }
 
-/// When the customers were connected with other parties, and with which ones.
+/// When the customers were connected to other parties, and to which ones.
 #[derive(Default)]
 struct Talk {
     total: Micros,
-    /// The channels that became connected with a customer, in the order of the connections.
+    /// The channels that were connected to a customer, in the order that happened.
     began: Vec<Ch>,
 }
 
-/// Returns the calls of the story, oldest first. If `links` are reported, a transfer in which the
-/// parties never met is not reported, and a call's linkedid is the channel with which the
-/// customer's side began.
+/// Returns the story's calls, oldest first. If `links` are reported, a transfer in which the
+/// parties never met isn't, and a call's linkedid is the channel that the customer's side started
+/// with.
 pub fn calls(story: &Deeds, links: bool) -> Vec<TrueCall> {
     let instants = instants(story);
     let mut calls = Vec::new();
@@ -88,8 +88,8 @@ fn instants(story: &Deeds) -> Vec<Instant> {
     instants
 }
 
-/// Returns the channels whose audio reaches `channel` at this instant: the channels in its bridge,
-/// and the channels behind the Local channels in that bridge.
+/// Returns the channels whose audio reaches `channel` at this instant, which are those in its
+/// bridge and those behind Local channels in that bridge.
 fn audible_channels(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
     let mut received = BTreeSet::from([channel]);
     loop {
@@ -115,7 +115,7 @@ fn audible_channels(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<C
     }
 }
 
-/// Returns the channels that `channel` hears if each channel is in the bridge that `places` names.
+/// Returns the channels that `channel` can hear if each channel is in the bridge given in `places`.
 pub fn heard_channels(story: &Deeds, places: &BTreeMap<Ch, Br>, channel: Ch) -> BTreeSet<Ch> {
     let place = places.iter().map(|(&ch, &bridge)| (ch, (bridge, 0)));
     let instant = Instant {
@@ -126,8 +126,8 @@ pub fn heard_channels(story: &Deeds, places: &BTreeMap<Ch, Br>, channel: Ch) -> 
     audible_channels(story, &instant, channel)
 }
 
-/// Returns the channels in the bridge of `channel`. Returns no channels for a room and a holding
-/// bridge, which do not make two calls one.
+/// Returns the channels in the bridge of `channel`, or none if it's a room or a holding bridge,
+/// since those don't turn two calls into one.
 fn channels_in_same_bridge(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
     let bridge = instant.place[&channel].0;
     if story.bridges[bridge].is_holding() || story.bridges[bridge].technology == "softmix" {
@@ -138,9 +138,9 @@ fn channels_in_same_bridge(story: &Deeds, instant: &Instant, channel: Ch) -> BTr
     here.map(|(&other, _)| other).collect()
 }
 
-/// Returns the parts of the story: groups of channels that a dialing, a linkedid, a shared bridge,
-/// a transfer, or a pickup connects. Each part is in the order of creation. A room connects
-/// channels only if `links` are reported.
+/// Returns the parts of the story, which are groups of channels connected by dialing, a linkedid, a
+/// shared bridge, a transfer, or a pickup. Each part is in order of creation. A room only connects
+/// channels if `links` are reported.
 fn connected_parts(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
     let mut pairs: BTreeSet<(Ch, Ch)> = BTreeSet::new();
     for (i, channel) in story.channels.iter().enumerate() {
@@ -200,8 +200,7 @@ fn extension(story: &Deeds, channel: Ch) -> Option<&str> {
     }
 }
 
-/// Returns when one or more of the customers are connected with a real party that is not a
-/// customer.
+/// Returns when at least one of the customers is connected to a real party that isn't a customer.
 fn talk(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Talk {
     let mut talk = Talk::default();
     let mut before = BTreeSet::new();
@@ -214,7 +213,7 @@ fn talk(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Talk {
         if !now.is_empty() {
             talk.total += instant.to - instant.from;
         }
-        // Channels that entered the bridge before the customer are first.
+        // Channels that entered the bridge before the customer come first.
         let mut new: Vec<Ch> = now.difference(&before).copied().collect();
         new.sort_by_key(|ch| instant.place[ch].1);
         talk.began.extend(new);
@@ -223,7 +222,8 @@ fn talk(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Talk {
     talk
 }
 
-/// Returns the calls of one part of the story: one for each customer, or one internal call.
+/// Returns the calls in one part of the story, which are one for each customer or a single internal
+/// one.
 fn calls_in_part(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Vec<TrueCall> {
     let (mut came, mut went): (Vec<Ch>, Vec<Ch>) = (Vec::new(), Vec::new());
     for &ch in part {
@@ -248,7 +248,7 @@ fn calls_in_part(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) 
     }
     let lines: Vec<Vec<Ch>> = groups.iter().map(|(_, lines)| lines.clone()).collect();
     let firsts: Vec<Ch> = groups.iter().map(|(_, customers)| customers[0]).collect();
-    // Channels of other customers, whose calls are connected with the first call.
+    // Channels of other customers whose calls are connected to the first call.
     let others = firsts.get(1..).unwrap_or_default();
     let mut calls = Vec::new();
     for (i, (direction, customers)) in groups.into_iter().enumerate() {
@@ -285,14 +285,14 @@ fn calls_in_part(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) 
     calls
 }
 
-/// Returns `true` if the channel or the channel of its linkedid is one of the customers.
+/// Returns `true` if the channel, or the channel of its linkedid, is one of the customers.
 fn is_of_customers(story: &Deeds, ch: Ch, customers: &[Ch]) -> bool {
     let linkedid = story.channels[ch].linkedid;
     customers.contains(&linkedid) || customers.contains(&ch)
 }
 
-/// Returns `true` if the channel is in the call that began with the customer. With links, a call
-/// has all channels with the same first channel.
+/// Returns `true` if the channel is in the call that started with the customer. With links, a call
+/// contains all channels with the same first channel.
 fn is_in_call(story: &Deeds, ch: Ch, customer: Ch, links: bool) -> bool {
     if links {
         origin(story, ch) == origin(story, customer)
@@ -301,8 +301,8 @@ fn is_in_call(story: &Deeds, ch: Ch, customer: Ch, links: bool) -> bool {
     }
 }
 
-/// Returns `true` if the caller rang or talked with the phone `by` before it dialed the line, and
-/// did not talk with another phone at that time.
+/// Returns `true` if the caller rang or talked to the phone `by` before it dialed the line, and
+/// wasn't talking to another phone at that time.
 fn is_waiting(story: &Deeds, instants: &[Instant], caller: Ch, by: Ch, line: Ch) -> bool {
     let at = story.channels[line].born;
     let is_phone = |&ch: &Ch| extension(story, ch) == extension(story, by);
@@ -327,8 +327,8 @@ fn is_waiting(story: &Deeds, instants: &[Instant], caller: Ch, by: Ch, line: Ch)
     met
 }
 
-/// Returns `true` if the call of a line that `by` dialed begins with `by`: that party was in no
-/// room and no holding bridge before, and did nothing for a customer of another call.
+/// Returns `true` if the call of a line dialed by `by` starts with `by`, i.e., if that party hadn't
+/// been in a room or a holding bridge and hadn't done anything for another call's customer.
 fn begins_call(story: &Deeds, instants: &[Instant], (by, line): (Ch, Ch), others: &[Ch]) -> bool {
     let at = story.channels[line].born;
     let mut before = instants.iter().filter(|instant| instant.from < at);
@@ -346,7 +346,8 @@ fn begins_call(story: &Deeds, instants: &[Instant], (by, line): (Ch, Ch), others
     })
 }
 
-/// Groups the dialed lines of a call by number. Returns one group if fewer than two numbers talked.
+/// Groups a call's dialed lines by number, returning a single group if fewer than two numbers
+/// talked.
 fn split_by_number(story: &Deeds, instants: &[Instant], went: &[Ch]) -> Vec<Vec<Ch>> {
     let mut groups: Vec<(&str, Vec<Ch>)> = Vec::new();
     for &ch in went {
@@ -438,7 +439,7 @@ fn employee_without_talk(story: &Deeds, direction: Direction, own: &[Ch]) -> Opt
     dialed.first().map(|&extension| extension.clone())
 }
 
-/// Returns the customer's line that talked longest. If no line talked, returns the last line.
+/// Returns the customer's line with the longest talk time, or the last line if none talked.
 fn main_line(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Ch {
     *customers
         .iter()

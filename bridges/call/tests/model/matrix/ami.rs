@@ -1,11 +1,11 @@
-//! Tells a story as AMI of Asterisk 12 and later. Events that no call depends on are left out.
+//! Tells a story as AMI of Asterisk 12 and later, omitting events that don't matter for calls.
 
 use super::scene::{LEAD, Scene};
 use crate::switch::{Act, Br, Ch, Deed, Deeds, Micros, Role};
 use crate::telling::{self, moment};
 use std::fmt::Write as _;
 
-/// Returns the bytes that the manager sends.
+/// Returns the bytes sent by the manager.
 pub fn tell(story: &Deeds) -> Vec<u8> {
     let mut teller = Teller {
         scene: Scene::new(story),
@@ -75,7 +75,7 @@ impl Teller<'_> {
         self
     }
 
-    /// Adds the fields of the channel of `deed`. Their keys begin with `prefix`.
+    /// Adds the fields for the channel of `deed`, with `prefix` at the start of their keys.
     fn channel(&mut self, prefix: &str, deed: &Deed) {
         self.other(prefix, deed.channel, deed.linkedid);
     }
@@ -137,7 +137,7 @@ impl Teller<'_> {
         self
     }
 
-    /// Adds the fields of a bridge. `prefix` is `Bridge`, `OrigBridge`, or the like.
+    /// Adds a bridge's fields. `prefix` is `Bridge`, `OrigBridge`, or the like.
     fn bridge(&mut self, prefix: &str, bridge: Br) -> &mut Self {
         let shown = &self.scene.story.bridges[bridge];
         let inside = self.scene.places.values().filter(|&&at| at == bridge);
@@ -162,7 +162,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Adds the event of an attended transfer. `with` is the second line of the one who transfers.
+    /// Adds the event for an attended transfer. `with` is the transferrer's second line.
     fn transfer(&mut self, deed: &Deed, with: Ch) {
         let (first, second) = (self.scene.partners(deed.channel), self.scene.partners(with));
         let lines = [("OrigTransferer", deed.channel), ("SecondTransferer", with)];

@@ -1,20 +1,20 @@
-//! Tells a story as AMI 1.x of Asterisk 11, with `eventwhencalled = yes`. It cannot tell transfers,
-//! pickups, and parking: before Asterisk 12, they are masquerades, in which channels take over each
-//! other's names. For these stories, the matrix uses recordings.
+//! Tells a story as AMI 1.x of Asterisk 11 with `eventwhencalled = yes`. It can't tell transfers,
+//! pickups, or parking, because before Asterisk 12 they're masquerades, in which channels take over
+//! each other's names. The matrix uses recordings for these stories.
 
 use super::scene::{COMPANY, LEAD, Scene};
 use crate::switch::{Act, Br, Ch, Deed, Deeds, Micros, Role};
 use crate::telling::{self, moment};
 use std::fmt::Write as _;
 
-/// Returns the bytes that the manager sends.
+/// Returns the bytes sent by the manager.
 pub fn tell(story: &Deeds) -> Vec<u8> {
     let mut teller = Teller {
         scene: Scene::new(story),
         text: "Asterisk Call Manager/1.3\r\n".to_owned(),
     };
     for deed in &story.deeds {
-        // The event of a link that ends names both channels.
+        // The event for the end of a link lists both channels.
         let leaves = matches!(deed.act, Act::Leave(_));
         if !leaves {
             teller.scene.follow(deed);
@@ -107,7 +107,7 @@ impl Teller<'_> {
         self.field("ChannelStateDesc", state).end();
     }
 
-    /// A channel of `chan_sip` begins as `Down`, and its first state shows whether it came in.
+    /// A `chan_sip` channel starts out as `Down`, and its first state shows whether it came in.
     fn begin_channel(&mut self, deed: &Deed) {
         let channel = deed.channel;
         self.begin("Newchannel", deed.at).channel(channel);
@@ -153,14 +153,14 @@ impl Teller<'_> {
             .end();
     }
 
-    /// Tells the result of an originate. A party that didn't answer has no id.
+    /// Tells the result of an originate. If the party didn't answer, there's no ID.
     fn originated(&mut self, deed: &Deed, channel: &str, id: &str) {
         self.begin("OriginateResponse", deed.at);
         self.field("Channel", channel).field("Uniqueid", id);
         self.field("CallerIDNum", COMPANY).end();
     }
 
-    /// Tells that the channel enters or leaves a bridge: a room, or a link of two channels.
+    /// Tells that the channel enters or leaves a bridge, which may be a room or a two-channel link.
     fn share(&mut self, deed: &Deed, bridge: Br) {
         let bridge = &self.scene.story.bridges[bridge];
         let enters = matches!(deed.act, Act::Enter(_));

@@ -1,12 +1,12 @@
-//! Tells a story as CDRs of Asterisk 12 and later: rows of `cdr_csv`, with a linkedid if
-//! `newcdrcolumns=yes`. A record is a path between channel A and channel B. A channel that was
-//! dialed is only a B, and each further B begins another record of A.
+//! Tells a story as CDRs of Asterisk 12 and later, in the form of `cdr_csv` rows (with a linkedid
+//! if `newcdrcolumns=yes`). A record is a path between channel A and channel B. A dialed channel is
+//! only ever a B, and each additional B starts another record for A.
 
 use super::scene::Scene;
 use crate::switch::{Act, Br, Ch, Deed, Deeds, Micros, Role};
 use crate::telling::EPOCH;
 
-/// Returns the rows of the file, with or without the columns of `newcdrcolumns`.
+/// Returns the file's rows, with or without the columns added by `newcdrcolumns`.
 pub fn tell(story: &Deeds, has_linkedid: bool) -> Vec<u8> {
     let mut writer = Writer {
         scene: Scene::new(story),
@@ -22,7 +22,7 @@ pub fn tell(story: &Deeds, has_linkedid: bool) -> Vec<u8> {
     writer.rows.into_bytes()
 }
 
-/// The application of a channel that was dialed and has not run one itself.
+/// The application of a dialed channel that hasn't run one itself.
 const DIALED: &str = "AppDial";
 
 struct Record {
@@ -33,13 +33,13 @@ struct Record {
     end: Option<Micros>,
     disposition: &'static str,
     app: (&'static str, String),
-    /// Set while A and B are in a bridge.
+    /// Whether A and B are currently in a bridge.
     bridged: bool,
 }
 
 struct Writer<'s> {
     scene: Scene<'s>,
-    /// Records of channels that have not hung up.
+    /// Records of channels that haven't hung up.
     open: Vec<Record>,
     /// The phone whose call was picked up.
     replaced: Option<Ch>,
@@ -82,7 +82,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds a record of a channel that has no B yet.
+    /// Adds a record for a channel that has no B yet.
     fn add(&mut self, a: Ch, at: Micros) -> &mut Record {
         let is_up = self.scene.is_up(a);
         self.open.push(Record {
@@ -116,7 +116,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Lets the channel run an application. A channel that was dialed then goes on on its own.
+    /// Makes the channel run an application, after which a dialed channel continues on its own.
     fn run(&mut self, channel: Ch, at: Micros) {
         let app = self.scene.application(channel);
         let record = self.free_record(channel, at);
@@ -127,8 +127,8 @@ impl Writer<'_> {
         record.app = app;
     }
 
-    /// Pairs the channel with each channel in the bridge. The own record of a B ends, except in a
-    /// room that the B entered first.
+    /// Pairs the channel with each channel in the bridge. A B's own record ends, except in a room
+    /// that the B entered first.
     fn enter(&mut self, channel: Ch, bridge: Br, at: Micros) {
         let bridge = &self.scene.story.bridges[bridge];
         if bridge.is_holding() {
@@ -145,8 +145,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Puts two channels of a bridge into one record. A is the one that was not dialed, or the
-    /// older one. Returns B.
+    /// Puts two channels in a bridge into one record, and returns B. A is the one that wasn't
+    /// dialed, or else the older one.
     fn pair(&mut self, one: Ch, other: Ch, at: Micros) -> Ch {
         let was_dialed = |channel: Ch| self.scene.application(channel).0 == DIALED;
         let a = if was_dialed(one) == was_dialed(other) {
@@ -174,15 +174,15 @@ impl Writer<'_> {
         !is_local && !self.scene.is_up(with)
     }
 
-    /// Lets the colleague take the place of the ringing phone, whose record is written instead of
-    /// the colleague's own.
+    /// Makes the colleague replace the ringing phone, whose record is written instead of the
+    /// colleague's own.
     fn pick_up(&mut self, colleague: Ch, ringing: Ch, at: Micros) {
         self.end(at, "NO ANSWER", |record| record.b == Some(ringing));
         self.open.retain(|record| record.a != colleague);
         self.replaced = Some(ringing);
     }
 
-    /// Ends and writes the records of a channel that hangs up.
+    /// Ends and writes the records of a channel that's hanging up.
     fn hang_up(&mut self, deed: &Deed) {
         let (channel, at) = (deed.channel, deed.at);
         self.end(at, "NO ANSWER", |record| {
@@ -236,7 +236,7 @@ impl Writer<'_> {
     }
 }
 
-/// Returns a time as the PBX writes it in UTC: `2026-11-18 11:06:40`.
+/// Returns a time as written by the PBX in UTC, such as `2026-11-18 11:06:40`.
 fn local_time(at: Micros) -> String {
     let seconds = EPOCH + at.div_euclid(1_000_000);
     let at = jiff::Timestamp::from_second(seconds).expect("a time");

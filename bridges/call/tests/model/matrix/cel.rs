@@ -1,19 +1,19 @@
-//! Tells a story as CEL of Asterisk 12 and later: rows of `cel_custom` with the columns of
-//! `deploy/asterisk/cel_custom.conf`.
+//! Tells a story as CEL of Asterisk 12 and later, in the form of `cel_custom` rows with the columns
+//! from `deploy/asterisk/cel_custom.conf`.
 
 use super::scene::Scene;
 use crate::switch::{Act, Br, Ch, Deed, Deeds, Role};
 use crate::telling::moment;
 use serde_json::{Value, json};
 
-/// Returns the rows of the file.
+/// Returns the file's rows.
 pub fn tell(story: &Deeds) -> Vec<u8> {
     let mut teller = Teller {
         scene: Scene::new(story),
         rows: String::new(),
     };
     for (place, deed) in story.deeds.iter().enumerate() {
-        // A row shows the peers in the bridge that is left.
+        // A row shows the peers in the bridge that's being left.
         let leaves = matches!(deed.act, Act::Leave(_));
         if !leaves {
             teller.scene.follow(deed);
@@ -104,7 +104,7 @@ impl Teller<'_> {
         let time = format!("{}.{:06}", at / 1_000_000, at % 1_000_000);
         let is_new = event == "CHAN_START";
         let is_originated = scene.application(channel).0 == "AppDial2";
-        // An originated channel gets its number and its application after its creation.
+        // An originated channel doesn't get its number and application until after its creation.
         let number = if is_new && is_originated {
             String::new()
         } else {

@@ -1,13 +1,13 @@
-//! Checks that the tellers write what a real PBX writes: the records and events of a story have the
-//! same shape as those of a recording of such a call.
+//! Checks that the tellers write what a real PBX writes, i.e., that a story's records and events
+//! look just like those in a recording of such a call.
 
 use super::stories::STORIES;
 use super::{Source, recorded, tell};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Stories, and recordings of the same story by Asterisk 22. In the recording of parking, the PBX
-/// dialed the phone that takes the call, so parking is left out.
+/// Stories, along with recordings of the same story made with Asterisk 22. Parking is omitted
+/// because in its recording, the PBX dialed the phone that retrieves the call.
 const SAME_IN_ASTERISK: [(&str, &str); 13] = [
     ("answered", "inbound_answered"),
     ("missed", "inbound_no_answer"),
@@ -24,7 +24,7 @@ const SAME_IN_ASTERISK: [(&str, &str); 13] = [
     ("callback", "campaign_extension"),
 ];
 
-/// Stories, and recordings of the same story by FreeSWITCH 1.10.
+/// Stories, along with recordings of the same story made with FreeSWITCH 1.10.
 const SAME_IN_FREESWITCH: [(&str, &str); 13] = [
     ("answered", "inbound_answered"),
     ("missed", "inbound_no_answer"),
@@ -41,7 +41,7 @@ const SAME_IN_FREESWITCH: [(&str, &str); 13] = [
     ("voicemail", "voicemail"),
 ];
 
-/// Stories, and recordings of the same story by Asterisk 11 and 16 with `chan_sip`.
+/// Stories, along with recordings of the same story made with Asterisk 11 and 16 using `chan_sip`.
 const SAME_IN_OLD_ASTERISK: [(&str, &str); 7] = [
     ("answered", "inbound_answered"),
     ("outbound", "outbound_answered"),
@@ -58,7 +58,7 @@ fn told(name: &str, source: Source) -> String {
     String::from_utf8(bytes).expect("text")
 }
 
-/// Returns the endpoint of a channel's name: `PJSIP/city` of `PJSIP/city-0000004f`.
+/// Returns the endpoint in a channel name, such as `PJSIP/city` in `PJSIP/city-0000004f`.
 fn endpoint(name: &str) -> &str {
     match name.split_once('/') {
         Some(("Local", _)) => "Local",
@@ -66,7 +66,7 @@ fn endpoint(name: &str) -> &str {
     }
 }
 
-/// Returns the channels, the application, and the disposition of each record, sorted.
+/// Returns the channels, the application, and the disposition of each record, in sorted order.
 fn records(rows: &str) -> Vec<String> {
     let mut records = Vec::new();
     for row in rows.lines() {
@@ -79,7 +79,7 @@ fn records(rows: &str) -> Vec<String> {
     records
 }
 
-/// Returns the value of a key in a message of AMI, or an empty text.
+/// Returns the value of a key in an AMI message, or an empty text.
 fn value<'m>(message: &'m str, key: &str) -> &'m str {
     let mut lines = message.lines().filter_map(|line| line.split_once(": "));
     let found = lines.find(|(name, _)| *name == key);
@@ -95,7 +95,7 @@ impl<'t> Shapes<'t> {
         *self.0.entry(channel).or_default() += &format!(" {event}");
     }
 
-    /// Returns the endpoint and the events of each channel, sorted.
+    /// Returns the endpoint and the events of each channel, in sorted order.
     fn sorted(&self) -> Vec<String> {
         let channels = self.0.iter();
         let mut shapes: Vec<String> = channels
@@ -151,7 +151,7 @@ fn cel_events(rows: &str) -> Vec<String> {
     for row in rows.lines() {
         let cells: Vec<&str> = row.split("\",\"").collect();
         let (event, channel) = (cells[0].trim_start_matches('"'), cells[9]);
-        // `cel.conf` names the applications whose events are written.
+        // Which applications' events are written depends on `cel.conf`.
         if !event.starts_with("APP_") && event != "LINKEDID_END" {
             shapes.add(channel, event);
         }
@@ -159,7 +159,7 @@ fn cel_events(rows: &str) -> Vec<String> {
     shapes.sorted()
 }
 
-/// Returns FreeSWITCH's events of each channel in their order, sorted by name.
+/// Returns each channel's FreeSWITCH events in order, sorted by channel name.
 fn freeswitch_events(lines: &str) -> Vec<String> {
     let mut channels: BTreeMap<String, (String, String)> = BTreeMap::new();
     for line in lines.lines() {

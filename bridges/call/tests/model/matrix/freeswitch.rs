@@ -1,7 +1,7 @@
-//! Tells a story as events of FreeSWITCH, in JSON as from its event socket and mod_amqp, with the
-//! headers that a live switch sends and rules read.
+//! Tells a story as FreeSWITCH events, in JSON as sent by its event socket and mod_amqp, with those
+//! headers that both a live switch sends and rules read.
 //!
-//! FreeSWITCH needs no Local channels, so parties on both sides of one are bridged directly.
+//! FreeSWITCH doesn't need Local channels, so parties on either side of one are bridged directly.
 
 use super::scene::{LEAD, Scene};
 use crate::switch::{Act, Br, Ch, Deed, Deeds, Micros, Role};
@@ -43,8 +43,8 @@ pub fn is_party(story: &Deeds, channel: Ch) -> bool {
     }
 }
 
-/// Returns the pairs of parties that hear each other, not in a room. In each pair, the side that
-/// the bridge is reported for is first.
+/// Returns the pairs of parties that can hear each other outside of rooms. In each pair, the side
+/// that the bridge is reported for comes first.
 pub fn bridged_pairs(scene: &Scene<'_>) -> BTreeSet<(Ch, Ch)> {
     let story = scene.story;
     let is_talking = |channel: &Ch| {
@@ -56,8 +56,8 @@ pub fn bridged_pairs(scene: &Scene<'_>) -> BTreeSet<(Ch, Ch)> {
     for &one in &inside {
         for other in heard_channels(story, &scene.places, one) {
             if inside.contains(&other) && one < other {
-                // A phone that joins on its own, as in a pickup, reports the bridge, but not one
-                // that takes a parked call.
+                // A phone that joins on its own, as in a pickup, reports the bridge, but one that
+                // retrieves a parked call doesn't.
                 let is_dialed = story.channels[other].dialed_by.is_some();
                 let joins = !is_dialed && scene.application(other).0 != "ParkedCall";
                 pairs.insert(if joins { (other, one) } else { (one, other) });
@@ -67,7 +67,7 @@ pub fn bridged_pairs(scene: &Scene<'_>) -> BTreeSet<(Ch, Ch)> {
     pairs
 }
 
-/// The headers of a channel that do not change.
+/// A channel's headers that don't change.
 pub fn headers(scene: &Scene<'_>, channel: Ch) -> Vec<(&'static str, String)> {
     let born = &scene.story.channels[channel];
     let mut headers = vec![
@@ -178,7 +178,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Reports the hangup of a party, unless it was reported before.
+    /// Reports a party's hangup, unless it has already been reported.
     fn hang_up(&mut self, deed: &Deed) {
         if is_party(self.scene.story, deed.channel) && self.hung_up.insert(deed.channel) {
             let cause = [("Hangup-Cause", "NORMAL_CLEARING".to_owned())];
@@ -247,7 +247,7 @@ impl Teller<'_> {
     }
 }
 
-/// Returns the headers that an event has. Events of rooms have no variables.
+/// Returns the headers that an event has. Room events have no variables.
 fn headers_of_event(
     event: &str,
     mut headers: Vec<(&'static str, String)>,

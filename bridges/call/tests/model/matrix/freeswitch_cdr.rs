@@ -1,6 +1,6 @@
-//! Tells a story as files of FreeSWITCH's `mod_json_cdr`: one per leg, when the leg hangs up, with
-//! `log-b-leg` on. It cannot tell stories in which legs are bridged anew without a transfer (a
-//! queue, a pickup, parking): for these, the matrix uses recordings.
+//! Tells a story as files written by FreeSWITCH's `mod_json_cdr` with `log-b-leg` on, which writes
+//! one per leg when the leg hangs up. It can't tell stories in which legs are bridged again without
+//! a transfer (a queue, a pickup, or parking), so the matrix uses recordings for these.
 
 use super::freeswitch::{bridged_pairs, headers, is_party};
 use super::scene::Scene;
@@ -45,7 +45,7 @@ fn update_bridges(scene: &Scene<'_>, legs: &mut BTreeMap<Ch, Leg>, at: Micros) {
     }
 }
 
-/// A span in which a leg was bridged with another one.
+/// A span during which a leg was bridged with another one.
 struct Bridged {
     with: Ch,
     from: Micros,
@@ -109,13 +109,13 @@ impl Leg {
         })
     }
 
-    /// Returns the leg's profiles, newest first. Each transfer begins another one.
+    /// Returns the leg's profiles, newest first. Each transfer starts another one.
     fn profiles(&self, scene: &Scene<'_>, hangup: &Deed) -> Vec<Value> {
         let Some((newest, earlier)) = self.bridges.split_last() else {
             return vec![self.profile(scene, hangup, None)];
         };
         let mut profiles = Vec::new();
-        // The last bridge ends with the leg, unless the leg went on alone, as in a room.
+        // The last bridge ends with the leg, unless the leg continued alone, as in a room.
         if newest.to.is_some_and(|to| hangup.at - to > 100_000) {
             profiles.push(self.profile(scene, hangup, None));
             profiles.push(transferred(
@@ -168,14 +168,14 @@ impl Leg {
     }
 }
 
-/// Returns a profile that ends with a transfer, at the end of its bridge.
+/// Returns a profile that ends with a transfer at the end of its bridge.
 fn transferred(mut profile: Value, bridge: &Bridged) -> Value {
     profile["times"]["transfer_time"] = micros(bridge.to).into();
     profile["times"]["hangup_time"] = "0".into();
     profile
 }
 
-/// Returns the variable in which a leg's file has the value of a header.
+/// Returns the variable that contains a header's value in a leg's file.
 fn variable(header: &'static str) -> Option<&'static str> {
     match header {
         "Unique-ID" => Some("uuid"),

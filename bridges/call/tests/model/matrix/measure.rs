@@ -1,5 +1,5 @@
-//! Compares the calls that callbridge makes of a telling with the true ones, and names the class of
-//! the result.
+//! Compares the calls that callbridge makes from a telling with the true ones, and classifies the
+//! result.
 
 use crate::telling::moment;
 use crate::truth::{ANSWERED_FROM, TrueCall};
@@ -10,13 +10,13 @@ use callbridge_call::{
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use std::time::Duration;
 
-/// The values of a call that the CRM gets, and the lead that a variable names.
+/// The values of a call that the CRM gets, along with the lead from a variable.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub direction: Direction,
     pub answered: bool,
     pub trunk: Option<String>,
-    /// With the country's code.
+    /// Includes the country code.
     pub number: Option<String>,
     pub employee: Option<String>,
     pub started: f64,
@@ -25,7 +25,7 @@ pub struct Facts {
     pub lead: bool,
 }
 
-/// A call as a source gives it.
+/// A call as given by a source.
 #[derive(Debug)]
 pub struct Given {
     pub facts: Facts,
@@ -80,7 +80,8 @@ fn seconds(at: EventTime) -> f64 {
     at.micros() as f64 / 1e6
 }
 
-/// Returns the number if it's valid in Uzbekistan, with the country's code. Phones dial 9 first.
+/// Returns the number, including the country code, if it's valid in Uzbekistan. Phones dial a 9
+/// first.
 fn valid_number(number: &RawNumber) -> Option<String> {
     let text = number.text.trim_start_matches('+');
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -112,8 +113,8 @@ fn settings() -> Settings {
     Settings::new(Endpoints::new(endpoints.to_vec()).expect("no conflict"))
 }
 
-/// Returns the customers' calls that callbridge makes of these bytes, oldest first. Only events of
-/// this origin count.
+/// Returns the customers' calls that callbridge makes from these bytes, oldest first. Only events
+/// with this origin are considered.
 pub fn calls(bytes: &[u8], format: Format, origin: Origin) -> Vec<Given> {
     let mut decoder = Decoder::new(
         format,
@@ -158,7 +159,7 @@ pub fn calls(bytes: &[u8], format: Format, origin: Origin) -> Vec<Given> {
     calls.iter().map(Given::from).collect()
 }
 
-/// The values that a source is asked for, as the docs name them.
+/// The values that a source is asked for, by their names in the docs.
 pub const VALUES: [&str; 8] = [
     "direction",
     "answered",
@@ -170,7 +171,7 @@ pub const VALUES: [&str; 8] = [
     "talk",
 ];
 
-/// How a value that a source gives compares with the true one, the best first.
+/// How a value given by a source compares with the true one, ordered from best to worst.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     Right,
@@ -181,7 +182,7 @@ pub enum Outcome {
     Wrong(String),
 }
 
-/// The answer to the question how well a source tells a story.
+/// How well a source tells a story.
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// `exact`, `estimate`, `incomplete`, or `wrong`, with details.
@@ -189,12 +190,12 @@ pub struct Cell {
     /// The outcome for each of [`VALUES`] in each complete call.
     pub outcomes: Vec<[Outcome; VALUES.len()]>,
     pub estimate: bool,
-    /// Set if each call has the lead that its variable names.
+    /// Whether each call has the lead from its variable.
     pub lead: bool,
 }
 
 impl Cell {
-    /// Compares the calls that a source gives with the true ones. Times can differ by `slack`
+    /// Compares the calls given by a source with the true ones. Times may differ by `slack`
     /// seconds.
     pub fn measure(truth: &[Facts], given: &[Given], slack: f64) -> Self {
         let pairs = truth.iter().zip(given);
@@ -226,7 +227,8 @@ impl Cell {
     }
 }
 
-/// Returns the class of a cell with the right number of calls. `all` is set if none is incomplete.
+/// Returns the class of a cell with the right number of calls. `all` is set if none of them is
+/// incomplete.
 fn class_of_values(outcomes: &[[Outcome; VALUES.len()]], estimate: bool, all: bool) -> String {
     let mut notes: Vec<String> = Vec::new();
     let mut wrong: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! Tells a story as call messages: what a phone system that knows what happened would publish.
+//! Tells a story as call messages, as published by a phone system that knows what happened.
 
 use super::measure::Facts;
 use super::scene::LEAD;

@@ -1,4 +1,4 @@
-//! The tables in `docs/exactness.md`, which come from the matrix.
+//! The tables in `docs/exactness.md`, which are generated from the matrix.
 
 use super::measure::{Cell, Outcome, VALUES};
 use super::{SOURCES, STORIES, Source, Story, cell};
@@ -13,7 +13,7 @@ const END: &str = "<!-- The end of the tables. -->\n";
 
 type Column = (Source, Vec<(Story, Option<Cell>)>);
 
-/// Returns the tables of values and of stories.
+/// Returns the tables of values and stories.
 pub fn tables() -> String {
     let column = |source| {
         let cells = STORIES.map(|story| (story, cell(&story, source)));
@@ -90,7 +90,8 @@ fn lead_cell(cells: &[(Story, Option<Cell>)]) -> String {
     word.to_owned()
 }
 
-/// Fails if the page has other tables. Writes the page instead if the environment asks for that.
+/// Fails if the page's tables are different, or writes the page instead if the environment asks for
+/// it.
 pub fn check(tables: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = fs::read_to_string(root.join(PAGE)).expect("the page");

@@ -1,4 +1,4 @@
-//! Recordings of real calls, for the stories that a teller cannot tell.
+//! Recordings of real calls, for stories that no teller can tell.
 
 use super::measure::Facts;
 use callbridge_call::Direction;
@@ -31,8 +31,8 @@ pub fn file(folder: &str, name: &str) -> Vec<u8> {
     fs::read(path(folder).join(name)).expect("a recording")
 }
 
-/// Returns the calls that took place in a recording. From Asterisk 12 on (`by_bridges`), talk lasts
-/// as long as the bridge, even while a feature code is dialed.
+/// Returns the calls that took place in a recording. From Asterisk 12 on (`by_bridges`), talk time
+/// is counted for as long as the bridge exists, even while a feature code is being dialed.
 pub fn truth(folder: &str, by_bridges: bool) -> Vec<Facts> {
     let text = file(folder, "expected.json");
     let expected: Expected = serde_json::from_slice(&text).expect("what happened");

@@ -1,13 +1,13 @@
-//! The state of a story's channels while the story goes on, and the texts by which Asterisk names
-//! them. All tellers walk through a story with it.
+//! The state of a story's channels over the course of the story, and the texts that Asterisk uses
+//! for them. All tellers use it to walk through a story.
 
 use crate::switch::{Act, Br, Ch, Deed, Deeds, Role};
 use crate::telling::{self, Linkedids, Manner, Voice};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number that the company's own calls show.
+/// The caller number shown on the company's own calls.
 pub const COMPANY: &str = "712000000";
-/// The customer's lead, by name in a channel variable.
+/// The customer's lead, as a channel variable's name and value.
 pub const LEAD: (&str, &str) = ("LEAD_ID", "4001");
 
 const MANNER: Manner = Manner {
@@ -91,7 +91,7 @@ impl<'s> Scene<'s> {
         self.statuses.get(&channel).copied().unwrap_or_default()
     }
 
-    /// Returns the result of a dialing that ends now.
+    /// Returns the result of a dialing attempt that ends now.
     pub fn dial_status(&self, dialed: Ch) -> &'static str {
         match &self.story.channels[dialed].role {
             _ if self.is_up(dialed) => "ANSWER",
@@ -100,7 +100,7 @@ impl<'s> Scene<'s> {
         }
     }
 
-    /// Returns the application that the channel runs, and its arguments.
+    /// Returns the application that the channel is running, along with its arguments.
     pub fn application(&self, channel: Ch) -> (&'static str, String) {
         let born = &self.story.channels[channel];
         let own = self.apps.get(&channel).copied();
@@ -126,7 +126,7 @@ impl<'s> Scene<'s> {
         (name, data)
     }
 
-    /// Returns the arguments of the channel's current `Dial`: all parties that it dials.
+    /// Returns the arguments of the channel's current `Dial`, which are all the parties it dials.
     fn dialed_now(&self, channel: Ch) -> String {
         let mut ran = 0;
         let mut targets = Vec::new();
@@ -151,7 +151,7 @@ impl<'s> Scene<'s> {
         telling::name(self.story, channel)
     }
 
-    /// Returns the number that the channel shows.
+    /// Returns the number shown on the channel.
     pub fn number(&self, channel: Ch) -> String {
         let born = &self.story.channels[channel];
         match &born.role {
@@ -163,7 +163,7 @@ impl<'s> Scene<'s> {
         }
     }
 
-    /// Returns the extension at which the channel is in the dialplan.
+    /// Returns the channel's current extension in the dialplan.
     pub fn exten(&self, channel: Ch) -> String {
         let born = &self.story.channels[channel];
         let is_caller = match born.role {
@@ -186,7 +186,7 @@ impl<'s> Scene<'s> {
         }
     }
 
-    /// Returns the lead that a variable of the channel names. Customers' channels have one.
+    /// Returns the lead in the channel's variable, which only customers' channels have.
     pub fn lead(&self, channel: Ch) -> &'static str {
         match self.story.channels[channel].role {
             Role::CameIn { .. } | Role::DialedOut { .. } => LEAD.1,

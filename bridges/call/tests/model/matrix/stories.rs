@@ -1,4 +1,4 @@
-//! The fixed stories of the matrix. Each is played on the simulated switchboard, so the model knows
+//! The matrix's fixed stories. Each one is played on the simulated switchboard, so the model knows
 //! the true calls.
 
 use crate::switch::{Act, Br, Ch, Deeds, Role, Switch, TRUNKS, Trunk};
@@ -9,10 +9,10 @@ pub const CUSTOMER: &str = "998901110001";
 const SECOND_CUSTOMER: &str = "998901110002";
 const MOBILE: &str = "998935550000";
 
-/// A story of the matrix.
+/// A story in the matrix.
 #[derive(Clone, Copy)]
 pub struct Story {
-    /// Name in the table of the docs.
+    /// The story's name in the docs' table.
     pub name: &'static str,
     play: fn(&mut Switch),
 }
@@ -74,7 +74,7 @@ fn call_in(switch: &mut Switch, number: &str) -> Ch {
     switch.begin_call(Role::CameIn { trunk, number })
 }
 
-/// Lets the caller ring a phone with one `Dial`. Returns the phone's channel.
+/// Makes the caller ring a phone with a single `Dial`, and returns the phone's channel.
 fn ring(switch: &mut Switch, caller: Ch, extension: &str) -> Ch {
     switch.run(caller, "Dial");
     switch.dial(Some(caller), phone_role(extension, false))
@@ -89,7 +89,7 @@ fn meet(switch: &mut Switch, channels: [Ch; 2]) -> Br {
     bridge
 }
 
-/// Lets the dialed party answer, and then the caller's channel. Returns their bridge.
+/// Makes the dialed party answer, followed by the caller's channel, and returns their bridge.
 fn answer(switch: &mut Switch, caller: Ch, dialed: Ch) -> Br {
     switch.answer(dialed);
     switch.end_dial(dialed);
@@ -100,14 +100,14 @@ fn answer(switch: &mut Switch, caller: Ch, dialed: Ch) -> Br {
     meet(switch, [dialed, caller])
 }
 
-/// Ends the dialing of a party that did not answer.
+/// Ends the dialing of a party that didn't answer.
 fn give_up(switch: &mut Switch, dialed: Ch) {
     switch.end_dial(dialed);
     switch.hangup(dialed);
 }
 
-/// Plays the beginning of most stories: 101 answers the customer after 2 s, and they talk for 4 s.
-/// Returns the customer, the phone, and their bridge.
+/// Plays the start of most stories, in which 101 answers the customer after 2 s and they talk for 4
+/// s. Returns the customer, the phone, and their bridge.
 fn talk(switch: &mut Switch) -> (Ch, Ch, Br) {
     let customer = call_in(switch, CUSTOMER);
     let phone = ring(switch, customer, "101");
@@ -154,7 +154,7 @@ fn outbound_unanswered(switch: &mut Switch) {
     switch.hangup(phone);
 }
 
-/// Lets a customer call a queue, whose first agent does not answer.
+/// Makes a customer call a queue whose first agent doesn't answer.
 fn wait_in_queue(switch: &mut Switch) -> Ch {
     let customer = call_in(switch, CUSTOMER);
     switch.answer(customer);
@@ -207,7 +207,7 @@ fn blind_transfer(switch: &mut Switch) {
     switch.hangup(customer);
 }
 
-/// Lets 101 call 102 on a second line. Returns the second line and 102.
+/// Makes 101 call 102 on a second line, and returns the second line and 102.
 fn consult(switch: &mut Switch) -> (Ch, Ch) {
     let line = switch.begin_call(phone_role("101", true));
     let colleague = ring(switch, line, "102");
@@ -294,7 +294,7 @@ fn conference(switch: &mut Switch) {
     wait(switch, 3.0);
 }
 
-/// 101 talks with a customer who called in, dials another one on a second line, and moves everyone
+/// 101 talks to a customer who called in, dials another one on a second line, and moves everyone
 /// into a room.
 fn conference_of_two(switch: &mut Switch) {
     let (customer, first, _) = talk(switch);
@@ -316,7 +316,7 @@ fn conference_of_two(switch: &mut Switch) {
     switch.hangup(customer);
 }
 
-/// An agent stays in a room. A dialer calls two customers into it, of whom only the first answers.
+/// An agent stays in a room. A dialer calls two customers into it, but only the first one answers.
 fn dialer_room(switch: &mut Switch) {
     let agent = switch.begin_call(phone_role("101", true));
     switch.answer(agent);
@@ -338,7 +338,7 @@ fn dialer_room(switch: &mut Switch) {
     switch.hangup(agent);
 }
 
-/// Lets 101 log in as an agent, who hears music. Returns the agent and the bridge with music.
+/// Logs 101 in as an agent, who hears music, and returns the agent and the bridge with the music.
 fn log_in(switch: &mut Switch) -> (Ch, Br) {
     let agent = switch.begin_call(phone_role("101", true));
     switch.answer(agent);
@@ -348,7 +348,7 @@ fn log_in(switch: &mut Switch) -> (Ch, Br) {
     (agent, pool)
 }
 
-/// Two customers ask for an agent who has logged in, one after the other.
+/// Two customers ask for a logged-in agent, one after the other.
 fn agent_login(switch: &mut Switch) {
     let (agent, pool) = log_in(switch);
     for number in [CUSTOMER, SECOND_CUSTOMER] {
@@ -366,7 +366,7 @@ fn agent_login(switch: &mut Switch) {
     switch.hangup(agent);
 }
 
-/// A queue connects two customers with an agent who has logged in, by Local channels.
+/// A queue connects two customers to a logged-in agent through Local channels.
 fn agent_queue(switch: &mut Switch) {
     let (agent, pool) = log_in(switch);
     for number in [CUSTOMER, SECOND_CUSTOMER] {
