@@ -1,12 +1,13 @@
-//! Reads blocks of `Key: Value` lines, in which the event socket writes headers and plain events.
-//! Also finds a single header in a block or in a JSON event, without reading the whole text.
+//! Reads blocks of `Key: Value` lines, which the event socket uses for headers and plain events.
+//!
+//! It can also find a single header in a block or in a JSON event without reading the whole text.
 
 use callbridge_call::Text;
 use memchr::{memchr, memmem};
 use std::borrow::Cow;
 
-/// Iterator over the keys and values of a block, up to the empty line that ends it. A line without
-/// a colon is skipped.
+/// An iterator over a block's keys and values, up to the empty line that ends it. Lines without a
+/// colon are skipped.
 #[derive(Clone, Debug)]
 pub(crate) struct Pairs<'a>(pub(crate) &'a [u8]);
 
@@ -37,21 +38,22 @@ impl<'a> Iterator for Pairs<'a> {
     }
 }
 
-/// Returns the value of the first pair with the key `key`, ignoring ASCII case.
+/// Returns the value of the first pair whose key is `key`, ignoring ASCII case.
 pub(crate) fn value_of<'a>(block: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let found = Pairs(block).find(|(name, _)| name.eq_ignore_ascii_case(key));
     found.map(|(_, value)| value)
 }
 
-/// Returns the index at which the block's last line ends, and the index after the empty line.
-/// Returns `None` if there is no empty line.
+/// Returns where the block's last line ends and the index just past the empty line, or `None` if
+/// there's no empty line.
 pub(crate) fn end_of_block(bytes: &[u8]) -> Option<(usize, usize)> {
     memmem::find(bytes, b"\n\n").map(|end| (end, end + 2))
 }
 
-/// Decodes the percent-encoding of a value. Also returns `true` if the bytes were not UTF-8 and
-/// were repaired. If the original value contains `%hh`, the switch sends it unchanged, so it is
-/// decoded too.
+/// Decodes a percent-encoded value, also returning whether the bytes weren't valid UTF-8 and had to
+/// be repaired.
+///
+/// If the original value contains `%hh`, the switch sends it unchanged, so that is decoded as well.
 pub(crate) fn decode(value: &[u8]) -> (Text<'_>, bool) {
     if memchr(b'%', value).is_none()
         && let Ok(text) = str::from_utf8(value)
@@ -80,7 +82,7 @@ pub(crate) fn decode(value: &[u8]) -> (Text<'_>, bool) {
     }
 }
 
-/// Decodes the escape at the beginning of `text`, such as `%2B`.
+/// Decodes the escape at the start of `text`, such as `%2B`.
 fn escaped_byte(text: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = text else {
         return None;
@@ -90,7 +92,7 @@ fn escaped_byte(text: &[u8]) -> Option<u8> {
     u8::try_from(high * 16 + low).ok()
 }
 
-/// Decodes the percent-encoding of a text.
+/// Decodes a percent-encoded text.
 pub(crate) fn decoded_text(value: Text<'_>) -> Text<'_> {
     if value.contains('%') {
         Cow::Owned(decode(value.as_bytes()).0.into_owned())
@@ -99,19 +101,19 @@ pub(crate) fn decoded_text(value: Text<'_>) -> Text<'_> {
     }
 }
 
-/// Returns the value of a block's header, without decoding the percent-encoding.
+/// Returns the value of a header in a block, without decoding its percent-encoding.
 pub(crate) fn header<'a>(block: &'a [u8], key: &str) -> Option<&'a [u8]> {
     value_of(block, key.as_bytes()).map(<[u8]>::trim_ascii)
 }
 
-/// Returns the value of an event's header. The event can be a block or a JSON object. Works only
-/// for values without escapes, such as names, ids, and counts.
+/// Returns the value of a header in an event, which may be a block or a JSON object. This only
+/// works for values without escapes, such as names, IDs, and counts.
 pub(crate) fn header_of_event<'a>(event: &'a [u8], key: &str) -> Option<&'a [u8]> {
     if !event.starts_with(b"{") {
         return header(event, key);
     }
-    // A quote inside a value is escaped, so the quoted text can only be a key. The quote before it
-    // distinguishes `Event-Name` from `variable_Event-Name`.
+    // A quote inside a value would be escaped, so the quoted text must be a key. The quote in front
+    // of it distinguishes `Event-Name` from `variable_Event-Name`.
     let quoted = format!("\"{key}\":");
     let at = memmem::find(event, quoted.as_bytes())? + quoted.len();
     let value = event[at..].trim_ascii_start().strip_prefix(b"\"")?;

@@ -1,13 +1,14 @@
-//! Decodes the files of `mod_json_cdr`. The switch writes one file per leg when the leg ends.
+//! Decodes the files written by `mod_json_cdr`. The switch writes one file per leg when the leg
+//! ends.
 //!
-//! In a file, `variables` has the channel's variables at its end. Each value is percent-encoded,
-//! unless `encode-values` is off. `callflow` has the channel's profiles, newest first and never
-//! encoded. Each profile has times in microseconds, and the channel that the leg was connected
-//! with. A leg's bridges are those of its profiles, from `bridged_time` to the transfer or the
+//! `variables` contains the channel's variables as of its end, with percent-encoded values unless
+//! `encode-values` is off. `callflow` contains the channel's profiles, newest first and never
+//! encoded. Each profile has times in microseconds and the channel that the leg was connected to. A
+//! leg's bridges are those of its profiles, each lasting from `bridged_time` until the transfer or
 //! hangup.
 //!
-//! The file of a leg also shows what the leg dialed over a gateway: `bridge` was run with
-//! `sofia/gateway/city/998901110001`, and `originated_legs` has the resulting leg.
+//! A leg's file also shows what it dialed through a gateway: `bridge` was run with
+//! `sofia/gateway/city/998901110001`, and `originated_legs` lists the resulting leg.
 
 mod dialed;
 
@@ -26,12 +27,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Maximum number of a leg's applications that are read.
+/// Maximum number of a leg's applications to read.
 const APPLICATIONS_MAX: usize = 1024;
-/// Maximum number of a leg's profiles that are read. Each transfer makes a profile.
+/// Maximum number of a leg's profiles to read. Each transfer creates another one.
 const PROFILES_MAX: usize = 64;
 
-/// Headers of the event that reports a channel's creation. Each comes with the variable that has
+/// Headers of the event that reports a channel's creation, each paired with the variable that has
 /// the same value when the channel ends.
 const AT_BIRTH: [(Header, &str); 23] = [
     (Header::UniqueId, "uuid"),
@@ -58,14 +59,14 @@ const AT_BIRTH: [(Header, &str); 23] = [
     (Header::RetrySleep, "originate_retry_sleep_ms"),
     (Header::RetryPeriod, "originate_retry_min_period_ms"),
 ];
-/// Headers whose values are in the leg's first profile, before any transfer.
+/// Headers whose values are in the leg's first profile, i.e., from before any transfer.
 const IN_FIRST_PROFILE: [(Header, &str); 3] = [
     (Header::Ani, "ani"),
     (Header::Destination, "destination_number"),
     (Header::Context, "context"),
 ];
 
-/// Decodes the file of one leg. `wanted` has the names of the variables to keep. `None` keeps all.
+/// Decodes a leg's file. `wanted` lists the variables to keep, or is `None` to keep all of them.
 pub(crate) fn decode(
     bytes: &[u8],
     wanted: Option<&BTreeSet<String>>,
@@ -88,7 +89,7 @@ pub(crate) fn decode(
     })
 }
 
-/// The variables of a channel. `encoded` is `true` if the values are percent-encoded.
+/// A channel's variables. `encoded` is `true` if the values are percent-encoded.
 struct Variables<'f> {
     raw: &'f Map<String, Value>,
     encoded: bool,
@@ -96,7 +97,7 @@ struct Variables<'f> {
 
 impl<'f> Variables<'f> {
     fn new(raw: &'f Map<String, Value>) -> Self {
-        // The variable `start_stamp` always exists and contains a space, so it shows whether values
+        // The `start_stamp` variable always exists and contains a space, so it shows whether values
         // are encoded.
         let stamp = raw.get("start_stamp").and_then(Value::as_str);
         let encoded = stamp.is_none_or(|stamp| !stamp.contains(' '));
@@ -125,7 +126,7 @@ impl<'f> Variables<'f> {
         micros(&self.get(name))
     }
 
-    /// Returns the variables that are not empty and whose names are in `wanted`. `None` keeps all.
+    /// Returns the nonempty variables listed in `wanted`, or all of them if it's `None`.
     fn kept_variables(
         &self,
         wanted: Option<&BTreeSet<String>>,
@@ -144,40 +145,41 @@ impl<'f> Variables<'f> {
     }
 }
 
-/// A time span in which the leg was connected with another leg.
+/// A span of time during which the leg was connected to another one.
 struct Connected {
     with: ChannelRef<'static>,
     from: EventTime,
     to: Option<EventTime>,
 }
 
-/// An application that a leg ran and that matters for the call.
+/// An application run by a leg that matters for the call.
 enum Ran {
     /// The leg entered the conference with this name.
     Room(String),
-    /// The leg consulted someone. If the switch dialed no one, the consultation is over at once.
+    /// The leg consulted someone. If the switch didn't dial anyone, the consultation is over
+    /// immediately.
     Consultation { dialed_no_one: bool },
-    /// The leg monitored the channel with this id.
+    /// The leg monitored the channel with this ID.
     Monitor(String, MonitorMode),
 }
 
-/// A leg as its file describes it.
+/// A leg as described by its file.
 struct LegFile<'f> {
     variables: Variables<'f>,
     created: EventTime,
     answered: Option<EventTime>,
     ended: EventTime,
-    /// Caller profile of the leg before any transfer.
+    /// The leg's caller profile from before any transfer.
     first: &'f Value,
     connected: Vec<Connected>,
-    /// Times at which the leg left its profiles, by transfer or hangup.
+    /// When the leg left its profiles, through a transfer or hangup.
     left: Vec<EventTime>,
-    /// Applications that the leg ran and that matter for the call, each with its time.
+    /// Those applications run by the leg that matter for the call, and when they were run.
     ran: Vec<(EventTime, Ran)>,
     dialed: Vec<Dialed>,
 }
 
-/// Returns the applications that the leg ran, each with its time, name, and data.
+/// Returns the applications run by the leg, each with its time, name, and data.
 fn applications(log: &Value) -> impl Iterator<Item = (EventTime, &str, &Value)> {
     let reported = log.as_array().into_iter().flatten().take(APPLICATIONS_MAX);
     reported.filter_map(|application| {
@@ -223,8 +225,8 @@ impl<'f> LegFile<'f> {
             if name == "conference" {
                 ran.push((at, Ran::Room(room(&data, &variables.get("uuid")))));
             } else if name == ATTENDED {
-                // The variables at the end name only the legs that were dialed last. So only the
-                // last consultation can be known to have dialed no one.
+                // The final variables only list the legs that were dialed last, so it's only known
+                // for the last consultation that it dialed no one.
                 for (_, earlier) in &mut ran {
                     if let Ran::Consultation { dialed_no_one } = earlier {
                         *dialed_no_one = false;
@@ -354,8 +356,8 @@ impl<'f> LegFile<'f> {
     }
 }
 
-/// Returns an event of the channel. The event has only the values that identify the channel: id,
-/// name, and linkedid.
+/// Returns an event of the channel with only the values that identify it, which are its ID, name,
+/// and linkedid.
 fn event_of(
     channel: &ChannelRef<'static>,
     at: EventTime,
@@ -379,14 +381,16 @@ fn first_time(profiles: &[Value], name: &str) -> Option<EventTime> {
     profiles.iter().find_map(|profile| time(profile, name))
 }
 
-/// Returns the time at which the leg left the profile, by transfer or hangup.
+/// Returns when the leg left the profile, through a transfer or hangup.
 fn end_of_profile(profile: &Value) -> Option<EventTime> {
     time(profile, "transfer_time").or_else(|| time(profile, "hangup_time"))
 }
 
-/// Returns the span of the profile's bridge, and the other leg. That leg is the one with the id
-/// `named`, or else the leg that this leg dialed, or else the leg that dialed this one. Returns
-/// `None` if the profile has no bridge.
+/// Returns the span of the profile's bridge and the other leg, or `None` if the profile has no
+/// bridge.
+///
+/// The other leg is the one with the ID `named` or, failing that, the leg that this one dialed or
+/// the one that dialed it.
 fn find_connection(profile: &Value, named: &str) -> Option<Connected> {
     let from = time(profile, "bridged_time")?;
     let to = end_of_profile(profile);
@@ -401,7 +405,7 @@ fn find_connection(profile: &Value, named: &str) -> Option<Connected> {
         .or(partners.first())?;
     let id = text(&partner["uuid"]);
     let name = text(&partner["chan_name"]);
-    // If the other leg has no file, these traits are all that is known about that leg.
+    // If the other leg has no file, these traits are all that's known about it.
     let traits = ChannelTraits {
         profile: name.split('/').nth(1).unwrap_or_default().to_owned().into(),
         dialed: text(&partner["destination_number"]).into(),
@@ -421,7 +425,7 @@ fn find_connection(profile: &Value, named: &str) -> Option<Connected> {
 }
 
 /// Adds the caller profiles in `value` to `into`. `value` is the content of `originatee` or
-/// `originator`: one profile, or nested lists.
+/// `originator`, which may be a single profile or nested lists.
 fn profiles_in<'v>(value: &'v Value, depth: usize, into: &mut Vec<&'v Value>) {
     match value {
         _ if depth > 3 || into.len() > PROFILES_MAX => {}
@@ -440,13 +444,14 @@ fn profiles_in<'v>(value: &'v Value, depth: usize, into: &mut Vec<&'v Value>) {
     }
 }
 
-/// Prefix of an argument of `conference` that dials someone into the conference.
+/// Prefix of a `conference` argument that dials someone into the conference.
 const CALLS_IN: &str = "bridge:";
-/// With this name, the dialplan asks for a conference that has the channel's id as its name.
+/// If the dialplan uses this name, the conference is named after the channel's ID.
 const OWN_ROOM: &str = "_uuid_";
 
-/// Returns the name of the conference in `argument`: `600` of `600@default+1234+flags{mute}`, where
-/// a profile, a PIN, and flags follow the name. `id` is the leg that ran `conference`.
+/// Returns the name of the conference in `argument`, such as `600` in
+/// `600@default+1234+flags{mute}`, where the name is followed by a profile, a PIN, and flags. `id`
+/// is the leg that ran `conference`.
 fn room(argument: &str, id: &str) -> String {
     let calls_in = argument.get(..CALLS_IN.len());
     let is_call = calls_in.is_some_and(|begin| begin.eq_ignore_ascii_case(CALLS_IN));

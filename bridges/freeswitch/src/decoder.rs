@@ -1,4 +1,4 @@
-//! The decoder for all formats of FreeSWITCH. A message goes in, and the decoded event comes out.
+//! The decoder for all FreeSWITCH formats, which turns a message into a decoded event.
 
 use crate::block::{end_of_block, value_of};
 use crate::fields::{self, Header};
@@ -13,13 +13,14 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub struct Decoder {
     variables: Option<BTreeSet<String>>,
-    /// Repaired text of the last JSON message that was not UTF-8. Its event borrows from this text.
+    /// Repaired text of the last JSON message that wasn't valid UTF-8, which that message's event
+    /// borrows from.
     scratch: String,
 }
 
 impl Decoder {
-    /// Makes a decoder for one source. `variables` has the names of the channel variables to keep.
-    /// `None` keeps all.
+    /// Creates a decoder for one source. `variables` lists the channel variables to keep, or is
+    /// `None` to keep all of them.
     pub fn new(variables: Option<BTreeSet<String>>) -> Self {
         Self {
             variables,
@@ -27,8 +28,8 @@ impl Decoder {
         }
     }
 
-    /// Decodes one message: an event as a block of headers or as a JSON object, with the outer
-    /// headers of the event socket or without them. Never panics, whatever the bytes are.
+    /// Decodes one message, which is an event in the form of a header block or a JSON object, with
+    /// or without the event socket's outer headers. Never panics, no matter what the bytes are.
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         let message = match without_frame(message) {
             Ok(message) => message,
@@ -64,7 +65,7 @@ impl Decoder {
             Err(why) => Decoded::Unreadable(why),
         }
     }
-    /// Decodes a file of `mod_json_cdr`. Never panics, whatever the bytes are.
+    /// Decodes a file written by `mod_json_cdr`. Never panics, no matter what the bytes are.
     pub fn decode_cdr(&mut self, file: &[u8]) -> Decoded<'static> {
         let text = String::from_utf8_lossy(file);
         let repaired = matches!(text, Cow::Owned(_));
@@ -75,7 +76,7 @@ impl Decoder {
     }
 }
 
-/// Returns `decoded` unchanged, or [`Unreadable::NoId`] if one of the event's ids is not plausible.
+/// Returns `decoded` unchanged, or [`Unreadable::NoId`] if any of the event's IDs is implausible.
 fn check_ids(decoded: Decoded<'_>) -> Decoded<'_> {
     match &decoded {
         Decoded::Event { received, .. } if !received.has_good_ids() => {
@@ -85,8 +86,8 @@ fn check_ids(decoded: Decoded<'_>) -> Decoded<'_> {
     }
 }
 
-/// Removes the outer headers of the event socket from a message. Returns `Err` for a message that
-/// contains nothing about a call, with [`Mark::LoggedIn`] if it is the reply to a login.
+/// Strips the event socket's outer headers from a message, or returns `Err` if it has nothing to do
+/// with a call, with [`Mark::LoggedIn`] if it's the response to a login.
 fn without_frame(message: &[u8]) -> Result<&[u8], Option<Mark>> {
     if !message.starts_with(b"Content-") {
         return Ok(message);
@@ -104,8 +105,8 @@ fn without_frame(message: &[u8]) -> Result<&[u8], Option<Mark>> {
     Err(None)
 }
 
-/// Returns `true` if the message reports an application that does not matter for calls. It then
-/// contains none of the names in [`APPLICATIONS`].
+/// Returns `true` if the message reports an application that doesn't matter for calls, which means
+/// that it contains none of the names in [`APPLICATIONS`].
 fn is_needless_execute(message: &[u8]) -> bool {
     let begin = &message[..message.len().min(64)];
     if memmem::find(begin, b"CHANNEL_EXECUTE").is_none() {

@@ -1,11 +1,11 @@
-//! Converts the headers of a FreeSWITCH event to a channel event.
+//! Converts a FreeSWITCH event's headers to a channel event.
 //!
 //! | event | meaning |
 //! |---|---|
 //! | `CHANNEL_CREATE` | a channel came in, or was dialed |
 //! | `CHANNEL_ANSWER` | it answered |
-//! | `CHANNEL_BRIDGE`, `CHANNEL_UNBRIDGE` | two channels are connected, or no longer |
-//! | `CHANNEL_EXECUTE att_xfer` | it consults someone, and its bridge remains |
+//! | `CHANNEL_BRIDGE`, `CHANNEL_UNBRIDGE` | two channels are connected or disconnected |
+//! | `CHANNEL_EXECUTE att_xfer` | it consults someone, while its bridge remains |
 //! | `CHANNEL_EXECUTE three_way`, `eavesdrop`, `DTMF` | it monitors a channel, and who hears it |
 //! | `conference::maintenance` | it enters or leaves a conference |
 //! | `CHANNEL_HANGUP`, `…_COMPLETE`, `CHANNEL_DESTROY` | it ended |
@@ -22,26 +22,26 @@ use callbridge_call::{
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The switch's clock advances in steps of 20 ms. Within a step, the events' counter shows their
-/// order. So the counter modulo this number is added to the time as microseconds, which is less
-/// than a step.
+/// The switch's clock advances in steps of 20 ms, and within a step, the event counter shows their
+/// order. The counter modulo this number is therefore added to the time as microseconds, which is
+/// less than a step.
 const STEP_MICROS: i64 = 16_384;
 
-/// Maximum time between an answer and the bridge that follows it.
+/// Maximum time between an answer and the resulting bridge.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// Name prefix of a channel on SIP.
+/// Name prefix of a SIP channel.
 const SOFIA: &str = "sofia/";
 /// Name prefix of a loopback channel, which leads back into the switch and has two halves.
 const LOOPBACK: &str = "loopback/";
 
-/// Applications that a channel can run at its end without being connected to another channel.
+/// Applications that a channel may run at its end without being connected to another channel.
 const HARMLESS: [&str; 5] = ["", "bridge", "playback", "hangup", "voicemail"];
 
-/// Actions of `conference::maintenance` that are read. Each names a member of the conference.
+/// The `conference::maintenance` actions that we handle. Each one identifies a conference member.
 const CONFERENCE_ACTIONS: [&str; 3] = ["add-member", "del-member", "start-talking"];
 
-/// Converts the headers to an event. Returns `None` if the event does not matter for calls.
+/// Converts the headers to an event, or returns `None` if the event doesn't matter for calls.
 pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<'a>>, Unreadable> {
     let Some(rule) = fields.rule else {
         return Ok(None);
@@ -69,7 +69,7 @@ pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<
     Ok(Some(PbxEvent::Channel(event)))
 }
 
-/// Returns the mark of a `HEARTBEAT`: the process of the switch is alive. Returns `None` if headers
+/// Returns a `HEARTBEAT` as a mark showing that the switch's process is alive, or `None` if headers
 /// are missing.
 fn heartbeat_mark<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
     let at = micros(fields.get(Header::Timestamp))?;
@@ -83,7 +83,7 @@ fn heartbeat_mark<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
     }))
 }
 
-/// Returns the process of the switch: the hash (FNV-1a) of the header `Core-UUID`.
+/// Returns the switch's process, as an FNV-1a hash of the `Core-UUID` header.
 fn process(fields: &EventFields<'_>) -> Option<u64> {
     let core = fields.get(Header::CoreUuid).as_bytes();
     if core.is_empty() {
@@ -96,7 +96,7 @@ fn process(fields: &EventFields<'_>) -> Option<u64> {
     Some(hash)
 }
 
-/// Returns the event's number among the events of the switch's process, with the event's time.
+/// Returns the event's number within the switch's process, along with the event's time.
 fn event_stamp(fields: &EventFields<'_>) -> Option<EventStamp> {
     Some(EventStamp {
         number: fields.get(Header::Sequence).parse().ok()?,
@@ -104,15 +104,15 @@ fn event_stamp(fields: &EventFields<'_>) -> Option<EventStamp> {
     })
 }
 
-/// Reads a time in microseconds. Returns `None` for 0, which means that it has not happened.
+/// Parses a time in microseconds, returning `None` for 0, which means that it hasn't happened.
 pub(crate) fn micros(text: &str) -> Option<EventTime> {
     let micros: i64 = text.parse().ok()?;
     (micros > 0).then(|| EventTime::from_micros(micros))
 }
 
-/// Returns the time of the event. A creation, an answer, a live bridge, and a hangup have their own
-/// headers, so all hangup events get the time of the hangup. Other events get the time at which
-/// they were written.
+/// Returns when the event happened. Creations, answers, live bridges, and hangups have headers of
+/// their own, so all hangup events get the time of the hangup. Other events get the time when they
+/// were written.
 fn event_time(rule: EventRule, fields: &EventFields<'_>) -> Option<EventTime> {
     let reported = micros(fields.get(Header::Timestamp))?;
     let own = match rule {
@@ -174,7 +174,8 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     })
 }
 
-/// Returns the event kind of a new channel: born in state `Ring` if it came in, otherwise dialed.
+/// Returns the event kind for a new channel, which is created in state `Ring` if it came in, or
+/// else dialed.
 pub(crate) fn birth<'a>(fields: &mut EventFields<'a>) -> Kind<'a> {
     if is_inbound(fields) {
         let state = ChannelState::Ring;
@@ -190,7 +191,7 @@ fn is_inbound(fields: &EventFields<'_>) -> bool {
     fields.get(Header::Direction) == "inbound"
 }
 
-/// Returns the channel that dialed this channel, or `None` if the event does not name it.
+/// Returns the channel that dialed this one, or `None` if the event doesn't identify it.
 fn dialing_channel<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
     let own = fields.get(Header::UniqueId);
     let other = fields.get(Header::OtherId);
@@ -207,9 +208,9 @@ fn dialing_channel<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a
     Some(Box::new(ChannelRef::by_id(caller.into())))
 }
 
-/// Returns the caller of a channel that the switch dialed without a session: by enterprise
-/// originate (`:_:` in a dial string) or by mod_fifo. Such a channel has no originator, and its
-/// call UUID is its own id, so only a variable names the caller. Returns `None` for other channels.
+/// Returns the caller of a channel that the switch dialed without a session, i.e., using enterprise
+/// originate (`:_:` in a dial string) or mod_fifo, or `None` for other channels. Such a channel has
+/// no originator, and its call UUID is its own ID, so the caller can only be found in a variable.
 fn caller_without_session<'f>(fields: &'f EventFields<'_>) -> Option<&'f str> {
     if is_inbound(fields) {
         return None;
@@ -233,8 +234,8 @@ fn partner<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
     Some(Box::new(ChannelRef::by_id(other)))
 }
 
-/// Returns the hangup's Q.850 cause, from the header with the number, or else from the name of the
-/// cause.
+/// Returns the hangup's Q.850 cause from the header with the number or, failing that, from the
+/// cause's name.
 fn cause(fields: &EventFields<'_>) -> Option<u16> {
     fields.get(Header::Q850).parse().ok().or_else(|| {
         Some(match fields.get(Header::Cause) {
@@ -256,7 +257,7 @@ fn cause(fields: &EventFields<'_>) -> Option<u16> {
     })
 }
 
-/// Returns the channel that the event is about. `rule` is the rule that reads the event.
+/// Returns the channel that the event is about. `rule` is the rule used to read the event.
 pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> ChannelRef<'a> {
     let inbound = is_inbound(&fields);
     let linkedid = linkedid(rule, &fields);
@@ -267,8 +268,7 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
         Header::FromUser,
         Header::Caller,
     ];
-    // The caller number of a dialed channel is the number that is shown to it, which is not a
-    // caller's.
+    // A dialed channel's caller number is the number shown to it, which isn't a caller's.
     let caller = if inbound {
         // The switch shows zeros if it has no number.
         callers
@@ -300,10 +300,10 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
     }
 }
 
-/// Returns the id of the channel whose call this channel belongs to.
+/// Returns the ID of the channel whose call this channel belongs to.
 ///
-/// `Channel-Call-UUID` has this id only when the channel is created. Every transfer changes the
-/// header. If the header has the channel's own id, it proves nothing.
+/// `Channel-Call-UUID` only has this ID when the channel is created, since every transfer changes
+/// it. If it contains the channel's own ID, it's inconclusive.
 fn linkedid<'a>(rule: EventRule, fields: &EventFields<'a>) -> Text<'a> {
     let own = fields.get(Header::UniqueId);
     let is_second_half = fields.get(Header::ChannelName).ends_with("-b");
@@ -322,8 +322,8 @@ fn linkedid<'a>(rule: EventRule, fields: &EventFields<'a>) -> Text<'a> {
     Cow::Owned(caller_without_session(fields).unwrap_or(own).to_owned())
 }
 
-/// Returns the channel's name. Each half of a loopback channel gets a name that identifies both
-/// halves.
+/// Returns the channel's name. For either half of a loopback channel, that's a name that identifies
+/// both halves.
 fn name<'a>(fields: &mut EventFields<'a>) -> Text<'a> {
     let name = fields.take(Header::ChannelName);
     let id = fields.get(Header::UniqueId);
@@ -331,9 +331,9 @@ fn name<'a>(fields: &mut EventFields<'a>) -> Text<'a> {
     name_of_half(&name, id, other).map_or(name, Cow::Owned)
 }
 
-/// Returns the name of the other channel with the id `id`. The second half of a loopback channel
-/// gets an empty name, because the id of the first half is not known here, and a name without that
-/// id would separate the halves.
+/// Returns the name of the other channel, whose ID is `id`. For the second half of a loopback
+/// channel, that's an empty name, because the first half's ID isn't known here, and without it, the
+/// name would separate the halves.
 fn name_of_other<'a>(name: Text<'a>, id: &str) -> Text<'a> {
     if name.starts_with(LOOPBACK) {
         return Cow::Owned(name_of_half(&name, id, "").unwrap_or_default());
@@ -341,9 +341,9 @@ fn name_of_other<'a>(name: Text<'a>, id: &str) -> Text<'a> {
     name
 }
 
-/// Returns a name for half of a loopback channel: the target, the id of the first half, and `1` or
-/// `2`. `id` is this half's id, and `other` the other half's. Returns `None` for any other channel,
-/// or if the first half's id is not known.
+/// Returns a name for half of a loopback channel, consisting of the target, the first half's ID,
+/// and `1` or `2`. `id` is this half's ID, and `other` is the other half's. Returns `None` for any
+/// other channel, or if the first half's ID isn't known.
 fn name_of_half(name: &str, id: &str, other: &str) -> Option<String> {
     let target = name.strip_prefix(LOOPBACK)?;
     if let Some(target) = target.strip_suffix("-a") {
@@ -386,8 +386,8 @@ fn traits<'a>(
     }
 }
 
-/// Returns how long the command that dialed the channel waits before dialing again. The switch
-/// waits for a second, unless the dial string says otherwise.
+/// Returns how long the command that dialed the channel waits before redialing. The switch waits
+/// for one second unless the dial string says otherwise.
 fn pause(fields: &EventFields<'_>) -> Duration {
     if number(fields, Header::Retries).is_none_or(|attempts| attempts < 2) {
         return Duration::ZERO;
@@ -400,8 +400,8 @@ fn number(fields: &EventFields<'_>, header: Header) -> Option<u32> {
     fields.get(header).parse().ok()
 }
 
-/// Returns the start of the channel's last bridge, and the other channel. Only the events of a
-/// hangup and of a bridge's end have them.
+/// Returns when the channel's last bridge started, along with the other channel. Only hangups and
+/// the ends of bridges have this information.
 fn last_bridge<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(EventTime, Text<'a>)> {
     if !matches!(rule, EventRule::Hangup | EventRule::Unbridge) {
         return None;
@@ -415,9 +415,9 @@ fn last_bridge<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(Eve
     }
 }
 
-/// Returns `true` if no earlier event of the channel can have been missed that matters: it dialed
-/// no one, and was in no bridge and in no conference. A channel enters a conference only after an
-/// answer.
+/// Returns `true` if no earlier event of the channel that matters can have been missed, because it
+/// didn't dial anyone and wasn't in a bridge or conference. A channel only enters a conference
+/// after it's been answered.
 fn is_fresh(rule: EventRule, fields: &EventFields<'_>) -> bool {
     if rule == EventRule::Create {
         return true;
@@ -427,16 +427,17 @@ fn is_fresh(rule: EventRule, fields: &EventFields<'_>) -> bool {
     if was_bridged || was_answered && rule != EventRule::Answer {
         return false;
     }
-    // The event of a key press has no variables.
+    // A key press event has no variables.
     rule != EventRule::Key && fields.get(Header::Originated).is_empty()
 }
 
-/// Returns `true` if the channel was connected with only one other channel: its last bridge began
-/// at its answer, and the partner is the channel that it dialed last. After an unanswered attended
-/// transfer, the channel dialed last would be another one. After any other transfer, the switch
-/// writes a history.
+/// Returns `true` if the channel was only ever connected to one other channel, which is the case if
+/// its last bridge started when it answered and the partner is the channel that it dialed last.
+///
+/// After an unanswered attended transfer, the last one dialed would be a different channel. After
+/// any other transfer, the switch writes a history.
 fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
-    // Only these events have all variables and all times of the channel.
+    // Only these events contain all of the channel's variables and times.
     if !matches!(rule, EventRule::Hangup | EventRule::Dump) {
         return false;
     }
@@ -465,7 +466,7 @@ fn is_unlinked(rule: EventRule, fields: &EventFields<'_>) -> bool {
         && fields.get(Header::BridgeUuid).is_empty()
 }
 
-/// Returns the address of the other end of the connection, with its port if it is known.
+/// Returns the address of the remote end, with its port if known.
 fn address<'a>(inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     if !inbound {
         let host = host_of(fields.get(Header::Request));
@@ -481,14 +482,14 @@ fn address<'a>(inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     Cow::Owned(host_and_port(&host, fields.get(Header::NetworkPort)))
 }
 
-/// Returns the host in a SIP address, with the port if there is one. Empty if the address has no
-/// `@`.
+/// Returns the host in a SIP address, with the port if there is one, or an empty text if the
+/// address has no `@`.
 fn host_of(request: &str) -> &str {
     let host = request.rsplit_once('@').map_or("", |(_, host)| host);
     host.split(';').next().unwrap_or_default()
 }
 
-/// Joins a host and a port. `port` can be empty. An IPv6 host gets brackets.
+/// Joins a host and a port, which may be empty, putting brackets around an IPv6 host.
 fn host_and_port(host: &str, port: &str) -> String {
     match (host.contains(':'), port.is_empty()) {
         (_, true) => host.to_owned(),
@@ -497,9 +498,8 @@ fn host_and_port(host: &str, port: &str) -> String {
     }
 }
 
-/// Returns the extension of the telephone at the channel, or an empty text. For a dialed channel,
-/// it is the dialed user. `dialed_user` counts only at the creation, because a channel that dials
-/// gets it too.
+/// Returns the extension of the phone at the channel, or an empty text. For a dialed channel, it's
+/// the dialed user. `dialed_user` is only used on creation, because channels that dial get it too.
 ///
 /// For a channel that came in, it is the user who logged in. A browser phone may only have a
 /// presence ID, and a phone that isn't on SIP may have no user at all, so its extension is the
@@ -540,7 +540,7 @@ fn user(address: &str) -> &str {
     address.split('@').next().unwrap_or_default()
 }
 
-/// Returns the number that the channel was created to dial. After the creation, the number is read
+/// Returns the number that the channel was created to dial. After its creation, the number is taken
 /// from the request URI, because a transfer changes the destination.
 fn dialed_number<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     if inbound {

@@ -1,4 +1,4 @@
-//! Reads an event from a block or a JSON object. Keeps only the headers that a rule needs, and the
+//! Reads an event from a block or a JSON object, keeping only the headers that a rule needs and the
 //! wanted variables.
 
 use crate::block::{self, Pairs};
@@ -12,10 +12,10 @@ use std::fmt;
 
 /// Prefix of a header that contains a channel variable.
 const VARIABLE: &str = "variable_";
-/// Maximum bytes of a variable's name.
+/// Maximum length of a variable name in bytes.
 const VARIABLE_NAME_BYTES_MAX: usize = 80;
 
-/// A header that at least one [`EventRule`] needs.
+/// A header that's needed by at least one [`EventRule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     EventName,
@@ -156,21 +156,21 @@ impl Header {
     }
 }
 
-/// The values of one event that callbridge needs.
+/// The values of an event that callbridge needs.
 #[derive(Debug)]
 pub(crate) struct EventFields<'a> {
     values: [Text<'a>; KEYS],
-    /// The channel variables that the administrator's rules name.
+    /// The channel variables used in the administrator's rules.
     pub(crate) variables: Vec<(Text<'a>, Text<'a>)>,
     pub(crate) rule: Option<EventRule>,
-    /// `true` if bytes that were not UTF-8 were repaired.
+    /// Whether bytes that weren't valid UTF-8 had to be repaired.
     pub(crate) repaired: bool,
 }
 
-/// Result of reading an event. `None` if the event does not matter for calls.
+/// The result of reading an event, which is `None` if the event doesn't matter for calls.
 pub(crate) type FieldsRead<'a> = Result<Option<Box<EventFields<'a>>>, Unreadable>;
 
-/// Names of the variables that are kept. `None` keeps all.
+/// Names of the variables to keep, or `None` to keep all of them.
 pub(crate) type Wanted<'w> = Option<&'w BTreeSet<String>>;
 
 impl<'a> EventFields<'a> {
@@ -183,18 +183,18 @@ impl<'a> EventFields<'a> {
         }
     }
 
-    /// Returns a header's value, or an empty text if the event does not have the header.
+    /// Returns a header's value, or an empty text if the event doesn't have that header.
     pub(crate) fn get(&self, key: Header) -> &str {
         &self.values[key as usize]
     }
 
-    /// Returns a header's value, and replaces it by an empty text.
+    /// Takes a header's value, leaving an empty text in its place.
     pub(crate) fn take(&mut self, key: Header) -> Text<'a> {
         std::mem::take(&mut self.values[key as usize])
     }
 
-    /// Sets a header's value, unless it already has one. The first value counts: if an event
-    /// contains another event, its own headers come first.
+    /// Sets a header's value, unless it already has one. The first value takes precedence, because
+    /// if an event contains another one, its own headers come first.
     pub(crate) fn put(&mut self, key: Header, value: Text<'a>) {
         let place = &mut self.values[key as usize];
         if place.is_empty() {
@@ -203,7 +203,8 @@ impl<'a> EventFields<'a> {
     }
 
     /// Stores `value` as the header `known`, as the variable `variable`, or as both. Returns
-    /// `false` if the event does not matter for calls, so the other headers need not be read.
+    /// `false` if the event doesn't matter for calls, so that the rest of its headers needn't be
+    /// read.
     fn take_in(
         &mut self,
         known: Option<Header>,
@@ -221,11 +222,11 @@ impl<'a> EventFields<'a> {
         !matches!(known, Header::EventName | Header::Subclass) || self.goes_on()
     }
 
-    /// Finds the event's rule by its name and subclass. Returns `false` if the event does not
+    /// Finds the event's rule by its name and subclass, returning `false` if the event doesn't
     /// matter for calls.
     fn goes_on(&mut self) -> bool {
         self.rule = match (self.get(Header::EventName), self.get(Header::Subclass)) {
-            // The name or the subclass, which decides, was not read yet.
+            // It depends on the name or subclass, which hasn't been read yet.
             ("" | "CUSTOM", "") | ("", CONFERENCE) => return true,
             ("CUSTOM", CONFERENCE) => Some(EventRule::Conference),
             ("" | "CUSTOM", _) => None,
@@ -237,8 +238,8 @@ impl<'a> EventFields<'a> {
         self.rule.is_some()
     }
 
-    /// Returns the result when all headers are read: the fields of an event with a rule, `None` for
-    /// an event without a rule, or an error if this is not an event.
+    /// Returns the result once all headers have been read, which is the fields of an event with a
+    /// rule, `None` for an event without one, or an error if this isn't an event.
     fn finish(self) -> FieldsRead<'a> {
         match (self.rule, self.get(Header::EventName)) {
             (Some(_), _) => Ok(Some(Box::new(self))),
@@ -248,8 +249,7 @@ impl<'a> EventFields<'a> {
     }
 }
 
-/// Returns the name of the variable in a header's name, or `None` if the header is not a variable
-/// or not wanted.
+/// Returns the name of the variable in a header, or `None` if it's not a variable or not wanted.
 fn variable<'k>(name: &'k str, wanted: Wanted<'_>) -> Option<&'k str> {
     let name = name.strip_prefix(VARIABLE)?;
     let is_wanted = wanted.is_none_or(|wanted| wanted.contains(name));
@@ -260,7 +260,7 @@ fn variable<'k>(name: &'k str, wanted: Wanted<'_>) -> Option<&'k str> {
     }
 }
 
-/// Reads a plain event: a block of headers whose values are percent-encoded.
+/// Reads a plain event, which is a block of headers with percent-encoded values.
 pub(crate) fn read_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> FieldsRead<'a> {
     let mut fields = EventFields::new();
     for (key, value) in Pairs(block) {
@@ -281,7 +281,7 @@ pub(crate) fn read_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> FieldsRead<
     fields.finish()
 }
 
-/// Reads an event as a JSON object.
+/// Reads an event in the form of a JSON object.
 pub(crate) fn read_json<'a>(text: &'a str, wanted: Wanted<'_>) -> FieldsRead<'a> {
     let mut fields = EventFields::new();
     let mut needless = false;
@@ -334,8 +334,8 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
     }
 }
 
-/// Reads a JSON value as text. A list becomes `ARRAY::a|:b`, as in plain events. An object becomes
-/// an empty text.
+/// Reads a JSON value as text. A list becomes `ARRAY::a|:b`, as in plain events, and an object
+/// becomes an empty text.
 struct AsText;
 
 impl<'de> ReadValue<'de> for AsText {

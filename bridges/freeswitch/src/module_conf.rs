@@ -1,27 +1,27 @@
-//! Checks the text of `amqp.conf.xml` and `json_cdr.conf.xml` of a switch on this machine. Finds
-//! out whether mod_amqp publishes all events that callbridge needs, and whether mod_json_cdr writes
-//! all legs. Connections and their passwords are not read.
+//! Checks the `amqp.conf.xml` and `json_cdr.conf.xml` files of a switch on this machine, to find
+//! out whether mod_amqp publishes all the events that callbridge needs and whether mod_json_cdr
+//! writes all legs. Connections and their passwords aren't read.
 
 use crate::rule::{EVENTS, EventRule};
 use crate::survey::{Severity, SwitchFinding};
 
-/// Name of the file that configures mod_amqp.
+/// Name of mod_amqp's configuration file.
 pub const AMQP: &str = "amqp.conf.xml";
-/// Name of the file that configures mod_json_cdr.
+/// Name of mod_json_cdr's configuration file.
 pub const JSON_CDR: &str = "json_cdr.conf.xml";
 
-/// Folders in which installations of FreeSWITCH keep the files of their modules.
+/// Directories where FreeSWITCH installations keep their modules' files.
 pub const FOLDERS: [&str; 3] = [
     "/etc/freeswitch/autoload_configs",
     "/usr/local/freeswitch/conf/autoload_configs",
     "/opt/freeswitch/conf/autoload_configs",
 ];
-/// Words that FreeSWITCH accepts as yes, in addition to a number that is not 0.
+/// Words that FreeSWITCH accepts as yes, in addition to any nonzero number.
 const YES: [&str; 7] = ["yes", "on", "true", "t", "enabled", "active", "allow"];
-/// Prefix of an event's name in `event_filter`.
+/// Prefix of an event name in `event_filter`.
 const PREFIX: &str = "SWITCH_EVENT_";
 
-/// Returns the line of `amqp.conf.xml` that makes mod_amqp publish all events that callbridge
+/// Returns the line for `amqp.conf.xml` that makes mod_amqp publish all the events that callbridge
 /// needs.
 pub fn event_filter() -> String {
     let named: Vec<String> = needed_events()
@@ -32,7 +32,7 @@ pub fn event_filter() -> String {
 }
 
 /// Returns the names of the events that callbridge needs. `CUSTOM` is needed for conferences,
-/// because mod_amqp publishes all events of modules or none.
+/// because mod_amqp publishes either all of the modules' events or none of them.
 fn needed_events() -> impl Iterator<Item = &'static str> {
     let events = EVENTS.iter().filter(|(_, rule)| *rule != EventRule::Dump);
     events.map(|(name, _)| *name).chain(["CUSTOM"])
@@ -44,7 +44,7 @@ pub(crate) fn is_yes(value: &str) -> bool {
     YES.contains(&&*value) || value.parse::<i64>().is_ok_and(|number| number != 0)
 }
 
-/// Returns the errors in the text of `json_cdr.conf.xml`.
+/// Returns the problems found in the text of `json_cdr.conf.xml`.
 pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
     let text = match without_comments(text, JSON_CDR) {
         Ok(text) => text,
@@ -64,7 +64,7 @@ pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
     }
 }
 
-/// Returns the errors in the text of `amqp.conf.xml`. There are none if the file has no producer.
+/// Returns the problems found in the text of `amqp.conf.xml`, or none if the file has no producer.
 pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     let text = match without_comments(text, AMQP) {
         Ok(text) => text,
@@ -98,7 +98,7 @@ pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     found
 }
 
-/// Returns `true` if the value `filter` of `event_filter` lets the event `name` pass.
+/// Returns `true` if an `event_filter` with the value `filter` lets through the event `name`.
 fn lets_pass(filter: &str, name: &str) -> bool {
     filter.split(',').any(|word| {
         let word = word.trim();
@@ -107,13 +107,13 @@ fn lets_pass(filter: &str, name: &str) -> bool {
     })
 }
 
-/// Returns the text of the fix: add `line` to the module's file, and reload the module.
+/// Returns the instructions for the fix, which is to add `line` to the module's file and reload the
+/// module.
 fn reload(line: &str, module: &str) -> String {
     format!("write {line} into {module}.conf.xml, then `reload mod_{module}`")
 }
 
-/// Returns `text` without XML comments. If a comment does not end, returns a finding about the file
-/// `file`.
+/// Strips XML comments from `text`, or returns a finding about `file` if a comment isn't closed.
 fn without_comments(text: &str, file: &str) -> Result<String, SwitchFinding> {
     let mut all = String::with_capacity(text.len());
     let mut rest = text;
@@ -134,7 +134,7 @@ fn without_comments(text: &str, file: &str) -> Result<String, SwitchFinding> {
     Ok(all)
 }
 
-/// Returns the values of all parameters with the name `name`.
+/// Returns the values of all parameters called `name`.
 fn values<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = &'t str> {
     text.split("<param ").skip(1).filter_map(move |param| {
         let param = param.split('>').next().unwrap_or_default();

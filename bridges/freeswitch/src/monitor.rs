@@ -1,17 +1,17 @@
-//! Channels that monitor other channels: the applications `three_way` and `eavesdrop`, and the keys
-//! with which an eavesdropper decides who hears them.
+//! Channels that monitor other channels, using the applications `three_way` and `eavesdrop` and the
+//! keys that let an eavesdropper choose who can hear them.
 
 use crate::fields::{EventFields, Header};
 use crate::module_conf::is_yes;
 use crate::rule::{EAVESDROP, THREE_WAY};
 use callbridge_call::{Kind, MonitorMode, Text};
 
-/// The argument with which `eavesdrop` listens to all channels in turn. No event names these
-/// channels.
+/// The argument that makes `eavesdrop` listen to all channels in turn, without any event
+/// identifying them.
 const ALL: &str = "all";
 
-/// Returns the change of the monitoring when `three_way` or `eavesdrop` begins or ends. Returns
-/// `None` if the target is not one channel.
+/// Returns how the monitoring changes when `three_way` or `eavesdrop` starts or ends, or `None` if
+/// the target isn't a single channel.
 pub(crate) fn by_application<'a>(begins: bool, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     let is_eavesdrop = fields.get(Header::Application) == EAVESDROP;
     let target = target(&fields.take(Header::ApplicationData))?;
@@ -30,8 +30,8 @@ pub(crate) fn by_application<'a>(begins: bool, fields: &mut EventFields<'a>) -> 
     })
 }
 
-/// Returns the change of the monitoring after an eavesdropper pressed `key`. Returns `None` if the
-/// key changes nothing.
+/// Returns how the monitoring changes after an eavesdropper presses `key`, or `None` if the key
+/// makes no difference.
 pub(crate) fn by_key<'a>(key: &str) -> Option<Kind<'a>> {
     let mode = match key {
         "0" => MonitorMode::Listen,
@@ -47,8 +47,8 @@ pub(crate) fn by_key<'a>(key: &str) -> Option<Kind<'a>> {
     })
 }
 
-/// Returns the target and the mode of an application in the log of a CDR. Returns `None` if the
-/// application does not monitor a channel. The log does not contain pressed keys.
+/// Returns the target and mode of an application in a CDR's log, or `None` if the application
+/// doesn't monitor a channel. The log doesn't include key presses.
 pub(crate) fn find_in_log(
     application: &str,
     data: &str,
@@ -62,16 +62,15 @@ pub(crate) fn find_in_log(
     Some((target(data)?.into_owned(), mode))
 }
 
-/// Returns the channel that the application's argument names, or `None` if it names no single
-/// channel.
+/// Returns the channel given in the application's argument, or `None` if it isn't a single channel.
 fn target<'a>(data: &str) -> Option<Text<'a>> {
     let target = data.trim();
     let names_one = !target.is_empty() && !target.eq_ignore_ascii_case(ALL);
     names_one.then(|| target.to_owned().into())
 }
 
-/// Returns the mode in which eavesdropping begins. If `whisper_a` is yes, the target's partner
-/// hears the eavesdropper. If `whisper_b` is yes, the target does.
+/// Returns the mode that eavesdropping starts in. If `whisper_a` is yes, the target's partner can
+/// hear the eavesdropper, and if `whisper_b` is yes, the target can.
 fn first_mode(whisper_a: &str, whisper_b: &str) -> MonitorMode {
     match (is_yes(whisper_a), is_yes(whisper_b)) {
         (true, true) => MonitorMode::Both,

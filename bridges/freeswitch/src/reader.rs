@@ -1,4 +1,4 @@
-//! Separates the bytes of a live event socket into frames.
+//! Splits the bytes of a live event socket into frames.
 //!
 //! ```text
 //! Content-Length: 814            a block of headers, each line ended by a line feed
@@ -6,19 +6,19 @@
 //!                                an empty line
 //! {"Event-Name":"HEARTBEAT",…    exactly Content-Length bytes, none without the header
 //! ```
-//! An empty line after a body is optional, and is skipped. Bytes that are not a frame are an error
-//! that ends the connection, because the beginning of the next frame cannot be found.
+//! An empty line after a body is optional and skipped. Bytes that aren't a frame are an error that
+//! ends the connection, because there's no way to find where the next frame starts.
 
 use crate::block::{end_of_block, header};
 use callbridge_call::framing::ReadBuffer;
 
-/// Maximum bytes of a frame's headers. Normally, these are three or four short lines.
+/// Maximum length of a frame's headers in bytes. Normally, they're three or four short lines.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Maximum bytes of a body. Longer bodies are skipped. A list of ten thousand channels has about
-/// ten million bytes.
+/// Maximum length of a body in bytes. Longer ones are skipped. A list of ten thousand channels
+/// takes up about ten million bytes.
 const BODY_BYTES_MAX: u64 = 32 << 20;
 
-/// One frame of the event socket, borrowed from the reader.
+/// A frame from the event socket, borrowed from the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketFrame<'a> {
     head: &'a [u8],
@@ -33,41 +33,43 @@ impl<'a> SocketFrame<'a> {
     }
 }
 
-/// A result of a [`FrameReader`].
+/// What a [`FrameReader`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameRead<'a> {
     /// A complete frame, with its headers and body.
     Frame(SocketFrame<'a>),
-    /// A frame whose body is longer than the limit and is skipped.
+    /// A frame whose body is longer than the limit and is therefore skipped.
     TooLong,
 }
 
-/// The error of bytes that are not from an event socket.
+/// An error indicating that the bytes don't come from an event socket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not a frame of an event socket: {line:?}")]
 pub struct NoFrame {
-    /// First line of the bytes, truncated to 80 bytes.
+    /// The first line, truncated to 80 bytes.
     pub line: String,
 }
 
-/// Collects bytes in pieces of any size, and returns whole frames that borrow from the reader.
+/// Collects bytes in pieces of any size, and returns complete frames that borrow from the reader.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     buffer: ReadBuffer,
-    /// Number of bytes still to skip of a body that is too long.
+    /// How many bytes of a body that's too long are still to be skipped.
     skip: u64,
 }
 
 impl FrameReader {
-    /// Returns the buffer into which the connection is read.
+    /// Returns the buffer to read the connection into.
     pub const fn buffer(&mut self) -> &mut ReadBuffer {
         &mut self.buffer
     }
 
-    /// Returns the next whole frame. Returns `None` if more bytes are needed.
+    /// Returns the next complete frame, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// The bytes are not from an event socket. Later bytes cannot be read either.
+    ///
+    /// Returns an error if the bytes don't come from an event socket, in which case subsequent
+    /// bytes can't be read either.
     #[allow(clippy::should_implement_trait, reason = "lends from its own buffer")]
     pub fn next(&mut self) -> Result<Option<FrameRead<'_>>, NoFrame> {
         let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
@@ -94,8 +96,8 @@ impl FrameReader {
     }
 }
 
-/// Returns two lengths of the frame at the beginning of `bytes`: the headers with their empty line,
-/// and the body. Returns `None` if the headers are incomplete.
+/// Returns two lengths for the frame at the start of `bytes`, which are those of the headers
+/// (including their empty line) and of the body, or `None` if the headers are incomplete.
 fn lengths(bytes: &[u8]) -> Result<Option<(usize, u64)>, NoFrame> {
     if memchr::memchr(b'\n', bytes).is_some_and(|end| !bytes[..end].contains(&b':')) {
         return Err(no_frame(bytes));

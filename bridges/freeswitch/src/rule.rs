@@ -1,6 +1,6 @@
-//! The events that callbridge reads, and the command that subscribes to them.
+//! The events that callbridge reads, and the command to subscribe to them.
 
-/// How an event is read. Each event that callbridge reads has a rule.
+/// How an event is read. Every event that callbridge reads has a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventRule {
     Create,
@@ -8,19 +8,20 @@ pub(crate) enum EventRule {
     Bridge,
     Unbridge,
     Hangup,
-    /// The channel begins an application (`ExecuteComplete`: ends it). Only `APPLICATIONS` count.
+    /// The channel starts an application (or ends one, for `ExecuteComplete`). Only `APPLICATIONS`
+    /// are considered.
     Execute,
     ExecuteComplete,
     /// The channel's user pressed a key.
     Key,
     /// A channel enters or leaves a conference.
     Conference,
-    /// All facts about a live channel, as the answer to `uuid_dump`.
+    /// Everything about a live channel, in response to `uuid_dump`.
     Dump,
     Heartbeat,
 }
 
-/// The events that callbridge reads, except `CUSTOM`, and their rules.
+/// The events that callbridge reads, except `CUSTOM`, along with their rules.
 pub(crate) const EVENTS: [(&str, EventRule); 12] = [
     ("CHANNEL_CREATE", EventRule::Create),
     ("CHANNEL_ANSWER", EventRule::Answer),
@@ -36,26 +37,26 @@ pub(crate) const EVENTS: [(&str, EventRule); 12] = [
     ("HEARTBEAT", EventRule::Heartbeat),
 ];
 
-/// The only subclass of the event `CUSTOM` that callbridge reads.
+/// The only subclass of `CUSTOM` events that callbridge reads.
 pub(crate) const CONFERENCE: &str = "conference::maintenance";
 
-/// The application that takes a channel away from its bridge to consult someone.
+/// The application that takes a channel out of its bridge to consult someone.
 pub(crate) const ATTENDED: &str = "att_xfer";
-/// The application with which a channel talks with both sides of another channel's bridge. It also
-/// runs when `0` is pressed during an attended transfer.
+/// The application that lets a channel talk to both sides of another channel's bridge. It also runs
+/// when `0` is pressed during an attended transfer.
 pub(crate) const THREE_WAY: &str = "three_way";
-/// The application with which a channel listens to another channel. By pressing keys, its user
-/// decides who hears the user.
+/// The application that makes a channel listen to another one. Its user can press keys to choose
+/// who can hear them.
 pub(crate) const EAVESDROP: &str = "eavesdrop";
 /// The applications that matter for calls.
 pub(crate) const APPLICATIONS: [&str; 3] = [ATTENDED, THREE_WAY, EAVESDROP];
 
-/// Returns the command that subscribes to the events that callbridge reads, without a line end. The
-/// subclass of `CUSTOM` is named, because only `ALL` includes all events of modules.
+/// Returns the command that subscribes to the events that callbridge reads, without a newline. The
+/// `CUSTOM` subclass has to be listed, because only `ALL` includes all of the modules' events.
 pub fn subscription() -> String {
     let mut names = Vec::new();
     for (name, rule) in EVENTS {
-        // This event is the answer to `uuid_dump`, and cannot be subscribed to.
+        // This event is the response to `uuid_dump`, and can't be subscribed to.
         if rule != EventRule::Dump {
             names.push(name);
         }

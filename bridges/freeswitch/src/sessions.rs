@@ -1,19 +1,19 @@
-//! Compares the live channels that the events show with the count in the switch's `HEARTBEAT`, and
-//! with the switch's list of channels.
+//! Compares the live channels known from events with the count in the switch's `HEARTBEAT` and with
+//! the switch's channel list.
 //!
-//! The switch counts a channel from `CHANNEL_CREATE` to `CHANNEL_DESTROY`. An event can be on its
-//! way when the switch counts, so the count must differ twice in a row before the list is
-//! requested. The list trails the events by up to 160 ms, so what happened since the last heartbeat
-//! is taken from the events.
+//! The switch counts a channel from `CHANNEL_CREATE` until `CHANNEL_DESTROY`. Since an event may be
+//! in transit when the switch counts, the count must differ twice in a row before the list is
+//! requested. The list lags behind the events by up to 160 ms, so what has happened since the last
+//! heartbeat is taken from the events.
 
 use std::collections::HashSet;
 
-/// Maximum number of live channels. With more channels, nothing is compared.
+/// Maximum number of live channels. Beyond that, nothing is compared.
 const CHANNELS_MAX: usize = 100_000;
-/// Number of successive heartbeats with a wrong count after which the list is requested.
+/// Number of consecutive heartbeats with a wrong count that cause the list to be requested.
 const STRIKES: u8 = 2;
 
-/// Number of channels for which the list and the events differ.
+/// How many channels the list and the events disagree on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
     /// Number of live channels whose creation was missed.
@@ -22,7 +22,7 @@ pub(crate) struct Difference {
     pub ends: usize,
 }
 
-/// The live channels that the events of one connection show.
+/// The live channels known from the events of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSessions {
     live: HashSet<Vec<u8>>,
@@ -32,15 +32,14 @@ pub(crate) struct LiveSessions {
     born: HashSet<Vec<u8>>,
     gone: HashSet<Vec<u8>>,
     asked: bool,
-    /// `true` when a list has arrived. Before that, channels from before the connection are not
-    /// known.
+    /// Whether a list has arrived. Until then, channels from before the connection aren't known.
     pub(crate) known: bool,
     strikes: u8,
 }
 
 impl LiveSessions {
-    /// Adds a channel that was created. If there are too many channels, nothing is compared until
-    /// the next list.
+    /// Adds a newly created channel. If there are too many channels, nothing is compared until the
+    /// next list.
     pub(crate) fn note_birth(&mut self, id: &[u8]) {
         if self.live.len() >= CHANNELS_MAX {
             self.known = false;
@@ -66,7 +65,7 @@ impl LiveSessions {
         self.live.remove(id);
     }
 
-    /// Compares the switch's count of channels with the known channels. Returns `true` if the
+    /// Compares the switch's channel count with the known channels, returning `true` if the
     /// switch's list should be requested.
     pub(crate) fn note_count(&mut self, count: usize) -> bool {
         let differs = self.known && !self.asked && count != self.live.len();
@@ -79,14 +78,14 @@ impl LiveSessions {
         asks
     }
 
-    /// Prepares for the list, which is requested now.
+    /// Prepares for the list, which is about to be requested.
     pub(crate) fn note_request(&mut self) {
         self.asked = true;
         self.strikes = 0;
     }
 
-    /// Sets the live channels to those of the list, and returns how the known channels differed.
-    /// The first list has no difference.
+    /// Sets the live channels to those in the list, and returns how the known channels differed.
+    /// The first list never differs.
     pub(crate) fn compare_list(&mut self, ids: &[String]) -> Difference {
         let ids: HashSet<&[u8]> = ids.iter().map(String::as_bytes).collect();
         let mut difference = Difference::default();
@@ -107,7 +106,7 @@ impl LiveSessions {
         difference
     }
 
-    /// Processes an answer without a list. Nothing is compared until the next list.
+    /// Processes a response that isn't a list. Nothing is compared until the next list.
     pub(crate) fn note_no_list(&mut self) {
         self.asked = false;
         self.known = false;
@@ -132,7 +131,7 @@ mod tests {
         assert!(!sessions.note_count(7), "nothing is known yet");
         let first = compare_list(&mut sessions, &["old", "running"]);
         assert_eq!(first, Difference::default());
-        // `old` ended after the switch had made the list. `new` was created after the list.
+        // `old` ended after the switch created the list, and `new` was created after it.
         assert!(!sessions.note_count(2));
         assert_eq!(sessions.strikes, 0);
     }

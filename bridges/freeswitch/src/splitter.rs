@@ -1,4 +1,4 @@
-//! Separates the messages of FreeSWITCH, on the event socket and in recordings of it.
+//! Splits FreeSWITCH's messages, both on the event socket and in recordings of it.
 //!
 //! ```text
 //! Content-Length: 817            outer headers   ┐
@@ -8,8 +8,8 @@
 //! {"Event-Name":"CHANNEL_…"}     one event per line, as JSON
 //! Event-Name: CHANNEL_CREATE…    a plain event that ends with its own empty line
 //! ```
-//! All three forms are recognized by their beginning. So no setting is needed, and a recording can
-//! begin in the middle of a frame. An empty line after a body is optional.
+//! All three forms are recognized by how they start, so no setting is needed, and a recording may
+//! start in the middle of a frame. An empty line after a body is optional.
 
 use crate::block::{end_of_block, value_of};
 use callbridge_call::framing::{
@@ -17,30 +17,30 @@ use callbridge_call::framing::{
 };
 use memchr::{memchr, memmem};
 
-/// Beginning of a frame of the event socket.
+/// The start of an event socket frame.
 const FRAME: &[u8] = b"Content-";
-/// Beginnings of a plain event. An event `CUSTOM` begins with its subclass.
+/// How a plain event may start. `CUSTOM` events start with their subclass.
 const EVENTS: [&[u8]; 2] = [b"Event-Name: ", b"Event-Subclass: "];
-/// Number of bytes at the end of a piece that are searched again, because they can be the beginning
-/// of a frame.
+/// Number of bytes at the end of a piece that are searched again, because they may be the start of
+/// a frame.
 const TAIL: usize = 64;
 
-/// Finds messages in bytes that begin where the last step ended. The first bytes can be from
+/// Finds messages in bytes that continue where the last step left off. The first bytes may be from
 /// anywhere in a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Splitter {
-    /// Number of bytes that were skipped while searching for the next message. `None` if no search
+    /// Number of bytes skipped so far while searching for the next message, or `None` if no search
     /// is in progress.
     astray: Option<u64>,
-    /// `true` if the skipped bytes belong to a message that was too long.
+    /// Whether the skipped bytes belong to a message that was too long.
     too_long: bool,
-    /// Length of the frame at the beginning of the current bytes. 0 if the length is not known yet.
+    /// Length of the frame at the start of the current bytes, or 0 if it isn't known yet.
     needs: usize,
 }
 
-/// Result of a check of the current bytes.
+/// The result of examining the current bytes.
 enum Sighting {
-    /// A message, and the index at which the next message begins.
+    /// A message, along with the index where the next one starts.
     Found {
         from: usize,
         to: usize,
@@ -51,15 +51,15 @@ enum Sighting {
         to: usize,
         used: usize,
     },
-    /// Skip this many bytes, and check the remaining bytes again.
+    /// Skip this many bytes, and examine the rest again.
     Skip(usize),
-    /// Skip this many bytes, and wait for more bytes.
+    /// Skip this many bytes, and wait for more.
     Wait(usize),
 }
 
 impl Splitter {
-    /// Searches for the next message in `bytes`, which continue where the last step's `used` ended.
-    /// `at_end` means that no more bytes will follow.
+    /// Searches for the next message in `bytes`, which continue where the last step's `used` left
+    /// off. `at_end` means that no more bytes will follow.
     pub fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
         let mut done = 0;
         loop {
@@ -89,7 +89,8 @@ impl Splitter {
         }
     }
 
-    /// Checks whether a message begins at the first byte, after skipping what comes before it.
+    /// Checks whether a message starts at the first byte, after skipping anything that comes before
+    /// it.
     fn classify(&mut self, bytes: &[u8], at_end: bool) -> Sighting {
         let lead = bytes_before_message(bytes);
         if lead > 0 {
@@ -122,7 +123,7 @@ impl Splitter {
         }
     }
 
-    /// Finds the end of a frame with its body, or of a plain event without a frame.
+    /// Finds the end of a frame including its body, or of a plain event without a frame.
     fn block(&mut self, bytes: &[u8], is_event: bool, at_end: bool) -> Sighting {
         let Some((end, body)) = end_of_block(bytes) else {
             if !at_end {
@@ -141,7 +142,7 @@ impl Splitter {
         }
         let whole = body + length;
         let there = &bytes[body..whole.min(bytes.len())];
-        // The body is shorter than `Content-Length`, because the next frame begins inside it.
+        // The body is shorter than `Content-Length`, because the next frame starts inside it.
         if !is_event && let Some(cut) = next_frame(head, there) {
             let to = body + cut;
             return Sighting::Found {
@@ -155,21 +156,21 @@ impl Splitter {
             return Sighting::Wait(0);
         }
         let to = whole.min(bytes.len());
-        // Keep the headers of a reply, because they contain the reply. Drop the headers of an event
-        // or of a JSON body.
+        // Keep a reply's headers, because they contain the reply, but drop those of an event or a
+        // JSON body.
         let bare = !is_event && (is_of_event(head) || there.first() == Some(&b'{'));
         let from = if bare && to > body { body } else { 0 };
         Sighting::Found { from, to, next: to }
     }
 
-    /// Begins to skip a message that is too long to be kept.
+    /// Starts skipping a message that's too long to keep.
     fn is_too_long(&mut self, used: usize) -> Sighting {
         self.astray = Some(used as u64);
         self.too_long = true;
         Sighting::Skip(used)
     }
 
-    /// Searches for the next beginning of a frame, an event, or a JSON line.
+    /// Searches for the start of the next frame, event, or JSON line.
     fn search(&mut self, bytes: &[u8], at_end: bool) -> Sighting {
         let skipped = self.astray.unwrap_or(0);
         let found = beginning(bytes, skipped == 0);
@@ -191,7 +192,7 @@ impl Splitter {
     }
 }
 
-/// Returns `true` if the bytes begin with `with`, or are a beginning of `with`.
+/// Returns `true` if either of `bytes` and `with` is a prefix of the other.
 fn begins(bytes: &[u8], with: &[u8]) -> bool {
     let most = bytes.len().min(with.len());
     bytes[..most] == with[..most]
@@ -207,7 +208,7 @@ fn line(bytes: &[u8], at_end: bool) -> Sighting {
     Sighting::Found { from: 0, to, next }
 }
 
-/// Returns the `Content-Length` of the headers. A value that is not a number counts as the maximum.
+/// Returns the headers' `Content-Length`, treating a value that isn't a number as the maximum.
 fn length(head: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(value_of(head, b"Content-Length")?).unwrap_or_default();
     Some(text.trim().parse().unwrap_or(usize::MAX))
@@ -218,9 +219,9 @@ fn is_of_event(head: &[u8]) -> bool {
     kind.starts_with(b"text/event-")
 }
 
-/// Returns the offset in an event's body at which the next frame begins. A body normally contains
-/// no frame, so the event was cut off there. The content that an event itself carries is not
-/// searched.
+/// Returns the offset in an event's body where the next frame starts. A body doesn't normally
+/// contain a frame, so the event must have been cut off there. Content carried by the event itself
+/// isn't searched.
 fn next_frame(head: &[u8], body: &[u8]) -> Option<usize> {
     if !is_of_event(head) {
         return None;
@@ -238,8 +239,8 @@ fn next_frame(head: &[u8], body: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns `true` if the bytes begin with the headers `Content-Length` and `Content-Type` of an
-/// event or an answer.
+/// Returns `true` if the bytes start with the `Content-Length` and `Content-Type` headers of an
+/// event or a response.
 fn is_frame(bytes: &[u8]) -> bool {
     let Some(rest) = bytes.strip_prefix(b"Content-Length: ") else {
         return false;
@@ -249,8 +250,8 @@ fn is_frame(bytes: &[u8]) -> bool {
     digits > 0 && kinds.iter().any(|kind| rest[digits..].starts_with(kind))
 }
 
-/// Returns the offset of the next frame, event, or JSON line. If `first` is `true`, it can also
-/// begin at the first byte.
+/// Returns the offset of the next frame, event, or JSON line, which may be at the first byte if
+/// `first` is `true`.
 fn beginning(bytes: &[u8], first: bool) -> Option<usize> {
     let frame = memmem::find_iter(bytes, b"Content-").find(|&at| {
         let replies: [&[u8]; 2] = [b"Content-Type: command/reply", b"Content-Type: auth/"];
@@ -261,8 +262,8 @@ fn beginning(bytes: &[u8], first: bool) -> Option<usize> {
     [frame, event, json].into_iter().flatten().min()
 }
 
-/// Returns the offset of the next line that begins with `begin`. `begin` includes the line feed
-/// before the line. If `first` is `true`, the line can also begin at the first byte.
+/// Returns the offset of the next line that starts with `begin`, which includes the line feed
+/// before the line. If `first` is `true`, the line may also be at the first byte.
 fn line_start(bytes: &[u8], begin: &[u8], first: bool) -> Option<usize> {
     if let Some(line_feed) = memmem::find(bytes, begin) {
         return Some(line_feed + 1);

@@ -1,12 +1,12 @@
-//! Facts about a switch, which the command `check` requests on a separate connection, and findings
-//! about trunks that do not match the switch. No question changes anything on the switch or returns
-//! a secret.
+//! Facts about a switch, which the `check` command requests on a separate connection, and findings
+//! about trunks that don't match the switch. None of the questions changes anything on the switch
+//! or returns a secret.
 
 use callbridge_call::trunk::{glob, host_and_port};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-/// The questions of the survey. The switch answers them in this order.
+/// The survey's questions, in the order the switch will respond to them.
 pub const QUESTIONS: [&str; 5] = [
     "version",
     "show channels as json",
@@ -14,75 +14,76 @@ pub const QUESTIONS: [&str; 5] = [
     "module_exists mod_amqp",
     "show registrations as json",
 ];
-/// Maximum number each of gateways, profiles, and telephones that are kept.
+/// Maximum number of gateways, profiles, and phones to keep of each.
 const NAMES_MAX: usize = 2_000;
-/// Maximum number of names in one message.
+/// Maximum number of names in a message.
 const NAMED_MAX: usize = 10;
-/// Technologies of Asterisk's channels. An endpoint that begins with one of them matches no channel
-/// of FreeSWITCH.
+/// Asterisk channel technologies. An endpoint that starts with one of them can't match any
+/// FreeSWITCH channel.
 const OF_ASTERISK: [&str; 7] = ["PJSIP", "SIP", "IAX2", "DAHDI", "Local", "SCCP", "Motif"];
-/// The default password of every distribution of FreeSWITCH.
+/// The default password in every FreeSWITCH distribution.
 const KNOWN_PASSWORD: &str = "ClueCon";
 
-/// A gateway of a SIP profile.
+/// A SIP profile's gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchGateway {
-    /// The profile that contains the gateway. Empty if the switch does not show it.
+    /// The profile that contains the gateway, or empty if the switch doesn't show it.
     pub profile: String,
-    /// Host of the gateway, with its port if the switch shows one.
+    /// The gateway's host, with its port if the switch shows one.
     pub address: String,
-    /// `true` if the switch registers with the gateway, so incoming calls carry the gateway's name.
+    /// Whether the switch registers with the gateway, which makes incoming calls carry the
+    /// gateway's name.
     pub registers: bool,
 }
 
-/// Facts about a switch, from its answers.
+/// Facts about a switch, taken from its responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwitchFacts {
-    /// The release, such as `1.10.12-release~64bit`. `None` if the switch does not show it.
+    /// The release, such as `1.10.12-release~64bit`, or `None` if the switch doesn't show it.
     pub release: Option<String>,
-    /// `true` if the switch can list its live channels.
+    /// Whether the switch can list its live channels.
     pub lists_channels: bool,
-    /// The switch's gateways by name. `None` if it does not list them.
+    /// The switch's gateways by name, or `None` if it doesn't list them.
     pub gateways: Option<BTreeMap<String, SwitchGateway>>,
     /// Names of the switch's SIP profiles.
     pub profiles: BTreeSet<String>,
-    /// Users whose telephones are registered.
+    /// Users with registered phones.
     pub extensions: BTreeSet<String>,
-    /// `true` if mod_amqp is loaded. `None` if the switch does not show it.
+    /// Whether mod_amqp is loaded, or `None` if the switch doesn't show it.
     pub publishes: Option<bool>,
-    /// `true` if the password is FreeSWITCH's default password.
+    /// Whether the password is FreeSWITCH's default password.
     pub known_password: bool,
-    /// Number of names that were left out because they contain control characters. A telephone can
-    /// choose its name.
+    /// Number of names that were skipped because they contain control characters. A phone can
+    /// choose its own name.
     pub refused_names: usize,
 }
 
-/// Severity of a finding, from good to bad.
+/// How severe a finding is, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// There is nothing to do.
+    /// There's nothing to do.
     Well,
     /// The setting works, but should be improved.
     Advice,
-    /// Calls are lost, or are treated as other calls, for example as internal calls.
+    /// Calls are lost or treated as something else, such as internal calls.
     Fault,
 }
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchFinding {
-    /// Subject of the finding: `gateway city`.
+    /// What the finding is about, such as `gateway city`.
     pub about: String,
-    /// What was found, as a text for the operator.
+    /// A description of what was found, for the operator.
     pub message: String,
-    /// The fix. Empty if no fix is needed.
+    /// The fix, or empty if none is needed.
     pub fix: String,
-    /// Severity of the finding. Every finding except [`Severity::Well`] has a fix.
+    /// How severe the finding is. Every finding except [`Severity::Well`] has a fix.
     pub weight: Severity,
 }
 
 impl SwitchFinding {
-    /// Makes a finding. `fix` is empty for [`Severity::Well`].
+    /// Creates a finding. `fix` is empty for [`Severity::Well`].
     pub fn new(
         weight: Severity,
         about: impl Into<String>,
@@ -106,7 +107,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Makes a survey for a connection that was logged in with `password`.
+    /// Creates a survey for a connection that was logged in with `password`.
     pub fn new(password: &str) -> Self {
         Self {
             left: QUESTIONS.into(),
@@ -117,7 +118,7 @@ impl Survey {
         }
     }
 
-    /// Stores the facts in the answer to the next question.
+    /// Stores the facts from the response to the next question.
     pub fn on_answer(&mut self, answer: &[u8]) {
         let text = String::from_utf8_lossy(answer);
         let refused = text.starts_with("-ERR");
@@ -132,12 +133,12 @@ impl Survey {
         }
     }
 
-    /// Returns `true` if every question has been answered.
+    /// Returns `true` once every question has been answered.
     pub fn is_answered(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// Ends the survey, and returns the facts known so far.
+    /// Ends the survey, and returns what has been learned so far.
     pub fn facts(self) -> SwitchFacts {
         self.facts
     }
@@ -150,8 +151,8 @@ fn release(text: &str) -> Option<String> {
 }
 
 impl SwitchFacts {
-    /// Stores the profiles and gateways in the table of `sofia status`: name, type, data, and
-    /// state, separated by tabs.
+    /// Stores the profiles and gateways in the table from `sofia status`, which has tab-separated
+    /// columns for name, type, data, and state.
     fn read_sofia(&mut self, table: &str) {
         let gateways = self.gateways.get_or_insert_default();
         for row in table.lines() {
@@ -166,7 +167,7 @@ impl SwitchFacts {
                     self.profiles.insert(name.to_owned());
                 }
                 "gateway" if gateways.len() < NAMES_MAX => {
-                    // Before 1.6, the name has no profile.
+                    // Before 1.6, the name doesn't include a profile.
                     let (profile, name) = name.split_once("::").unwrap_or(("", name));
                     let gateway = SwitchGateway {
                         profile: profile.to_owned(),
@@ -210,9 +211,10 @@ impl SwitchFacts {
         }
     }
 
-    /// Compares the facts about the switch with the settings, and returns the findings. `trunks`
-    /// has names and endpoints. `broker` is `true` if the switch's events are also read from a
-    /// queue.
+    /// Compares the facts about the switch with the settings, and returns the findings.
+    ///
+    /// `trunks` contains names and endpoints. `broker` is `true` if the switch's events are also
+    /// read from a queue.
     pub fn judge(&self, trunks: &[(String, Vec<String>)], broker: bool) -> Vec<SwitchFinding> {
         let release = match &self.release {
             Some(release) => format!("FreeSWITCH {release}"),
@@ -277,8 +279,8 @@ impl SwitchFacts {
         found
     }
 
-    /// Compares one trunk with the facts about the switch. `own` has the trunk's name and
-    /// endpoints.
+    /// Compares one trunk, given by its name and endpoints (`own`), with the facts about the
+    /// switch.
     fn compare_trunk(
         &self,
         own: &(String, Vec<String>),
@@ -347,13 +349,13 @@ impl SwitchFacts {
     }
 }
 
-/// Returns the fix that loads a module, now and at each start.
+/// Returns the instructions for loading a module, both now and at every startup.
 fn load_module(name: &str) -> String {
     format!("add <load module=\"{name}\"/> to modules.conf.xml, then `load {name}`")
 }
 
-/// Returns a finding if no call can come in from `address`, or if the trunk's gateways have other
-/// addresses.
+/// Returns a finding if no calls can come in from `address`, or if the trunk's gateways have
+/// different addresses.
 fn unknown_address(
     (trunk, endpoints): &(String, Vec<String>),
     address: &str,
@@ -398,8 +400,8 @@ fn unknown_address(
     Some(SwitchFinding::new(Severity::Advice, about, message, fix))
 }
 
-/// Returns the finding about a gateway with which the switch does not register. Incoming calls then
-/// have no gateway name, so the trunk also needs the IP address.
+/// Returns the finding about a gateway that the switch doesn't register with. Since incoming calls
+/// don't carry its name in that case, the trunk also needs the IP address.
 fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway) -> SwitchFinding {
     let about = format!("gateway {name}");
     let address = &gateway.address;
@@ -425,7 +427,7 @@ fn ip_of(address: &str) -> Option<IpAddr> {
     host.parse().ok()
 }
 
-/// Returns a finding if some gateways belong to no trunk.
+/// Returns a finding if some gateways don't belong to any trunk.
 fn unmatched_gateways(
     trunks: &[(String, Vec<String>)],
     gateways: &BTreeMap<String, SwitchGateway>,
@@ -448,7 +450,7 @@ fn unmatched_gateways(
     ))
 }
 
-/// Returns `true` if calls over the gateway `name` match the endpoint of a trunk.
+/// Returns `true` if calls through the gateway `name` match a trunk's endpoint.
 fn matches_gateway(endpoint: &str, name: &str, gateway: &SwitchGateway) -> bool {
     match endpoint.split_once('/') {
         Some(("gateway", wanted)) => glob(wanted, name),
@@ -461,7 +463,7 @@ fn matches_gateway(endpoint: &str, name: &str, gateway: &SwitchGateway) -> bool 
     }
 }
 
-/// Lists names as `a, b and 3 more`. Returns `none` if there are none.
+/// Lists names as `a, b and 3 more`, or returns `none` if there are none.
 fn list_names<T: AsRef<str>>(names: impl ExactSizeIterator<Item = T>) -> String {
     let more = names.len().saturating_sub(NAMED_MAX);
     let named: Vec<String> = names
@@ -475,7 +477,7 @@ fn list_names<T: AsRef<str>>(names: impl ExactSizeIterator<Item = T>) -> String 
     }
 }
 
-/// Returns the host with its port in `sip:user@host:port;transport=udp`.
+/// Returns the host and port in `sip:user@host:port;transport=udp`.
 fn host(uri: &str) -> &str {
     let address = uri.split([';', '>', '?']).next().unwrap_or_default();
     let host = address.rsplit_once('@').map_or(address, |(_, host)| host);

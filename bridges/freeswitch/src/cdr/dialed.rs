@@ -1,15 +1,15 @@
-//! Finds the legs that a leg dialed over gateways. The leg's file shows their ids and numbers, and
-//! the dial strings.
+//! Finds the legs that a leg dialed through gateways, given the IDs, numbers, and dial strings in
+//! the leg's file.
 
 use callbridge_call::{ChannelEvent, ChannelRef, ChannelTraits, EventTime, Kind, Origin};
 use std::borrow::Cow;
 
-/// Prefix of a dial string that dials over a gateway.
+/// Prefix of a dial string that dials through a gateway.
 const GATEWAY: &str = "sofia/gateway/";
-/// Maximum number of dialed legs that are read in one file.
+/// Maximum number of dialed legs to read per file.
 const LEGS_MAX: usize = 64;
 
-/// A leg that was dialed over a gateway.
+/// A leg that was dialed through a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dialed {
     at: EventTime,
@@ -19,8 +19,8 @@ pub(super) struct Dialed {
 }
 
 impl Dialed {
-    /// Returns the first and the last event of a dialed leg that has no file. `by` is the channel
-    /// that dialed the leg. The leg was over at `ended` at the latest.
+    /// Returns the first and last events of a dialed leg that has no file. `by` is the channel that
+    /// dialed it, and the leg was over by `ended` at the latest.
     pub(super) fn events(
         self,
         by: &ChannelRef<'static>,
@@ -47,9 +47,11 @@ impl Dialed {
     }
 }
 
-/// Returns the legs in `originated` that were dialed over a gateway. `bridges` has the times and
-/// dial strings. If a number was dialed over several gateways, they are assigned to its legs in
-/// order. If there are not as many legs as dialings, these legs are left out.
+/// Returns the legs in `originated` that were dialed through a gateway.
+///
+/// `bridges` has the times and dial strings. If a number was dialed through several gateways,
+/// they're assigned to its legs in order. If there are fewer legs than dialing attempts, these legs
+/// are omitted.
 pub(super) fn dialed_legs(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Dialed> {
     let targets: Vec<(EventTime, &str, &str)> = bridges
         .iter()
@@ -93,7 +95,7 @@ fn count_of(number: &str, legs: &[(&str, &str)]) -> usize {
     legs.iter().filter(|(_, other)| *other == number).count()
 }
 
-/// Returns the gateway and the number of each target: `city` and `998901110001` for
+/// Returns the gateway and number of each target, such as `city` and `998901110001` for
 /// `{a=b}sofia/gateway/city/998901110001,[c=d]user/101`.
 fn targets(data: &str) -> impl Iterator<Item = (&str, &str)> {
     data.split(GATEWAY).skip(1).filter_map(|rest| {

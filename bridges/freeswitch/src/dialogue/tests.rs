@@ -1,9 +1,9 @@
-//! Tests of the dialogue, with recorded and with hostile answers of a switch.
+//! Tests of the dialogue, using both recorded and hostile responses from a switch.
 
 use super::*;
 use crate::reader::{FrameRead, FrameReader};
 
-/// A connection to a fake switch, with what the dialogue reported and the commands that it sent.
+/// A connection to a fake switch, with the dialogue's reports and the commands that it sent.
 struct Line {
     dialogue: Dialogue,
     reports: Vec<String>,
@@ -31,7 +31,7 @@ impl Line {
         Self::with_core(None)
     }
 
-    /// Makes a connection after an earlier one to the switch process `core`.
+    /// Creates a connection that follows an earlier one to the switch process `core`.
     fn with_core(core: Option<&str>) -> Self {
         let core = core.map(|core| core.as_bytes().to_vec());
         let dialogue = Dialogue::new("ClueCon".into(), core, &[]).expect("a secret");
@@ -42,7 +42,7 @@ impl Line {
         }
     }
 
-    /// Passes bytes of the switch to the dialogue.
+    /// Passes bytes from the switch to the dialogue.
     fn send_frames(&mut self, bytes: &str) -> &mut Self {
         let mut reader = FrameReader::default();
         reader.buffer().push(bytes.as_bytes());
@@ -81,7 +81,7 @@ impl Line {
         )
     }
 
-    /// Takes the reports and the sent commands.
+    /// Takes the reports and the commands that were sent.
     fn take_output(&mut self) -> (Vec<String>, Vec<String>) {
         (
             std::mem::take(&mut self.reports),
@@ -226,7 +226,7 @@ fn heartbeats_with_another_count_request_the_channel_list() {
         line.take_output().0,
         ["message {}", "message {} ends the list"]
     );
-    // Another channel only ended.
+    // Another channel merely ended.
     send_heartbeat(&mut line, 0);
     send_heartbeat(&mut line, 0);
     line.send_answer(NO_CHANNELS);
@@ -282,7 +282,7 @@ fn switch_restart_is_reported_once() {
         "{reports:?}"
     );
     assert_eq!(line.dialogue.core(), Some(&b"c1"[..]));
-    // A channel of the list can be reported first.
+    // A channel from the list may be reported first.
     let mut line = Line::with_core(Some("c0"));
     line.log_in().send_answer("1");
     line.send_answer(r#"{"row_count":1,"rows":[{"uuid":"a"}]}"#);

@@ -1,4 +1,4 @@
-//! Tests of the survey of a switch, and of the findings in the switch's answers.
+//! Tests of the survey of a switch, and of the findings drawn from the switch's responses.
 
 use super::*;
 
@@ -11,7 +11,7 @@ const SOFIA: &str = "                     Name\t   Type\t                    Dat
     \x20            127.0.0.1\t  alias\t                        internal\tALIASED\n\
     ==========================================================\n2 profiles 1 alias\n";
 
-/// Returns the facts that a survey learns from the answers to its questions, in order.
+/// Returns the facts that a survey learns from these responses to its questions, in order.
 fn run_survey(answers: [&str; 5]) -> SwitchFacts {
     let mut survey = Survey::new("long and secret");
     for answer in answers {
@@ -32,8 +32,8 @@ fn healthy_facts() -> SwitchFacts {
     ])
 }
 
-/// Returns trunks as the survey expects them. Each item is a name and its endpoints, separated by
-/// `|`.
+/// Returns trunks in the form that the survey expects. Each item is a name and its endpoints,
+/// separated by `|`.
 fn trunks(all: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
     let mut trunks = Vec::new();
     for (name, endpoints) in all {
