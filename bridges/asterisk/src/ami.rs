@@ -1,5 +1,5 @@
-//! Decodes AMI text: splits the bytes of a message into `Key: Value` pairs, and turns the pairs
-//! into an event. Pairs and event borrow from the message.
+//! Decodes AMI text by splitting a message's bytes into `Key: Value` pairs and turning the pairs
+//! into an event. Both the pairs and the event borrow from the message.
 
 use crate::cel_time::CelClock;
 use crate::event;
@@ -7,7 +7,7 @@ use crate::text::{RawValue as _, same};
 use callbridge_call::{Decoded, Mark, PbxEvent, Unreadable};
 use memchr::{memchr2, memmem};
 
-/// Decodes a message of the framer, without its closing empty line.
+/// Decodes a message from the framer, without the empty line at its end.
 pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a> {
     let mut pairs = Pairs::new(message);
     let mut first = true;
@@ -16,8 +16,8 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
             let Some(rule) = event::rule(value) else {
                 return Decoded::Skipped;
             };
-            // The event's name usually comes first. If it does not, the pairs before the name are
-            // read as well.
+            // The event's name usually comes first. If it doesn't, the pairs before it are read as
+            // well.
             let pairs = if first { pairs } else { Pairs::new(message) };
             let mut repaired = false;
             let event = event::decode(rule, pairs, clock, &mut repaired).transpose();
@@ -51,7 +51,7 @@ fn with_server<'a>(mut decoded: Decoded<'a>, message: &'a [u8]) -> Decoded<'a> {
     decoded
 }
 
-/// Decodes a response. Only an accepted login becomes an event. Other responses are skipped.
+/// Decodes a response. Only an accepted login becomes an event, and other responses are skipped.
 fn response<'a>(value: &[u8], pairs: &Pairs<'_>) -> Decoded<'a> {
     if value == b"Success" && pairs.get("Message") == Some(b"Authentication accepted") {
         return Decoded::from_event(Ok(PbxEvent::Mark(Mark::LoggedIn)), false);
@@ -59,8 +59,8 @@ fn response<'a>(value: &[u8], pairs: &Pairs<'_>) -> Decoded<'a> {
     Decoded::Skipped
 }
 
-/// Returns `true` for a banner of any vendor, such as `Asterisk Call Manager/11.0.0`: a line that
-/// ends with `Call Manager/x.y.z`.
+/// Returns `true` for a banner from any vendor, such as `Asterisk Call Manager/11.0.0`, which is a
+/// line ending in `Call Manager/x.y.z`.
 pub fn is_banner(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     let Some(slash) = memchr::memrchr(b'/', line) else {
@@ -72,21 +72,21 @@ pub fn is_banner(line: &[u8]) -> bool {
         && (version.iter()).all(|byte| byte.is_ascii_digit() || *byte == b'.')
 }
 
-/// The pairs of one message, in order. A repeated key is returned each time. Lines without a colon
-/// (the banner) are skipped. Keys and values are the original bytes. The single space after the
-/// colon and the line end are not part of a value.
+/// The pairs of one message, in order and including repeated keys. Lines without a colon (such as
+/// the banner) are skipped. Keys and values are the original bytes, without the single space after
+/// the colon and the newline.
 #[derive(Clone, Debug)]
 pub struct Pairs<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Pairs<'a> {
-    /// Iterates over the pairs of `message`, which can be incomplete.
+    /// Iterates over the pairs of `message`, which may be incomplete.
     pub const fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
 
-    /// Returns the first value of `key`, which is compared without case.
+    /// Returns the first value of `key`, ignoring case.
     pub fn get(&self, key: &str) -> Option<&'a [u8]> {
         let mut pairs = self.clone();
         let pair = pairs.find(|(name, _)| name.eq_ignore_ascii_case(key.as_bytes()));
@@ -127,26 +127,26 @@ impl<'a> Iterator for Pairs<'a> {
     }
 }
 
-/// Number of eight-byte words that are searched one by one before the vector search of `memchr`.
-/// Keys and most values end within them, and are too short for a vector search.
+/// Number of eight-byte words that are searched one by one before switching to the vector search in
+/// `memchr`. Keys and most values end within these words, and are too short for a vector search.
 const WORDS: usize = 4;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Sets the highest bit of the first byte in `word` that is zero. The bits of later bytes can be
-/// set wrongly.
+/// Sets the highest bit of the first byte in `word` that's zero. The bits of later bytes may be set
+/// by mistake.
 #[inline]
 const fn zeros(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS
 }
 
-/// Sets the highest bit of the first byte in `word` that is equal to `byte`, like [`zeros`].
+/// Sets the highest bit of the first byte in `word` that equals `byte`, like [`zeros`].
 #[inline]
 fn mark_byte(word: u64, byte: u8) -> u64 {
     zeros(word ^ ONES.wrapping_mul(u64::from(byte)))
 }
 
-/// Returns the index of the first byte that is `one` or `two`, which can be equal.
+/// Returns the index of the first byte that's `one` or `two`, which may be equal.
 #[inline]
 fn find(bytes: &[u8], one: u8, two: u8) -> Option<usize> {
     let mut at = 0;
@@ -160,7 +160,7 @@ fn find(bytes: &[u8], one: u8, two: u8) -> Option<usize> {
     memchr2(one, two, &bytes[at..]).map(|found| at + found)
 }
 
-/// Returns the eight bytes at the index `at`. `None` after [`WORDS`] words, or if fewer than eight
+/// Returns the eight bytes at index `at`, or `None` after [`WORDS`] words or if fewer than eight
 /// bytes are left.
 #[inline]
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
@@ -171,7 +171,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*word))
 }
 
-/// Splits `ChanVariable(SIP/10.0.0.1:5060-1): a=b`. The colon after the parenthesis ends the key.
+/// Splits `ChanVariable(SIP/10.0.0.1:5060-1): a=b`, where the key ends at the colon after the
+/// parenthesis.
 #[cold]
 fn split_after_parenthesis(line: &[u8], colon: usize) -> (&[u8], &[u8]) {
     let at = memmem::find(line, b"):").map_or(colon, |parenthesis| parenthesis + 1);

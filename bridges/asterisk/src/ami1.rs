@@ -1,6 +1,6 @@
-//! Events of AMI 1.x (Asterisk 1.4 to 11), which has no linkedid and no bridges. They report which
-//! channel dialed another, which channels are connected, and which channel continues under the
-//! unique id of another.
+//! Events of AMI 1.x (Asterisk 1.4 to 11), which has neither linkedids nor bridges. They report
+//! which channel dialed another, which channels are connected, and which channel continues under
+//! another one's unique ID.
 //!
 //! ```text
 //! Dial        SubEvent, Channel, Destination, UniqueID, DestUniqueID, Dialstring
@@ -16,19 +16,19 @@ use crate::text::{RawPairs, RawValue, add_variable, epoch, same, text_or_empty};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin, Text};
 use std::borrow::Cow;
 
-/// Events that Asterisk 12 and later do not send, or send in another form.
+/// Events that Asterisk 12 and later don't send or send in a different form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Old {
     Dial,
-    /// `Link` reports that two channels are connected, and `Unlink` that they no longer are.
-    /// `Bridge` reports both, with the difference in `Bridgestate`.
+    /// `Link` reports that two channels were connected, and `Unlink` that they were disconnected.
+    /// `Bridge` reports both, distinguished by `Bridgestate`.
     Link {
         begins: bool,
     },
     Rename,
     Masquerade,
-    /// A channel enters or leaves a conference: `MeetmeJoin`, `MeetmeLeave`, `ConfbridgeJoin`,
-    /// `ConfbridgeLeave`.
+    /// A channel enters or leaves a conference (`MeetmeJoin`, `MeetmeLeave`, `ConfbridgeJoin`,
+    /// `ConfbridgeLeave`).
     Room {
         enters: bool,
     },
@@ -42,7 +42,7 @@ pub(crate) enum Old {
 }
 
 impl Old {
-    /// Returns the rule for an event's name.
+    /// Returns the rule for an event name.
     pub(crate) fn parse(event: &[u8]) -> Option<Self> {
         Some(match event {
             b"Dial" => Self::Dial,
@@ -62,28 +62,28 @@ impl Old {
     }
 }
 
-/// The values of one event that a rule reads.
+/// The values that a rule reads from an event.
 #[derive(Default)]
 struct Read<'a> {
     at: Option<EventTime>,
-    /// The first channel of the event, or its only channel.
+    /// The event's first or only channel.
     one: ChannelRef<'a>,
     /// The second channel, which is dialed, linked, or the target of a transfer.
     two: ChannelRef<'a>,
-    /// The value that is not of a channel: a new name, a dial string, a dial status, or a
-    /// conference.
+    /// The value that isn't a channel's, which may be a new name, a dial string, a dial status, or
+    /// a conference.
     word: Text<'a>,
-    /// `true` if the event reports an end: `SubEvent: End`, `Bridgestate: Unlink`.
+    /// Whether the event reports an end (`SubEvent: End`, `Bridgestate: Unlink`).
     ends: bool,
-    /// The conference's bridge, which Asterisk 12 and later report. Those releases report entries
-    /// and exits by other events, so this event only shows where the channel is.
+    /// The conference's bridge, as reported by Asterisk 12 and later. These releases report entries
+    /// and exits through other events, so this one only shows where the channel is.
     bridge: Text<'a>,
-    /// Variables, and the name of the channel that has them.
+    /// Variables, along with the name of the channel that has them.
     variables: Vec<(String, Text<'a>)>,
 }
 
-/// Turns the pairs of an event into a channel event. `None` if no call depends on the event. Sets
-/// `repaired` if bytes were not UTF-8.
+/// Turns an event's pairs into a channel event, or returns `None` if the event doesn't matter for
+/// calls. Sets `repaired` if any bytes weren't valid UTF-8.
 pub(crate) fn decode<'a>(
     old: Old,
     pairs: impl RawPairs<'a>,
@@ -100,7 +100,7 @@ pub(crate) fn decode<'a>(
     named.then(|| ChannelEvent::new(at, Origin::Channel, channel, kind))
 }
 
-/// The field of [`Read`] in which a key's value is stored.
+/// The field of [`Read`] that a key's value is stored in.
 #[derive(Clone, Copy)]
 enum Target {
     Channel,
@@ -112,13 +112,13 @@ enum Target {
     OtherNumber,
     Word,
     Room,
-    /// Sets `ends` if the value is equal to this, without case.
+    /// Sets `ends` if the value equals this, ignoring case.
     EndsBy(&'static [u8]),
     Bridge,
 }
 
-/// Returns the keys of an event that are read. `Channel` of `AgentConnect` is left out, because it
-/// names the agent's channel, or only the called interface, but the event's unique id is the
+/// Returns the keys to read from an event. `Channel` is omitted for `AgentConnect`, because it's
+/// the agent's channel, or merely the called interface, whereas the event's unique ID is the
 /// caller's.
 const fn keys(old: Old) -> &'static [(&'static [u8], Target)] {
     use Target::{
@@ -138,7 +138,7 @@ const fn keys(old: Old) -> &'static [(&'static [u8], Target)] {
             (b"DestUniqueID", OtherId),
             (b"Dialstring", Word),
             (b"DialStatus", Word),
-            // The application's data, which some vendors of 1.4 add.
+            // The application's data, which some vendors add to 1.4.
             (b"Data", Word),
         ],
         Old::Link { .. } => &[
@@ -192,8 +192,8 @@ const fn keys(old: Old) -> &'static [(&'static [u8], Target)] {
     }
 }
 
-/// Returns `true` for the name of a channel, `PJSIP/city-00000048`, rather than of an interface,
-/// `SIP/city/998901110001`.
+/// Returns `true` for a channel name such as `PJSIP/city-00000048`, as opposed to an interface such
+/// as `SIP/city/998901110001`.
 fn has_suffix(name: &str) -> bool {
     let name = name.strip_suffix(";1").unwrap_or(name);
     let suffix = name.rsplit_once('-').map_or("", |(_, suffix)| suffix);
@@ -243,7 +243,7 @@ impl<'a> Read<'a> {
         };
     }
 
-    /// Returns the channel of the event, and what happened to it.
+    /// Returns the event's channel and what happened to it.
     fn into_channel_and_kind(self, old: Old) -> Option<(ChannelRef<'a>, Kind<'a>)> {
         let Self {
             one,
@@ -254,7 +254,7 @@ impl<'a> Read<'a> {
             ..
         } = self;
         Some(match old {
-            // The end of a `Dial` names only the channel that dialed, and the result.
+            // The end of a `Dial` only has the dialing channel and the result.
             Old::Dial if ends && !two.is_named() => {
                 let channel = ChannelRef {
                     dial_status: word,
@@ -317,8 +317,8 @@ impl<'a> Read<'a> {
         })
     }
 
-    /// Adds each variable to the channel that its key names. Without a known name, the first
-    /// channel gets the variable.
+    /// Adds each variable to the channel identified by its key, or to the first channel if that's
+    /// not a known name.
     fn give_variables(&mut self) {
         for (owner, text) in std::mem::take(&mut self.variables) {
             let channel = if owner == self.two.name && !owner.is_empty() {

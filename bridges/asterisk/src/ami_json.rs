@@ -1,8 +1,8 @@
-//! Decodes AMI as JSON: in the envelope of amiws, as one flat object per event, or as a body of
-//! Wazo's bus.
+//! Decodes AMI as JSON, which may be in amiws's envelope, one flat object per event, or a message
+//! body from Wazo's bus.
 //!
-//! A frame is turned into pairs in one pass over its bytes. Values that no rule reads are skipped.
-//! Reading ends at the name of an event without a rule.
+//! A frame is turned into pairs in a single pass over its bytes. Values that no rule reads are
+//! skipped, and reading stops at the name of an event without a rule.
 
 use crate::cel_time::CelClock;
 use crate::event::{self, Rule, rule};
@@ -15,15 +15,15 @@ use callbridge_call::{Decoded, Kind, Mark, Origin, PbxEvent, ServerEvent, Text, 
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess};
 use std::borrow::Cow;
 
-/// Facts from earlier frames of a connection that later frames need.
+/// What later frames need to know from a connection's earlier ones.
 #[derive(Debug, Default)]
 pub(crate) struct FrameContext {
     names: Names,
-    /// The connection has AMI's channel events, not only CEL.
+    /// Whether the connection carries AMI's channel events, as opposed to CEL alone.
     channel_events: bool,
 }
 
-/// Decodes one frame. With `of_bus`, the frame must be in an envelope of Wazo's bus.
+/// Decodes one frame. With `of_bus`, it must be in an envelope from Wazo's bus.
 pub(crate) fn decode<'a>(
     frame: &'a [u8],
     of_bus: bool,
@@ -77,8 +77,8 @@ pub(crate) fn decode<'a>(
                 repaired,
             }
         }
-        // A CEL row that was cut is skipped if the connection also has channel events, because they
-        // report the same facts.
+        // A truncated CEL row is skipped if the connection also carries channel events, because
+        // those report the same facts.
         Err(Unreadable::NoChannel)
             if cut && head == Head::Event(Rule::Cel) && memory.channel_events =>
         {
@@ -88,7 +88,7 @@ pub(crate) fn decode<'a>(
     }
 }
 
-/// Returns `true` for an accepted login, the only response that becomes an event.
+/// Returns `true` for an accepted login, which is the only response that becomes an event.
 fn is_login(pairs: &[(&str, Text<'_>)]) -> bool {
     has_pair(pairs, b"Response", "Success")
         && has_pair(pairs, b"Message", "Authentication accepted")
@@ -100,35 +100,36 @@ fn has_pair(pairs: &[(&str, Text<'_>)], name: &[u8], wanted: &str) -> bool {
         .any(|(key, value)| same(key.as_bytes(), name) && value == wanted)
 }
 
-/// Initial capacity for the keys and values of a frame. A dial event fits.
+/// Initial capacity for a frame's keys and values, which is enough for a dial event.
 const PAIRS: usize = 32;
 
-/// The content of one frame that rules read.
+/// The content of a frame that rules read.
 #[derive(Debug, Default)]
 struct Collected<'a> {
     pub server: Option<Text<'a>>,
     /// Keys and values as in AMI. An array becomes a repeated key. An object under `ChanVariable`
-    /// (Wazo) has the variables by name.
+    /// (Wazo) contains the variables by name.
     pub pairs: Vec<(&'a str, Text<'a>)>,
     pub head: Head,
-    /// The message is in `data`. The other members belong to the envelope.
+    /// Whether the message is in `data`, in which case the other members belong to the envelope.
     enveloped: bool,
-    /// The envelope is that of amiws, which has the `type` of its message.
+    /// Whether the envelope is that of amiws, which includes the `type` of its message.
     of_gateway: bool,
-    /// `name` of the envelope. On Wazo's bus, this is the name of the event, which `data` can lack.
+    /// The envelope's `name`. On Wazo's bus, this is the event's name, which may be missing from
+    /// `data`.
     pub name: Option<Text<'a>>,
-    /// Member `timestamp` of the envelope.
+    /// The envelope's `timestamp` member.
     pub timestamp: Text<'a>,
 }
 
-/// Kind of the message in a frame.
+/// The kind of message in a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Head {
-    /// The message names neither an event nor a response.
+    /// The message doesn't specify an event or a response.
     #[default]
     Nothing,
     Event(Rule),
-    /// An event that no rule reads. Its other pairs were not read.
+    /// An event that no rule reads. The rest of its pairs weren't read.
     Needless,
     Response,
 }
@@ -140,7 +141,7 @@ impl Head {
 }
 
 impl<'a> Collected<'a> {
-    /// Reads a frame. `None` if it is not a JSON object.
+    /// Reads a frame, returning `None` if it isn't a JSON object.
     fn read(text: &'a str) -> Option<Self> {
         let mut collected = Self::default();
         let mut json = serde_json::Deserializer::from_str(text);
@@ -162,7 +163,7 @@ impl<'a> Collected<'a> {
         }
     }
 
-    /// Returns `true` for a message in the envelope of Wazo's bus.
+    /// Returns `true` for a message in an envelope from Wazo's bus.
     fn is_of_bus(&self) -> bool {
         let needless = self.head == Head::Needless && !self.of_gateway;
         self.enveloped && (self.name.is_some() || needless)
@@ -207,7 +208,7 @@ impl<'a> Collected<'a> {
     }
 }
 
-/// A part of the frame: all of it, its member `data`, or another member.
+/// A part of the frame, which may be the whole frame, its `data` member, or another member.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Frame,
@@ -215,7 +216,7 @@ enum Part {
     Member,
 }
 
-/// Reads one part of a frame. A member is read under its key.
+/// Reads one part of a frame. Members are read under their own key.
 struct Reading<'c, 'a> {
     to: &'c mut Collected<'a>,
     key: &'a str,
@@ -252,7 +253,7 @@ impl<'de> ReadValue<'de> for Reading<'_, 'de> {
             }
         }
         while let Some(MemberName(key)) = map.next_key()? {
-            // AMI has no name with an escape, so such a member is skipped.
+            // AMI has no names with escapes, so such a member is skipped.
             let Cow::Borrowed(key) = key else {
                 map.next_value::<IgnoredAny>()?;
                 continue;

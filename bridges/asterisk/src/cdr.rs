@@ -1,13 +1,13 @@
-//! Call detail records: AMI's `Cdr` event, and the bodies of asterisk-cdr-amqp. Rows of files are
-//! in `cdr_csv`.
+//! Call detail records from AMI's `Cdr` event and from asterisk-cdr-amqp messages. See `cdr_csv`
+//! for rows in files.
 
 use crate::cdr_time::is_time;
 use crate::repair::Scratch;
 use crate::text::{JsonText, RawPairs, RawValue, epoch, text_or_empty};
 use callbridge_call::{Cdr, Decoded, PbxEvent, Text, Unreadable};
 
-/// Reads a record. Its names can be those of AMI or of `cdr.conf`. `linkedid` is also read, if an
-/// administrator has mapped it. Case and underscores in names do not matter.
+/// Reads a record with names from either AMI or `cdr.conf`, ignoring case and underscores.
+/// `linkedid` is read too if an administrator has mapped it.
 pub(crate) fn decode<'a>(
     pairs: impl RawPairs<'a>,
     repaired: &mut bool,
@@ -19,14 +19,14 @@ pub(crate) fn decode<'a>(
     if cdr.channel.is_empty() {
         return Err(Unreadable::NoChannel);
     }
-    // asterisk-cdr-amqp writes the epoch if a call was not answered.
+    // asterisk-cdr-amqp writes the epoch for an unanswered call.
     if !is_time(&cdr.answer) {
         cdr.answer = "".into();
     }
     Ok(PbxEvent::Cdr(Box::new(cdr)))
 }
 
-/// Decodes a body of asterisk-cdr-amqp.
+/// Decodes an asterisk-cdr-amqp message.
 pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> Decoded<'a> {
     let Some((members, mut repaired)) = scratch.object(message) else {
         return Decoded::Unreadable(Unreadable::NotJson);
@@ -36,8 +36,8 @@ pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> De
         value.into_texts(|text| texts.push((JsonText(key.clone()), JsonText(text))));
     }
     match decode(texts.into_iter(), &mut repaired) {
-        // A message without times and outcome is not a record, but a channel event of another
-        // module or of ARI.
+        // A message without times or an outcome isn't a record, but a channel event from another
+        // module or from ARI.
         Ok(PbxEvent::Cdr(cdr)) if cdr.start.is_empty() && cdr.disposition.is_empty() => {
             Decoded::Unreadable(Unreadable::NoEvent)
         }
@@ -45,16 +45,16 @@ pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> De
     }
 }
 
-/// Texts that a database, or a tool that exports its tables, writes for a missing value.
+/// What a database, or a tool that exports its tables, writes for a missing value.
 const MISSING: [&[u8]; 5] = [b"NULL", b"\\N", b"(null)", b"None", b"nil"];
 
-/// Returns `true` for an empty value, and for a text that means a missing one, such as `NULL`.
+/// Returns `true` for an empty value or a text that represents a missing one, such as `NULL`.
 pub(crate) fn is_missing(value: &[u8]) -> bool {
     let value = value.trim_ascii();
     value.is_empty() || MISSING.iter().any(|text| value.eq_ignore_ascii_case(text))
 }
 
-/// Returns the value as text. Empty if the value means a missing one, such as `NULL`.
+/// Returns the value as text, or an empty text if it represents a missing one, such as `NULL`.
 pub(crate) fn text_if_present<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'a> {
     if is_missing(value.as_ref()) {
         Text::default()
@@ -63,8 +63,8 @@ pub(crate) fn text_if_present<'a>(value: impl RawValue<'a>, repaired: &mut bool)
     }
 }
 
-/// Reads seconds as microseconds: `5`, `30.250113`, `30,25` as Excel writes it in some countries,
-/// and `-3590` of a call during which the PBX's clock was set back.
+/// Parses seconds into microseconds. They may look like `5`, `30.250113`, `30,25` (written by Excel
+/// in some countries), or `-3590` for a call during which the PBX's clock was set back.
 pub(crate) fn seconds(value: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(value).ok()?.trim().replace(',', ".");
     let (sign, digits) = match text.strip_prefix('-') {
@@ -74,7 +74,7 @@ pub(crate) fn seconds(value: &[u8]) -> Option<i64> {
     Some(sign * epoch(digits.as_bytes())?.micros())
 }
 
-/// Returns `true` for a name whose column [`set`] reads.
+/// Returns `true` if [`set`] reads the column with this name.
 pub(crate) fn is_field(name: &str) -> bool {
     let mut cdr = Cdr::default();
     set(&mut cdr, name.as_bytes(), &b"1"[..], &mut false);
@@ -82,7 +82,7 @@ pub(crate) fn is_field(name: &str) -> bool {
 }
 
 /// Sets the field of `cdr` that has this name in AMI, `cdr.conf`, or asterisk-cdr-amqp. Other names
-/// are ignored, because no call depends on them.
+/// are ignored, because they don't matter for calls.
 fn set<'a>(cdr: &mut Cdr<'a>, name: &[u8], value: impl RawValue<'a>, repaired: &mut bool) {
     let letters = name.iter().filter(|byte| **byte != b'_');
     let plain: Vec<u8> = letters.map(u8::to_ascii_lowercase).collect();

@@ -1,5 +1,5 @@
-//! Call detail records in CSV: `Master.csv` of `cdr_csv`, rows of `cdr_custom`'s samples, and
-//! tables exported with a header.
+//! Call detail records in CSV, which include `Master.csv` from `cdr_csv`, rows from `cdr_custom`'s
+//! samples, and tables exported with a header.
 //!
 //! ```text
 //! cdr_csv      accountcode src dst dcontext clid channel dstchannel lastapp lastdata
@@ -9,16 +9,17 @@
 //!              start answer end duration billsec disposition amaflags
 //!              accountcode uniqueid userfield [sequence]
 //! ```
-//! A header decides the delimiter and the columns of every row after it. In a file without a
-//! header, the first whole row decides, by where its three times and two counts of seconds are. A
-//! row that does not match is unreadable, because its values could be in the wrong columns.
+//! A header determines the delimiter and columns of all rows after it. If a file has no header,
+//! they're determined by where the first complete row has its three times and two counts of
+//! seconds. A row that doesn't match is unreadable, because its values might be in the wrong
+//! columns.
 
 use crate::cdr::{self, is_missing};
 use crate::cdr_time::is_time;
 use crate::csv_record::{CsvRecord, DELIMITERS, is_frame, is_rounded};
 use callbridge_call::{Decoded, Unreadable};
 
-/// The columns that every row of `cdr_csv` has, in order.
+/// The columns in every `cdr_csv` row, in order.
 const CDR_CSV: &str = "accountcode,src,dst,dcontext,clid,channel,dstchannel,lastapp,lastdata,start,\
                        answer,end,duration,billsec,disposition,amaflags";
 const CDR_CUSTOM: &str = "clid,src,dst,dcontext,channel,dstchannel,lastapp,lastdata,start,answer,\
@@ -26,7 +27,7 @@ const CDR_CUSTOM: &str = "clid,src,dst,dcontext,channel,dstchannel,lastapp,lastd
 /// Number of columns in the oldest form of `cdr_csv`.
 const COLUMNS_MIN: usize = 16;
 
-/// Column names of CDRs in addition to those that `cdr::set` reads. Only a header has them.
+/// CDR column names besides those read by `cdr::set`. They only occur in headers.
 const OTHER_NAMES: [&str; 7] = [
     "accountcode",
     "amaflags",
@@ -36,21 +37,21 @@ const OTHER_NAMES: [&str; 7] = [
     "cnum",
     "cnam",
 ];
-/// A row with this many names of columns is a header.
+/// A row with at least this many column names is a header.
 const HEADER_NAMES_MIN: usize = 4;
 /// A header has fewer digits than this. A record has more, because it contains times.
 const HEADER_DIGITS_MAX: usize = 10;
 
-/// Reads the rows of one file.
+/// Reads the rows of a single file.
 #[derive(Debug, Default)]
 pub(crate) struct CdrRows {
-    /// The names of `--columns`, for a file without a header.
+    /// The names from `--columns`, for a file without a header.
     named: Option<Vec<String>>,
     layout: Option<Layout>,
     record: CsvRecord,
 }
 
-/// The delimiter of a file, and the meaning of its columns.
+/// A file's delimiter, and what its columns mean.
 #[derive(Clone, Debug)]
 struct Layout {
     delimiter: u8,
@@ -61,7 +62,7 @@ struct Layout {
 enum Columns {
     CdrCsv,
     CdrCustom,
-    /// The columns that a header names, in order.
+    /// The columns listed in a header, in order.
     Named(Vec<String>),
 }
 
@@ -73,7 +74,7 @@ impl CdrRows {
         }
     }
 
-    /// Decodes one row. A header sets the columns of the rows after it.
+    /// Decodes a row. A header sets the columns of the rows after it.
     pub(crate) fn decode<'a>(&'a mut self, row: &[u8]) -> Decoded<'a> {
         if is_frame(row) {
             return Decoded::Skipped;
@@ -101,7 +102,7 @@ impl CdrRows {
         Decoded::from_event(cdr::decode(pairs, &mut repaired), repaired)
     }
 
-    /// Returns the layout that a header names. `None` if this row is not a header.
+    /// Returns the layout specified by a header, or `None` if this row isn't one.
     fn read_header(&mut self, row: &[u8]) -> Option<Layout> {
         let digits = row.iter().filter(|byte| byte.is_ascii_digit());
         if digits.take(HEADER_DIGITS_MAX).count() == HEADER_DIGITS_MAX {
@@ -119,8 +120,8 @@ impl CdrRows {
         None
     }
 
-    /// Returns the layout of a file without a header that begins with this row: that of
-    /// `--columns`, or the known layout that fits the row's times.
+    /// Returns the layout of a file without a header that starts with this row. It's either the one
+    /// from `--columns` or the known layout that fits the row's times.
     fn recognize(&mut self, row: &[u8]) -> Result<Layout, Unreadable> {
         let known = match &self.named {
             Some(names) => vec![Columns::Named(names.clone())],
@@ -146,8 +147,8 @@ impl CdrRows {
 impl Columns {
     /// Checks that a row has these columns.
     fn check(&self, record: &CsvRecord) -> Result<(), Unreadable> {
-        // The template "asterisk" of FreeSWITCH's mod_cdr_csv has the columns of cdr_csv, and its
-        // disposition is never ANSWERED.
+        // The "asterisk" template of FreeSWITCH's mod_cdr_csv has the same columns as cdr_csv, but
+        // its disposition is never ANSWERED.
         let channel = match self {
             Self::CdrCsv => Some(5),
             Self::CdrCustom => Some(4),
@@ -158,15 +159,15 @@ impl Columns {
         }
         match self {
             Self::CdrCsv if has_times_at(record, 9) => Ok(()),
-            // A row of cdr_csv without its first column has its times at the same place. So the
-            // unique id is checked, too.
+            // A cdr_csv row without its first column has its times in the same place, so the unique
+            // ID is checked too.
             Self::CdrCustom if has_times_at(record, 8) && is_uniqueid(record.text(16)) => Ok(()),
             Self::CdrCsv | Self::CdrCustom => Err(Unreadable::NotACdr),
             Self::Named(names) => check_named(names, record),
         }
     }
 
-    /// Returns the name of each column of a row that passed [`Columns::check`].
+    /// Returns the name of each column in a row that passed [`Columns::check`].
     fn names(&self, record: &CsvRecord) -> Vec<&str> {
         match self {
             Self::CdrCsv => CDR_CSV.split(',').chain(after_cdr_csv(record)).collect(),
@@ -176,9 +177,8 @@ impl Columns {
     }
 }
 
-/// Checks a row against the names of a header. A row with more fields has delimiters in a field
-/// that is not quoted, so no value after that field can be trusted. A row with fewer fields was
-/// cut.
+/// Checks a row against the names in a header. A row with more fields has delimiters in an unquoted
+/// field, so no value after that field can be trusted. A row with fewer fields was cut off.
 fn check_named(names: &[String], record: &CsvRecord) -> Result<(), Unreadable> {
     if let Some(missing) = missing_column(names) {
         return Err(Unreadable::NoColumn(missing));
@@ -211,7 +211,7 @@ fn check_named(names: &[String], record: &CsvRecord) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// Returns the text in the column with this name. Empty if there is no such column.
+/// Returns the text in the column with this name, or an empty text if there's no such column.
 fn text_of_column<'r>(names: &[String], record: &'r CsvRecord, name: &str) -> &'r str {
     let column = names.iter().position(|known| known == name);
     column.map_or("", |column| record.text(column))
@@ -221,7 +221,7 @@ fn is_count(text: &str) -> bool {
     cdr::seconds(text.as_bytes()).is_some()
 }
 
-/// Returns `true` if start, answer, end, duration, and billed seconds begin at this column.
+/// Returns `true` if start, answer, end, duration, and billed seconds start at this column.
 fn has_times_at(record: &CsvRecord, start: usize) -> bool {
     let answer = record.text(start + 1);
     let end = record.text(start + 2);
@@ -234,7 +234,8 @@ fn has_times_at(record: &CsvRecord, start: usize) -> bool {
         && record.text(start - 4).contains('/')
 }
 
-/// Returns `true` for a text that means no time: `0.000000`, `0000-00-00 00:00:00`, 1970.
+/// Returns `true` for a text that means no time, such as `0.000000`, `0000-00-00 00:00:00`, or
+/// 1970.
 fn is_no_time(text: &str) -> bool {
     is_missing(text.as_bytes())
         || text.starts_with("0000-")
@@ -243,7 +244,7 @@ fn is_no_time(text: &str) -> bool {
 }
 
 /// Returns the names of the columns after the sixteenth, depending on how many there are. A single
-/// column is a unique id or a user field.
+/// column is either a unique ID or a user field.
 fn after_cdr_csv(record: &CsvRecord) -> Vec<&'static str> {
     let one = if is_uniqueid(record.text(COLUMNS_MIN)) {
         "uniqueid"
@@ -261,12 +262,12 @@ fn after_cdr_csv(record: &CsvRecord) -> Vec<&'static str> {
     }
 }
 
-/// Returns the names of columns in the form of `cdr.conf`.
+/// Converts column names to the form used in `cdr.conf`.
 pub(crate) fn names<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
     names.map(plain_name).collect()
 }
 
-/// Returns `true` if these are names of columns, not the values of a record.
+/// Returns `true` if these are column names rather than the values of a record.
 pub(crate) fn is_header(names: &[String]) -> bool {
     let known = names
         .iter()
@@ -274,7 +275,7 @@ pub(crate) fn is_header(names: &[String]) -> bool {
     known.count() >= HEADER_NAMES_MIN
 }
 
-/// Returns a column that is missing from `names`, and without which no call can be read.
+/// Returns a column that's missing from `names` and without which calls can't be read.
 pub(crate) fn missing_column(names: &[String]) -> Option<&'static str> {
     for needed in ["channel", "dstchannel", "start", "disposition"] {
         if !has_name(names, needed) {
@@ -294,8 +295,8 @@ fn has_name(names: &[String], wanted: &str) -> bool {
     names.iter().any(|name| name == wanted)
 }
 
-/// Returns the name of a column in the form of `cdr.conf`. A table or a report can have another
-/// form: `calldate`, `Destination Channel`, `Billable (secs)`.
+/// Converts a column name to the form used in `cdr.conf`. Tables and reports may use other forms,
+/// such as `calldate`, `Destination Channel`, or `Billable (secs)`.
 fn plain_name(name: &str) -> String {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     let name: String = letters.map(|c| c.to_ascii_lowercase()).collect();
@@ -314,7 +315,8 @@ fn plain_name(name: &str) -> String {
     plain.to_owned()
 }
 
-/// Returns `true` for an id in Asterisk's form: `1536293101.12458`, `pbx1-1536293101.12458`.
+/// Returns `true` for an ID in Asterisk's form, such as `1536293101.12458` or
+/// `pbx1-1536293101.12458`.
 fn is_uniqueid(text: &str) -> bool {
     let tail = text.rsplit_once('-').map_or(text, |(_, tail)| tail);
     tail.split_once('.')

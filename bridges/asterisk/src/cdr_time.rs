@@ -1,4 +1,4 @@
-//! Turns the times of call detail records into absolute times.
+//! Converts the times of call detail records to absolute times.
 //!
 //! By default, records have local times in whole seconds without a zone. A spreadsheet can cut the
 //! seconds off, and a database can lose the start altogether. Both are then taken from the unique
@@ -12,13 +12,13 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use std::collections::VecDeque;
 
-/// No PBX reports calls before 2000. An epoch of 1970 means that there is no time.
+/// No PBX reports calls from before 2000. An epoch of 1970 means that there's no time.
 const EARLIEST_SEC: i64 = 946_684_800;
 /// Maximum number of channels whose unique IDs are remembered, so that a later record isn't assumed
 /// to start when its channel was created.
 const CHANNELS_MAX: usize = 256;
 
-/// Converts the times of the records of one source.
+/// Converts the times of one source's records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CdrClock {
     walls: WallClocks,
@@ -29,7 +29,7 @@ pub(crate) struct CdrClock {
 /// The start of a record.
 #[derive(Clone, Copy, Debug)]
 struct Start {
-    /// Microseconds of UTC.
+    /// Microseconds since the epoch, in UTC.
     micros: i64,
     /// The local time, if that's how it was written.
     local: Option<DateTime>,
@@ -45,7 +45,7 @@ impl CdrClock {
     }
 
     /// Converts the start, answer, and end of `cdr` to absolute times. A record without an end ends
-    /// after its duration. `server` is the server of the record, if one stream has several.
+    /// after its duration. `server` is the record's server, if a stream has several.
     pub(crate) fn place(&mut self, cdr: &mut Cdr<'_>, server: Option<&str>) {
         self.walls
             .turn_to(server.unwrap_or_default(), &cdr.uniqueid);
@@ -166,7 +166,7 @@ impl CdrClock {
     }
 }
 
-/// What is known about the channel of a record.
+/// What's known about a record's channel.
 #[derive(Clone, Copy, Debug)]
 struct ChannelRow {
     /// The second in the channel's unique ID.
@@ -205,13 +205,14 @@ fn through_clock_change(plain: i64, wanted: Option<i64>) -> i64 {
     let step = nearest.filter(|step| (off - step).abs() <= 2_000_000);
     plain + step.unwrap_or(0)
 }
-/// Returns `true` if a text can be a record's time: in 2000 or later, with a zone or without.
+/// Returns `true` if a text can be a record's time, i.e., in 2000 or later, with or without a time
+/// zone.
 pub(crate) fn is_time(text: &str) -> bool {
     read_time(text).is_some()
 }
 
-/// Reads a time in any form that a PBX, a database, or Excel writes. `None` if the text is not a
-/// time, or is zero or 1970, which mean that there is no time.
+/// Parses a time in any form written by a PBX, a database, or Excel. Returns `None` if the text
+/// isn't a time, or if it's zero or 1970, which mean that there's no time.
 fn read_time(text: &str) -> Option<Written> {
     let text = text.trim();
     let written = local_time::read(text)?;
@@ -276,7 +277,7 @@ mod tests {
             184,
         );
         assert_eq!(second, (1_536_293_120, 1_536_293_304));
-        // For a record without an id, the learned offset is used.
+        // For a record without an ID, the learned offset is used.
         let third = place_record(
             &mut clock,
             "",
@@ -325,7 +326,7 @@ mod tests {
             // Later records of their channels.
             ("a", "1536293101.1", "2018-09-07 11:21:41", first + 1_000),
             ("b", "b-1536293101.1", "2018-09-07 06:21:41", first + 1_000),
-            // A quarter of an hour after the channel was created is not another zone.
+            // A quarter of an hour after the channel's creation doesn't mean a different time zone.
             ("a", "1536293101.1", "2018-09-07 11:20:01", first + 900),
         ] {
             let mut cdr = Cdr {
@@ -356,7 +357,7 @@ mod tests {
     fn record_before_channel_creation_ignores_configured_zone() {
         let zone = TimeZone::get("Asia/Tashkent").expect("a zone");
         let mut clock = CdrClock::new(Some(zone));
-        // usegmtime=yes: the PBX writes UTC.
+        // With usegmtime=yes, the PBX writes UTC.
         let utc = place_record(
             &mut clock,
             "1536293101.1",

@@ -1,5 +1,5 @@
-//! Turns a row of channel event logging from any format into a [`ChannelEvent`]. Decodes the bodies
-//! of asterisk-cel-amqp.
+//! Turns a channel event logging row in any format into a [`ChannelEvent`], and decodes
+//! asterisk-cel-amqp messages.
 
 use crate::cel_time::CelClock;
 use crate::key::is;
@@ -12,24 +12,25 @@ use callbridge_call::{
 };
 use std::borrow::Cow;
 
-/// The fields of a CEL event that calls depend on.
+/// The fields of a CEL event that matter for calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CelRow<'a> {
     /// The absolute time that AMI adds to the row (`Timestamp`).
     pub at: Option<EventTime>,
-    /// Name of the event: `CHAN_START`, `HANGUP`…
+    /// The event's name, such as `CHAN_START` or `HANGUP`.
     pub event: Text<'a>,
-    /// The row's own time, in the form that `cel.conf` configures.
+    /// The row's own time, in the format configured in `cel.conf`.
     pub time: Text<'a>,
     pub application: Text<'a>,
     pub app_data: Text<'a>,
     pub channel: ChannelRef<'a>,
     pub extra: Extra<'a>,
-    /// The name of the other channel. Before Asterisk 12, a bridge is only reported this way.
+    /// The other channel's name. Before Asterisk 12, this is the only way in which a bridge is
+    /// reported.
     pub peer: Text<'a>,
 }
 
-/// The field `Extra`, which is read only if the event needs it.
+/// The `Extra` field, which is only parsed if the event needs it.
 #[derive(Clone, Debug)]
 pub(crate) enum Extra<'a> {
     Text(Text<'a>),
@@ -42,20 +43,20 @@ impl Default for Extra<'_> {
     }
 }
 
-/// Members of `Extra` that events are made of.
+/// The members of `Extra` that are used in events.
 #[derive(Default)]
 struct ExtraFields<'a> {
     bridge: Text<'a>,
     technology: Text<'a>,
     cause: Option<u16>,
-    /// Result of the last `Dial` or `Queue` that the channel ran.
+    /// Result of the last `Dial` or `Queue` run by the channel.
     dial_status: Text<'a>,
-    /// Unique ids of the other channels that the event names.
+    /// Unique IDs of the other channels in the event.
     others: Vec<Text<'a>>,
 }
 
 impl<'a> CelRow<'a> {
-    /// Makes a row from the pairs of AMI's `CEL` event.
+    /// Creates a row from the pairs of AMI's `CEL` event.
     pub(crate) fn from_pairs(pairs: impl RawPairs<'a>, repaired: &mut bool) -> Self {
         let mut row = Self::default();
         for (key, value) in pairs {
@@ -92,13 +93,13 @@ impl<'a> CelRow<'a> {
         *place = text_or_empty(value, repaired);
     }
 
-    /// Returns `true` if the row's peer is another channel.
+    /// Returns `true` if the row's peer is a different channel.
     fn has_other_peer(&self) -> bool {
         !self.peer.is_empty() && self.peer != self.channel.name
     }
 
-    /// Turns the row into an event. The kind is `Kind::Seen` if the row only shows that the channel
-    /// exists.
+    /// Turns the row into an event, whose kind is `Kind::Seen` if the row merely shows that the
+    /// channel exists.
     pub(crate) fn into_event(self, clock: &mut CelClock) -> ChannelEvent<'a> {
         let starts = self.event == "CHAN_START";
         let at = self
@@ -136,14 +137,14 @@ impl<'a> CelRow<'a> {
                 let bridge = or_unnamed(fields.bridge, &self.application, &self.app_data, peers);
                 Kind::enter_or_leave(enters, bridge, fields.technology)
             }
-            // Before Asterisk 12, the channel that picks up takes the unique id of the phone that
-            // rang. The bridge can be reported before the unique id changes.
+            // Before Asterisk 12, the channel that picks up the call takes over the unique ID of
+            // the phone that was ringing. The bridge may be reported before the unique ID changes.
             b"PICKUP" if !self.extra.is_given() && has_other_peer => Kind::Renamed {
                 to: self.peer,
                 holder: Text::default(),
             },
-            // Before Asterisk 12, in a transfer by REFER while the other telephone rings, `Extra`
-            // is the linkedid of the transferred call.
+            // Before Asterisk 12, for a REFER transfer while the other phone is ringing, `Extra` is
+            // the transferred call's linkedid.
             b"ATTENDEDTRANSFER" if self.peer.is_empty() && self.extra.plain().is_some() => {
                 let call = self.extra.plain().cloned().unwrap_or_default();
                 Kind::Transfers { call }
@@ -154,7 +155,7 @@ impl<'a> CelRow<'a> {
             | b"LOCAL_OPTIMIZE"
             | b"LOCAL_OPTIMIZE_BEGIN" => {
                 let mut with = self.extra.fields().others;
-                // Before Asterisk 12, only the name of the other channel is reported.
+                // Before Asterisk 12, only the other channel's name is reported.
                 if with.is_empty() && has_other_peer {
                     with.push(self.peer);
                 }
@@ -182,8 +183,8 @@ impl<'a> CelRow<'a> {
     }
 }
 
-/// Decodes a body of asterisk-cel-amqp. The module misspells a member (`peer_acount`) on which no
-/// call depends. `extra` is an object, or a text that contains an object.
+/// Decodes an asterisk-cel-amqp message. The module misspells a member (`peer_acount`), but it
+/// doesn't matter for calls. `extra` is either an object or a text that contains one.
 pub(crate) fn decode_amqp<'a>(
     body: &'a [u8],
     scratch: &'a mut Scratch,
@@ -218,8 +219,8 @@ fn row_from_members(members: Members<'_>) -> CelRow<'_> {
     row
 }
 
-/// Returns the meaning of a row about a bridge or conference in CEL before Asterisk 12. `None` for
-/// any other row.
+/// Returns the meaning of a bridge or conference row in CEL before Asterisk 12, or `None` for any
+/// other row.
 fn old_bridge_kind<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'a>> {
     Some(match event {
         b"BRIDGE_START" | b"BRIDGE_UPDATE" if !peer.is_empty() => Kind::Linked {
@@ -247,8 +248,9 @@ fn channel_named<'a>(name: &Text<'a>) -> Box<ChannelRef<'a>> {
     })
 }
 
-/// Returns `bridge`, the id in `Extra`, or makes an id if it is empty. A conference is then
-/// identified by its name, and any other bridge by `peers`, the channels that are already in it.
+/// Returns `bridge`, which is the ID in `Extra`, or generates an ID if it's empty. A conference is
+/// then identified by its name, and any other bridge by `peers`, the channels that are already in
+/// it.
 fn or_unnamed<'a>(bridge: Text<'a>, application: &str, data: &str, peers: &str) -> Text<'a> {
     if !bridge.is_empty() {
         return bridge;
@@ -259,14 +261,14 @@ fn or_unnamed<'a>(bridge: Text<'a>, application: &str, data: &str, peers: &str) 
     }
 }
 
-/// Returns the id of the conference in the data of `MeetMe` or `ConfBridge`. It is the same id as
-/// in events of AMI 1.x.
+/// Returns the conference ID for the data of `MeetMe` or `ConfBridge`, which is the same as in AMI
+/// 1.x events.
 fn room<'a>(app_data: &str) -> Text<'a> {
     let name = app_data.split([',', '|']).next().unwrap_or_default();
     Cow::Owned(format!("room {name}"))
 }
 
-/// The fields of a row.
+/// A row's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Timestamp,
@@ -286,8 +288,8 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    /// Returns the field with this name in the mapping, in AMI, or in a table of a database:
-    /// `${CHANNEL(channame)}`, `${CSV_QUOTE(${eventtype})}`, `Channel`, `channame`.
+    /// Returns the field with this name in the mapping, in AMI, or in a database table, such as
+    /// `${CHANNEL(channame)}`, `${CSV_QUOTE(${eventtype})}`, `Channel`, or `channame`.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let lower = name.trim().to_lowercase();
         let unquoted = lower.trim_matches(|c| matches!(c, '"' | '`' | '\'' | ' '));
@@ -321,7 +323,7 @@ impl Field {
         })
     }
 
-    /// Returns the field with this key of AMI, which is compared without case.
+    /// Returns the field with this AMI key, ignoring case.
     #[inline]
     fn from_ami_key(key: &[u8]) -> Option<Self> {
         Some(match key.len() {
@@ -358,7 +360,7 @@ impl<'a> Extra<'a> {
         }
     }
 
-    /// Returns the field's text if it is not a JSON object. Releases before Asterisk 12 write such
+    /// Returns the field's text if it isn't a JSON object. Releases before Asterisk 12 write such
     /// texts.
     fn plain(&self) -> Option<&Text<'a>> {
         match self {
@@ -385,8 +387,8 @@ impl<'a> Extra<'a> {
 }
 
 impl<'a> ExtraFields<'a> {
-    /// Parses the plain text of a `HANGUP` before Asterisk 12: the cause, the channel that hung up,
-    /// and the result of the last `Dial`.
+    /// Parses the plain text in a `HANGUP` before Asterisk 12, which consists of the cause, the
+    /// channel that hung up, and the result of the last `Dial`.
     fn from_plain(text: &str) -> Self {
         let mut parts = text.split(',');
         let cause = parts.next().and_then(|cause| number(cause.as_bytes()));

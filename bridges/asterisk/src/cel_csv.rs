@@ -1,5 +1,6 @@
-//! Rows of `cel_custom`, and of tables of CEL exported as CSV. The columns are known from the
-//! header, from the flags, or by trying the layouts of Asterisk's samples, FreePBX, and Wazo.
+//! Rows from `cel_custom` and from CEL tables exported as CSV. The columns are taken from the
+//! header or the flags, or determined by trying the layouts of Asterisk's samples, FreePBX, and
+//! Wazo.
 
 use crate::cdr::is_missing;
 use crate::cel::{CelRow, Field};
@@ -9,17 +10,17 @@ use crate::csv_record::{CsvRecord, DELIMITERS, is_frame, is_rounded};
 use crate::local_time::lacks_seconds;
 use callbridge_call::{ChannelEvent, Decoded, PbxEvent, UniqueId, Unreadable};
 
-/// Minimum columns of a row in one of the known layouts.
+/// Minimum number of columns in a row with one of the known layouts.
 const KNOWN_MIN: usize = 19;
 
-/// Reads the records of one file.
+/// Reads the records of a single file.
 #[derive(Debug)]
 pub(crate) struct CsvRows {
-    /// Set by the header, or by the first row that can be read. The delimiter is the same for the
-    /// whole file. With another delimiter, a comma in `appdata` would move all values after it.
+    /// Set by the header or the first row that can be read, and the same for the whole file. With a
+    /// different delimiter, a comma in `appdata` would shift all values after it.
     delimiter: Option<u8>,
     columns: Columns,
-    /// The columns were named by the flags or a header, so no other layout is tried.
+    /// Whether the columns came from the flags or a header, in which case no other layout is tried.
     named: bool,
     numbers: EventNumbers,
     record: CsvRecord,
@@ -36,7 +37,7 @@ impl CsvRows {
         }
     }
 
-    /// Decodes one record. A header sets the delimiter and the columns of the records after it.
+    /// Decodes a record. A header sets the delimiter and columns of the records after it.
     pub(crate) fn decode<'a>(&'a mut self, record: &[u8], clock: &mut CelClock) -> Decoded<'a> {
         if is_frame(record) {
             return Decoded::Skipped;
@@ -82,15 +83,16 @@ impl CsvRows {
         if is_rounded(&row.channel.uniqueid) || is_rounded(&row.channel.linkedid) {
             return Err(Unreadable::RoundedId);
         }
-        // With such times, nobody talked or everybody talked for a minute.
+        // Going by such times, either nobody talked, or everybody talked for a minute.
         if lacks_seconds(&row.time) {
             return Err(Unreadable::NoSeconds);
         }
         Ok(row)
     }
 
-    /// Returns the delimiter and the columns of a header. `None` if this record is not a header.
-    /// Only records that contain `unique` are compared with the names, because few rows of calls
+    /// Returns the delimiter and columns of a header, or `None` if this record isn't one.
+    ///
+    /// Only records containing `unique` are compared with the known names, because few call rows
     /// contain it.
     fn read_header(&mut self, record: &[u8]) -> Option<(u8, Columns)> {
         let has_unique = memchr::memchr2_iter(b'q', b'Q', record).any(|q| {
@@ -110,8 +112,8 @@ impl CsvRows {
         None
     }
 
-    /// Finds the delimiter that splits this record into the columns of CEL, for a file without a
-    /// header. All later rows are split at the same delimiter.
+    /// Finds the delimiter that splits this record into CEL's columns, for a file without a header.
+    /// All later rows are split at the same delimiter.
     fn split_at_any(&mut self, record: &[u8]) -> Result<(), Unreadable> {
         let mut first = Ok(());
         for delimiter in DELIMITERS {
@@ -120,7 +122,8 @@ impl CsvRows {
                 self.delimiter = Some(delimiter);
                 return Ok(());
             }
-            // The reason of a split with enough columns is the most useful, so it is returned.
+            // The error from a split with enough columns is the most useful, so that's the one
+            // returned.
             if first.is_ok() || first == Err(Unreadable::TooFewColumns) {
                 first = split;
             }
@@ -128,7 +131,7 @@ impl CsvRows {
         first
     }
 
-    /// Splits a record, and checks that it is a row of CEL.
+    /// Splits a record and checks that it's a CEL row.
     fn split(&mut self, record: &[u8], delimiter: u8) -> Result<(), Unreadable> {
         self.record.read(record, delimiter);
         if !self.named && !self.columns.fit(&self.record) {
@@ -143,7 +146,7 @@ impl CsvRows {
         if last.is_none_or(|last| last >= self.record.len()) {
             return Err(Unreadable::TooFewColumns);
         }
-        // A delimiter in a field that is not quoted moves the ids to other columns.
+        // A delimiter in an unquoted field shifts the IDs to other columns.
         if self.record.len() > self.columns.0.len() && self.named && !self.columns.fit(&self.record)
         {
             return Err(Unreadable::OtherColumns);
@@ -161,31 +164,32 @@ fn present(value: &[u8]) -> &[u8] {
     if is_missing(value) { b"" } else { value }
 }
 
-/// Columns that identify the channel and the call of a row.
+/// Columns that identify a row's channel and call.
 const IDS: [Field; 2] = [Field::Uniqueid, Field::Linkedid];
 
-/// Fields in the columns of a CEL file, in order. `None` is a column on which no call depends.
+/// Which field is in each column of a CEL file, in order. `None` is a column that doesn't matter
+/// for calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Columns(Vec<Option<Field>>);
 
-/// The layouts of files without a header, the most likely first.
+/// The layouts of files without a header, most likely first.
 const KNOWN: [&str; 6] = [
     // Asterisk's sample mapping (`cel_custom.conf.sample`).
     "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,\
      appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,userfield,userdeftype,\
      eventextra",
-    // The table `cel` of FreePBX, with and without its number.
+    // FreePBX's `cel` table, with and without its number.
     "id,eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,\
      src,dst,channel,dstchannel,appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,\
      userdeftype,extra,userfield",
     "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,\
      src,dst,channel,dstchannel,appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,\
      userdeftype,extra,userfield",
-    // The table `cel` of Wazo.
+    // Wazo's `cel` table.
     "id,eventtype,eventtime,userdeftype,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,\
      context,channame,appname,appdata,amaflags,accountcode,peeraccount,uniqueid,linkedid,\
      userfield,peer,call_log_id,extra",
-    // Asterisk's samples for databases (`contrib/realtime`, the documentation of cel_odbc).
+    // Asterisk's samples for databases (`contrib/realtime` and the cel_odbc documentation).
     "id,eventtype,eventtime,userdeftype,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,\
      context,channame,appname,appdata,amaflags,accountcode,peeraccount,uniqueid,linkedid,\
      userfield,peer",
@@ -205,7 +209,7 @@ impl Columns {
         Self(keep_first(names.split(',').map(Field::from_name)))
     }
 
-    /// Reads the column names of a header. The error names the column that is missing.
+    /// Reads the column names in a header, returning the missing column as the error.
     pub(crate) fn from_names<'n>(
         names: impl Iterator<Item = &'n str>,
     ) -> Result<Self, &'static str> {
@@ -224,8 +228,8 @@ impl Columns {
         Ok(Self(columns))
     }
 
-    /// Returns the known layout that has unique ids in the right columns of this record. If ARI or
-    /// `Originate` chose the ids, they can have any form, so the number of columns decides.
+    /// Returns the known layout that has unique IDs in the right columns of this record. If the IDs
+    /// were chosen by ARI or `Originate`, they can have any form, so the number of columns decides.
     fn recognize(record: &CsvRecord) -> Option<Self> {
         Self::known_layouts()
             .find(|columns| columns.fit(record))
@@ -236,7 +240,7 @@ impl Columns {
         KNOWN.iter().map(|names| Self::from_list(names))
     }
 
-    /// Returns `true` if the record has an event's name, a channel, and two unique ids in these
+    /// Returns `true` if the record has an event name, a channel, and two unique IDs in these
     /// columns.
     fn fit(&self, record: &CsvRecord) -> bool {
         let channel = self.text(record, Field::Channel);
@@ -247,8 +251,8 @@ impl Columns {
                 .all(|id| UniqueId::epoch_in(self.text(record, id)).is_some())
     }
 
-    /// Returns `true` if the record has the same number of columns, an event's name, and a channel.
-    /// The ids can have any form.
+    /// Returns `true` if the record has the same number of columns, an event name, and a channel,
+    /// regardless of the form of the IDs.
     fn fit_in_number(&self, record: &CsvRecord) -> bool {
         record.len() == self.0.len()
             && is_event(self.text(record, Field::Event))
@@ -260,13 +264,13 @@ impl Columns {
         self.place(column).map_or("", |at| record.text(at))
     }
 
-    /// Returns the index of a column. `None` if the file does not have it.
+    /// Returns a column's index, or `None` if the file doesn't have it.
     fn place(&self, column: Field) -> Option<usize> {
         self.0.iter().position(|&other| other == Some(column))
     }
 }
 
-/// Keeps only the first column of each field. FreePBX's table has an empty `channel` after
+/// Keeps only the first column for each field. FreePBX's table has an empty `channel` after
 /// `channame`.
 fn keep_first(columns: impl Iterator<Item = Option<Field>>) -> Vec<Option<Field>> {
     let mut each: Vec<Option<Field>> = Vec::new();

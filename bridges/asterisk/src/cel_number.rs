@@ -101,7 +101,7 @@ impl EventNumbers {
             None if number < FIRST_CHANGED => &FROM_12,
             None => return Err(Unreadable::EventNumber),
         };
-        // A later release can have more events, on which no call depends.
+        // A later release may have more events, which don't matter for calls.
         Ok(names
             .get(usize::from(number) - 1)
             .copied()

@@ -8,11 +8,11 @@ use crate::wall_clock::{Basis, RowOrder, Stamp, WallClocks, WrongZone, birth_sec
 use callbridge_call::EventTime;
 use jiff::tz::TimeZone;
 
-/// Converts the times of the rows of one source.
+/// Converts the times of one source's rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CelClock {
-    /// `true` for a file. If neither a zone nor a unique id shows the offset, its times count as
-    /// UTC, so at least the intervals are right.
+    /// Whether this is a file. If neither a time zone nor a unique ID reveals the offset, a file's
+    /// times are treated as UTC, so that at least the intervals are right.
     guess: bool,
     walls: WallClocks,
     server: String,
@@ -27,13 +27,13 @@ impl CelClock {
         }
     }
 
-    /// Sets the server of the following rows.
+    /// Sets which server the following rows come from.
     pub(crate) fn set_server(&mut self, server: Option<&str>) {
         server.unwrap_or_default().clone_into(&mut self.server);
     }
 
-    /// Returns the time that `text` means in a row of the channel `uniqueid`. `starts` is `true`
-    /// for the row that was written when the channel was created. `None` if the time is not known.
+    /// Returns the time given by `text` in a row of the channel `uniqueid`, or `None` if it isn't
+    /// known. `starts` is `true` for the row written when the channel was created.
     pub(crate) fn read_time(
         &mut self,
         text: &str,
@@ -47,7 +47,7 @@ impl CelClock {
         let local = match local_time::read(text) {
             Some(Written::Absolute(at)) => return Some(at),
             Some(Written::Local(local)) => local,
-            // A time that the database has lost is in the unique ID.
+            // A time that the database has lost can be found in the unique ID.
             None if starts => return born.map(EventTime::from_seconds),
             None => return None,
         };

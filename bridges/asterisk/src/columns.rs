@@ -1,17 +1,17 @@
-//! The columns that `--columns` names, for files without a header.
+//! The columns listed in `--columns`, for files without a header.
 
 use crate::cdr_csv;
 use crate::cel_csv::Columns;
 use std::str::FromStr;
 
-/// Names of the columns of a CEL file, or of a CDR table, in order.
+/// Column names of a CEL file or a CDR table, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvColumns {
     pub(crate) cel: Option<Columns>,
     pub(crate) cdr: Option<Vec<String>>,
 }
 
-/// The error that a needed column is missing.
+/// An error indicating that a required column is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {file} needs the column {column}")]
 pub struct MissingColumn {
@@ -22,7 +22,7 @@ pub struct MissingColumn {
 impl FromStr for CsvColumns {
     type Err = MissingColumn;
 
-    /// Reads names separated by commas, as in a header or in the mapping of `cel_custom.conf`.
+    /// Parses comma-separated names, as in a header or in `cel_custom.conf`'s mapping.
     fn from_str(text: &str) -> Result<Self, MissingColumn> {
         let names = cdr_csv::names(text.split(','));
         let missing = cdr_csv::missing_column(&names);

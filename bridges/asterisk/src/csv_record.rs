@@ -3,8 +3,7 @@
 use callbridge_call::framing::without_byte_order_mark;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
-/// Delimiters of the files that PBXs, databases, and spreadsheets write, in the order in which
-/// they are tried.
+/// Delimiters used in files from PBXs, databases, and spreadsheets, in the order they're tried.
 pub(crate) const DELIMITERS: [u8; 4] = *b",;\t|";
 
 /// How a quote inside a quoted field is written.
@@ -12,22 +11,22 @@ pub(crate) const DELIMITERS: [u8; 4] = *b",;\t|";
 enum QuoteEscape {
     /// `""`, as in RFC 4180.
     Doubled,
-    /// `\"`, as MySQL's `SELECT … INTO OUTFILE` and some export tools write it.
+    /// `\"`, as written by MySQL's `SELECT … INTO OUTFILE` and some export tools.
     Backslash,
 }
 
-/// Splits records, and keeps the last one's fields.
+/// Splits records and keeps the fields of the last one.
 #[derive(Debug, Default)]
 pub(crate) struct CsvRecord {
-    /// Readers of csv-core by delimiter, made for the first record that needs them. Most records do
-    /// not, and making the tables of a reader takes longer than splitting many records.
+    /// csv-core readers by delimiter, created for the first record that needs them. Most records
+    /// don't, and building a reader's tables takes longer than splitting many records.
     readers: [Option<Box<Reader>>; DELIMITERS.len()],
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl CsvRecord {
-    /// Splits a record at this delimiter, which is one of [`DELIMITERS`].
+    /// Splits a record at this delimiter, which must be one of [`DELIMITERS`].
     pub(crate) fn read(&mut self, record: &[u8], delimiter: u8) {
         let record = without_byte_order_mark(record);
         let is_split = self.split_strictly(record, delimiter, QuoteEscape::Doubled)
@@ -101,7 +100,7 @@ impl CsvRecord {
         Some(after)
     }
 
-    /// Splits any CSV record with csv-core.
+    /// Splits any CSV record using csv-core.
     fn split_any(&mut self, record: &[u8], delimiter: u8) {
         let known = DELIMITERS.iter().position(|known| *known == delimiter);
         let index = known.unwrap_or(0);
@@ -124,8 +123,8 @@ impl CsvRecord {
             fields += ended;
             match result {
                 ReadRecordResult::InputEmpty => {}
-                // Neither buffer can be full, because each field and each end takes a byte of the
-                // record.
+                // Neither buffer can be full, because each field and each end takes up a byte of
+                // the record.
                 ReadRecordResult::OutputFull
                 | ReadRecordResult::OutputEndsFull
                 | ReadRecordResult::Record
@@ -157,7 +156,7 @@ impl CsvRecord {
         without_text_marks(self.bytes[start..end].trim_ascii())
     }
 
-    /// Returns a field as text. Empty if it is not UTF-8.
+    /// Returns a field as text, or an empty text if it isn't valid UTF-8.
     pub(crate) fn text(&self, index: usize) -> &str {
         std::str::from_utf8(self.field(index)).unwrap_or_default()
     }
@@ -186,7 +185,7 @@ pub fn cell_value(cell: &str) -> &str {
         [b'"', value @ .., b'"'] => value.trim_ascii(),
         value => value,
     };
-    // Only ASCII was removed, so this is still UTF-8.
+    // Only ASCII characters were removed, so this is still valid UTF-8.
     std::str::from_utf8(without_text_marks(bytes)).unwrap_or(cell)
 }
 
@@ -234,15 +233,15 @@ fn is_row_count(row: &str) -> bool {
             .is_some_and(|unit| unit.chars().all(char::is_alphabetic))
 }
 
-/// Returns the fields of a record, to show them to a person. The delimiter is the one that gives
-/// the most fields.
+/// Returns a record's fields for display to a user, using the delimiter that yields the most
+/// fields.
 pub fn fields(record: &[u8]) -> Vec<String> {
     let mut fields = CsvRecord::default();
     let counts = DELIMITERS.map(|delimiter| {
         fields.read(record, delimiter);
         (fields.len(), delimiter)
     });
-    // If several delimiters give the same number, the first in the list is used.
+    // If several delimiters yield the same number, the first one in the list is used.
     let most = counts.into_iter().rev().max_by_key(|(count, _)| *count);
     fields.read(record, most.map_or(b',', |(_, delimiter)| delimiter));
     (0..fields.len())
@@ -326,10 +325,10 @@ mod tests {
             (r#""x","\"Ann\"""#, vec!["x", r#""Ann""#]),
             (r#""\"\" <9>","x""#, vec![r#""" <9>"#, "x"]),
             (r#""{\"a\":\"b\"}","x""#, vec![r#"{"a":"b"}"#, "x"]),
-            // A backslash at the end of a value escapes nothing.
+            // A backslash at the end of a value doesn't escape anything.
             (r#""C:\","x""#, vec!["C:\\", "x"]),
             (r#""""Ann"" <9>","x""#, vec![r#""Ann" <9>"#, "x"]),
-            // psql quotes nothing, so a caller's name has its own quotes.
+            // psql doesn't quote anything, so a caller's name has its own quotes.
             (r#""" <9>,x"#, vec!["<9>", "x"]),
             (r#"x, "Ann" <9> ,y"#, vec!["x", r#""Ann" <9>"#, "y"]),
         ] {

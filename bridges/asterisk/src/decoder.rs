@@ -1,4 +1,4 @@
-//! The decoder for all formats of Asterisk. A framed message goes in, and its event comes out.
+//! The decoder for all Asterisk formats, which turns a framed message into its event.
 
 use crate::cdr_csv::CdrRows;
 use crate::cdr_time::CdrClock;
@@ -11,45 +11,45 @@ use crate::{ami, ami_json, cdr, cel};
 use callbridge_call::{Decoded, PbxEvent, Unreadable};
 use std::collections::BTreeSet;
 
-/// Formats of Asterisk, or of a gateway next to it. The names and properties of all formats are in
-/// `callbridge-formats`.
+/// Formats used by Asterisk or by a gateway next to it. The names and properties of all formats are
+/// in `callbridge-formats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AsteriskFormat {
-    /// AMI of Asterisk on TCP port 5038.
+    /// Asterisk's AMI on TCP port 5038.
     Ami,
-    /// AMI as JSON: in the envelope of amiws, or as one flat object per event.
+    /// AMI as JSON, either in amiws's envelope or as one flat object per event.
     AmiJson,
-    /// CSV rows of channel event logging, from `cel_custom` or the export of a database.
+    /// CSV rows of channel event logging, from `cel_custom` or a database export.
     CelCsv,
-    /// Message bodies of asterisk-cel-amqp, which are JSON objects.
+    /// asterisk-cel-amqp messages, which are JSON objects.
     CelAmqp,
-    /// Message bodies of asterisk-cdr-amqp, which are JSON objects.
+    /// asterisk-cdr-amqp messages, which are JSON objects.
     CdrAmqp,
-    /// Rows of `cdr_csv`, of the sample of `cdr_custom`, or of a table with a header.
+    /// Rows from `cdr_csv`, from `cdr_custom`'s sample, or from a table with a header.
     CdrCsv,
-    /// Message bodies of Wazo's bus. Each is an AMI event in an envelope.
+    /// Messages from Wazo's bus, each of which is an AMI event in an envelope.
     Wazo,
 }
 
-/// Maximum bytes of a variable's name in Asterisk.
+/// Maximum length of an Asterisk variable name in bytes.
 pub const VARIABLE_NAME_BYTES_MAX: usize = 80;
 
-/// Settings of a source that an [`AsteriskDecoder`] needs in addition to its format.
+/// What an [`AsteriskDecoder`] needs to know about a source besides its format.
 #[derive(Clone, Debug, Default)]
 pub struct DecoderSettings {
-    /// The zone of times that the PBX writes without one (`--pbx-timezone`). If the zone is
-    /// missing, the offset is learned from the epoch in unique ids.
+    /// The time zone of times that the PBX writes without one (`--pbx-timezone`). If this isn't
+    /// set, the offset is learned from the epoch in unique IDs.
     pub zone: Option<jiff::tz::TimeZone>,
-    /// The columns of a CSV file without a header (`--columns`). Without this setting, the columns
-    /// are recognized. A header in the file takes precedence over this setting.
+    /// The columns of a CSV file without a header (`--columns`). If this isn't set, they're
+    /// recognized automatically. A header in the file takes precedence.
     pub columns: Option<CsvColumns>,
-    /// Names of the channel variables that rules use. Other variables are left out. `None` keeps
-    /// all variables.
+    /// Names of the channel variables used in rules, or `None` to keep all variables. Others are
+    /// dropped.
     pub variables: Option<BTreeSet<String>>,
 }
 
-/// Decodes the messages of one source. It keeps the state that later messages need: the columns of
-/// a CSV file, the PBX's offset from UTC, and the unique ids of channel names.
+/// Decodes one source's messages, keeping the state that later messages need, i.e., a CSV file's
+/// columns, the PBX's offset from UTC, and the unique IDs for channel names.
 #[derive(Debug)]
 pub struct AsteriskDecoder {
     format: AsteriskFormat,
@@ -63,7 +63,7 @@ pub struct AsteriskDecoder {
 }
 
 impl AsteriskDecoder {
-    /// Makes a decoder for one source, before its first message.
+    /// Creates a decoder for one source, before its first message.
     pub fn new(format: AsteriskFormat, settings: DecoderSettings) -> Self {
         let columns = settings.columns;
         let cel = columns.as_ref().and_then(|columns| columns.cel.clone());
@@ -88,8 +88,8 @@ impl AsteriskDecoder {
             .or_else(|| self.cdr_clock.wrong_zone())
     }
 
-    /// Decodes one message: a whole AMI message, JSON object, or CSV record. No bytes make it
-    /// panic.
+    /// Decodes one message, which is a complete AMI message, JSON object, or CSV record. Never
+    /// panics, no matter what the bytes are.
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         let mut decoded = match self.format {
             AsteriskFormat::Ami => ami::decode(message, &mut self.clock),

@@ -1,4 +1,4 @@
-//! Turns AMI's events into [`PbxEvent`]s, from pairs of any format.
+//! Turns AMI events into [`PbxEvent`]s, given their pairs in any format.
 
 use crate::ami1::{self, Old};
 use crate::cel::CelRow;
@@ -11,28 +11,28 @@ use callbridge_call::{
 };
 use std::time::Duration;
 
-/// How an event's pairs are read. An event without a rule is skipped after its name. `VarSet`,
-/// `DeviceStateChange`, `RTCPSent`, `QueueMemberStatus`, and others have no rule, because all of
-/// their facts are also in the events below.
+/// How an event's pairs are read. An event without a rule is skipped once its name has been read.
+/// `VarSet`, `DeviceStateChange`, `RTCPSent`, `QueueMemberStatus`, and others have no rule, because
+/// everything they report is also in the events below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// The keys describe one channel, without a prefix.
+    /// The keys describe a single channel, without a prefix.
     Plain(Plain),
-    /// A channel dials another, whose keys begin with `Dest`.
+    /// A channel dials another one, whose keys start with `Dest`.
     Dial {
         begins: bool,
     },
-    /// The event joins channels of several calls. The values are the key prefix of the event's main
-    /// channel, and the key prefixes of the channels that are joined to it.
+    /// The event joins channels from several calls. The values are the key prefix of the event's
+    /// main channel and those of the channels being joined to it.
     Joined(&'static [u8], &'static [&'static [u8]]),
-    /// An event that only AMI 1.x has, or that has another form there.
+    /// An event that only exists in AMI 1.x or has a different form there.
     Old(Old),
     Cel,
     Cdr,
     Mark(Mark),
 }
 
-/// Events whose keys describe one channel.
+/// Events whose keys describe a single channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plain {
     Born,
@@ -42,14 +42,14 @@ pub(crate) enum Plain {
     HangupRequest,
     Hangup,
     Seen,
-    /// The channel runs an application.
+    /// The channel is running an application.
     Runs,
-    /// One of the live channels in the list of `CoreShowChannels`.
+    /// One of the live channels in the `CoreShowChannels` list.
     Listed,
 }
 
-/// The names of the events that are read, separated by spaces. All other events are skipped once
-/// their name is read.
+/// The space-separated names of the events that are read. All others are skipped as soon as their
+/// name has been read.
 pub const DECODED: &str = "\
     CEL Newchannel Newstate Newexten BridgeEnter BridgeLeave Hangup NewConnectedLine \
     NewCallerid NewAccountCode HangupRequest SoftHangupRequest Hold Unhold DialBegin \
@@ -58,7 +58,7 @@ pub const DECODED: &str = "\
     ConfbridgeJoin ConfbridgeLeave AgentCalled AgentConnect OriginateResponse Transfer \
     QueueCallerAbandon CoreShowChannel CoreShowChannelsComplete";
 
-/// Returns the rule for an event's name.
+/// Returns the rule for an event name.
 pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
     Some(match event {
         b"CEL" => Rule::Cel,
@@ -69,7 +69,7 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         b"Hangup" => Rule::Plain(Plain::Hangup),
         b"HangupRequest" => Rule::Plain(Plain::HangupRequest),
         // `SoftHangupRequest` comes from the PBX, which also uses it to connect the channel to
-        // something else. So it does not show that a party hangs up.
+        // something else, so it doesn't mean that a party is hanging up.
         b"NewConnectedLine" | b"NewCallerid" | b"Newcallerid" | b"NewAccountCode"
         | b"SoftHangupRequest" | b"Hold" | b"Unhold" => Rule::Plain(Plain::Seen),
         b"Newexten" => Rule::Plain(Plain::Runs),
@@ -98,8 +98,8 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
     })
 }
 
-/// Reads an event's pairs by its rule. `None` if no call depends on the event. Sets `repaired` if
-/// bytes were not UTF-8.
+/// Reads an event's pairs according to its rule, returning `None` if the event doesn't matter for
+/// calls. Sets `repaired` if any bytes weren't valid UTF-8.
 #[inline]
 pub(crate) fn decode<'a>(
     rule: Rule,
@@ -146,8 +146,8 @@ fn with_details<'a>(mark: Mark, mut pairs: impl RawPairs<'a>) -> Mark {
     }
 }
 
-/// Stores the value in the field of `channel` that `key` names. Returns the value if `key` is not a
-/// field of a channel.
+/// Stores the value in the field of `channel` given by `key`, or hands it back if `key` isn't a
+/// channel field.
 #[inline(always)]
 fn describe<'a, V: RawValue<'a>>(
     channel: &mut ChannelRef<'a>,
@@ -306,8 +306,8 @@ fn decode_dial<'a>(
         }
     }
     if !dialed.is_named() {
-        // The event was cut before the dialed channel, so it only shows that the dialing channel
-        // exists.
+        // The event was cut off before the dialed channel, so it only shows that the dialing
+        // channel exists.
         return ChannelEvent::new(at, Origin::Channel, by, Kind::Seen);
     }
     let by = by.is_named().then(|| Box::new(by));
@@ -319,16 +319,18 @@ fn decode_dial<'a>(
     ChannelEvent::new(at, Origin::Channel, dialed, kind)
 }
 
-/// Decodes an event that joins the channels with the key prefixes `others` to the channel with the
-/// key prefix `main`. A failed transfer joins no channels. A blind transfer names only two channels
-/// that already share a bridge. Other events report that its target is dialed.
+/// Decodes an event that joins the channels with the key prefixes `others` to the one with the key
+/// prefix `main`.
+///
+/// A failed transfer doesn't join any channels. A blind transfer only has two channels that already
+/// share a bridge, and the dialing of its target is reported by other events.
 fn decode_joined<'a>(
     main: &[u8],
     others: &[&[u8]],
     pairs: impl RawPairs<'a>,
     repaired: &mut bool,
 ) -> ChannelEvent<'a> {
-    // `LocalBridge` before Asterisk 12 numbers its keys.
+    // Before Asterisk 12, the keys of `LocalBridge` are numbered.
     let numbered = main == b"LocalOne";
     let mut channel = ChannelRef::default();
     let mut at = None;
@@ -361,7 +363,7 @@ fn decode_joined<'a>(
     ChannelEvent::new(at, Origin::Channel, channel, kind)
 }
 
-/// Reads `ChannelStateDesc`, or the number of `ChannelState` in events without it.
+/// Reads `ChannelStateDesc`, or the number in `ChannelState` for events that don't have it.
 fn state_of(text: &[u8]) -> ChannelState {
     match text {
         b"Down" | b"Rsrvd" | b"0" | b"1" => ChannelState::Down,
@@ -378,8 +380,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The PBX sends only the events of `DECODED`, so an event that is missing there never arrives.
-    /// The names with a rule are found among the byte strings of the two files that define rules.
+    /// The PBX only sends the events in `DECODED`, so one that's missing there never arrives. The
+    /// names with a rule are found among the byte strings in the two files that define rules.
     #[test]
     fn listed_event_names_have_rules_and_others_have_none() {
         let mut with_rule = BTreeSet::new();

@@ -1,8 +1,7 @@
-//! The keys of channel events. They are recognized by their length and their first and last
+//! The keys of channel events, which are recognized by their length and their first and last
 //! letters.
 
-/// A key that some rule reads. In a dial or transfer event, it is the part after the prefix of a
-/// channel.
+/// A key that some rule reads. In a dial or transfer event, it's the part after a channel's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Timestamp,
@@ -23,12 +22,12 @@ pub(crate) enum Key {
     Other,
 }
 
-/// Mask for the bit that makes a letter lower case, in each of eight bytes. With the mask, names of
-/// letters are equal only if they differ in nothing but case.
+/// Mask for the bit that makes a letter lowercase, in each of eight bytes. With it, names
+/// consisting of letters are equal only if they differ in case alone.
 const CASE: u64 = 0x2020_2020_2020_2020;
 
-/// Returns the first eight bytes in lower case. For a shorter key, returns its first and its last
-/// four bytes, or 0 if it has fewer than four.
+/// Returns the first eight bytes in lowercase. For a shorter key, returns its first and last four
+/// bytes, or 0 if it has fewer than four.
 #[inline]
 pub(crate) const fn head(name: &[u8]) -> u64 {
     match name.first_chunk::<8>() {
@@ -37,7 +36,7 @@ pub(crate) const fn head(name: &[u8]) -> u64 {
     }
 }
 
-/// Returns the last eight bytes in lower case. For a shorter key, returns the same as [`head`].
+/// Returns the last eight bytes in lowercase. For a shorter key, returns the same as [`head`].
 #[inline]
 pub(crate) const fn tail(name: &[u8]) -> u64 {
     match name.last_chunk::<8>() {
@@ -57,13 +56,13 @@ const fn short(name: &[u8]) -> u64 {
     }
 }
 
-/// Returns `true` if `name` is equal to `other`, without case. `other` has four to sixteen letters.
+/// Returns `true` if `name` equals `other` (which has four to sixteen letters), ignoring case.
 #[inline]
 pub(crate) const fn is(name: &[u8], other: &[u8]) -> bool {
     name.len() == other.len() && head(name) == head(other) && tail(name) == tail(other)
 }
 
-/// Returns the key with this name, which is compared without case.
+/// Returns the key with this name, ignoring case.
 #[inline]
 pub(crate) fn parse(name: &[u8]) -> Key {
     match name.len() {
@@ -89,7 +88,7 @@ pub(crate) fn parse(name: &[u8]) -> Key {
     }
 }
 
-/// Returns `true` for a variable's key of Asterisk before 12: `ChanVariable(PJSIP/x): a=b`.
+/// Returns `true` for a variable's key in Asterisk before 12, as in `ChanVariable(PJSIP/x): a=b`.
 #[inline]
 fn is_old_variable(name: &[u8]) -> bool {
     match name.split_at_checked(12) {
@@ -98,8 +97,9 @@ fn is_old_variable(name: &[u8]) -> bool {
     }
 }
 
-/// Returns `true` for a key that no rule reads and that has long or numerous values, also after the
-/// prefix `Dest`. The list can be incomplete, because other keys are read and then ignored.
+/// Returns `true` for a key that no rule reads and that has long or numerous values, with or
+/// without the `Dest` prefix. The list may be incomplete, because other keys are read and then
+/// ignored.
 #[inline]
 pub(crate) fn is_needless(name: &[u8]) -> bool {
     const WORDS: [u64; 12] = [
@@ -118,8 +118,8 @@ pub(crate) fn is_needless(name: &[u8]) -> bool {
     ];
     let name = crate::text::strip(name, b"Dest").unwrap_or(name);
     let head = head(name);
-    // `CallerID` is a key of CDRs, where it contains the number, and of AMI 1.x, like `CallerID1`.
-    // So only longer names, except those that end with `num`, are needless.
+    // `CallerID` is a key both in CDRs, where it contains the number, and in AMI 1.x, like
+    // `CallerID1`. So only longer names that don't end with `num` are needless.
     if head == self::head(b"CallerID") {
         let is_number = name
             .last_chunk::<3>()

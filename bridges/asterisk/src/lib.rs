@@ -1,24 +1,24 @@
-//! Decodes Asterisk's formats to [`PbxEvent`](callbridge_call::PbxEvent): AMI text, AMI as JSON,
-//! CEL, and CDR.
+//! Decodes Asterisk's formats to [`PbxEvent`](callbridge_call::PbxEvent), which are AMI text, AMI
+//! as JSON, CEL, and CDRs.
 //!
-//! Messages go in, and events come out that borrow from them. An [`AsteriskDecoder`] reads the
-//! messages. There is no I/O and no clock. The crate uses only `callbridge-call`.
-//! `callbridge-formats` combines it with the formats of other PBXs, and separates the messages.
+//! An [`AsteriskDecoder`] turns messages into events that borrow from them. There is no I/O and no
+//! clock, and the crate only depends on `callbridge-call`. `callbridge-formats` combines it with
+//! other PBXs' formats and takes care of splitting messages.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `text` | bytes to text |
-//! | `ami`, `event`, `key` | AMI: the pairs of a message, and its event |
-//! | `repair`, `names`, `ami_json` | AMI as JSON, repaired if it is broken |
+//! | `ami`, `event`, `key` | AMI, from the pairs of a message to its event |
+//! | `repair`, `names`, `ami_json` | AMI as JSON, repaired if it's broken |
 //! | `cel`, `cel_csv`, `cel_number` | channel event logging |
-//! | `columns` | the columns that `--columns` names |
+//! | `columns` | the columns listed in `--columns` |
 //! | `cdr`, `cdr_csv` | call detail records |
 //! | `cel_time`, `cdr_time`, `local_time` | the times of CEL and CDRs, in any form |
-//! | `wall_clock` | the local time of each PBX, by the configured zone or by unique IDs |
-//! | [`login`] | the login dialogue of AMI |
-//! | [`subscription_probe`] | whether a connection that is logged in receives events of calls |
-//! | [`survey`] | the rights of an account, and the endpoints of its PBX |
-//! | [`decoder`] | decodes the messages of all formats |
+//! | `wall_clock` | each PBX's local time, according to the time zone or its unique IDs |
+//! | [`login`] | the AMI login |
+//! | [`subscription_probe`] | whether a logged-in connection receives call events |
+//! | [`survey`] | an account's permissions, and its PBX's endpoints |
+//! | [`decoder`] | decodes messages in all formats |
 
 #![warn(missing_docs)]
 

@@ -8,10 +8,10 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 
-/// A time in a text, with or without a zone.
+/// A time in a text, with or without a time zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// An absolute time: an epoch, or a time with an offset.
+    /// An absolute time, i.e., an epoch or a time with an offset.
     Absolute(EventTime),
     Local(LocalTime),
 }
@@ -22,7 +22,7 @@ pub(crate) struct LocalTime {
     pub at: DateTime,
     /// The same text read with day and month swapped, if that's also a valid date.
     pub other: Option<DateTime>,
-    /// `false` if a spreadsheet cut the seconds off.
+    /// Whether the time has seconds, as opposed to a spreadsheet having cut them off.
     pub has_seconds: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn as_utc(local: DateTime) -> Option<i64> {
     Some(TimeZone::UTC.to_timestamp(local).ok()?.as_microsecond())
 }
 
-/// Forms with an offset, in addition to those of RFC 3339.
+/// Formats with an offset, in addition to those of RFC 3339.
 const WITH_OFFSET: [&str; 4] = [
     "%Y-%m-%d %H:%M:%S%.f %z",
     "%Y-%m-%d %H:%M:%S%.f%z",
@@ -60,7 +60,7 @@ const WITH_OFFSET: [&str; 4] = [
     "%d/%b/%Y:%H:%M:%S %z",
 ];
 
-/// Forms without an offset, in addition to those of ISO 8601. A weekday is read and ignored.
+/// Formats without an offset, in addition to those of ISO 8601. A weekday is parsed and ignored.
 const LOCAL: [&str; 4] = [
     "%Y%m%d%H%M%S%.f",
     "%a %b %e %H:%M:%S %Y",
@@ -68,7 +68,7 @@ const LOCAL: [&str; 4] = [
     "%d %b %Y %H:%M:%S%.f",
 ];
 
-/// Forms of a date before a time of day.
+/// Formats for a date before a time of day.
 const DATES: [&str; 6] = [
     "%Y-%m-%d", "%Y/%m/%d", "%Y%m%d", "%d.%m.%Y", "%d-%m-%Y", "%d.%m.%y",
 ];
@@ -80,7 +80,7 @@ const TIMES_OF_DAY: [&str; 4] = ["%H:%M:%S%.f", "%H:%M", "%I:%M:%S%.f %p", "%I:%
 /// seconds, milliseconds, or microseconds.
 const COMPACT_DIGITS: usize = 14;
 
-/// Reads a time in any form of this module. `None` if it is not a time.
+/// Parses a time in any of this module's formats, returning `None` if it isn't one.
 pub(crate) fn read(text: &str) -> Option<Written> {
     let text = text.trim();
     // Some spreadsheets write a no-break space before AM and PM.
@@ -115,10 +115,10 @@ pub(crate) fn lacks_seconds(text: &str) -> bool {
     text.bytes().filter(|byte| *byte == b':').count() == 1
 }
 
-/// Returns every possible reading of a time without an offset. There are two if day and month can
+/// Returns every possible reading of a time without an offset. There are two if day and month could
 /// be in either order.
 fn local_readings(text: &str) -> Vec<DateTime> {
-    // This ignores an offset or a zone's name in the text, so these were tried before.
+    // This ignores any offset or time zone name in the text, which is why those were tried first.
     if let Ok(local) = text.parse::<DateTime>() {
         return vec![local];
     }
@@ -135,7 +135,7 @@ fn local_readings(text: &str) -> Vec<DateTime> {
         return Vec::new();
     };
     let read = |form: &&str| Date::strptime(form, date).ok();
-    // A form with four digits of the year also reads two.
+    // A format with a four-digit year also accepts two digits.
     let is_recent = |date: &Date| date.year() >= 1970;
     if let Some(date) = DATES.iter().filter_map(read).find(is_recent) {
         return vec![date.to_datetime(time)];
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Returns the time as it is read, and the second reading if there is one.
+    /// Returns the time as parsed, along with the second reading if there is one.
     fn describe(text: &str) -> String {
         match read(text) {
             Some(Written::Local(local)) => {

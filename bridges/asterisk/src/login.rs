@@ -1,19 +1,19 @@
-//! The AMI login dialogue, without I/O. A transport passes in the frames that it reads, and sends
-//! the actions.
+//! The AMI login, without any I/O. A transport passes in the frames it reads and sends the actions.
 //!
 //! ```text
 //! ◀ Asterisk Call Manager/11.0.0
-//! ▶ Action: Challenge                    MD5 first: the secret is not sent
+//! ▶ Action: Challenge                    MD5 first, so the secret isn't sent
 //! ◀ Response: Success, Challenge: 123
 //! ▶ Action: Login, Key: md5(123 + secret), Events: system
 //! ◀ Response: Success                    Action::LoggedIn, with the filters to send, if wanted
-//! ▶ Action: Filter, one per name         no event of a call can get lost between two of them
+//! ▶ Action: Filter, one per name         no call event can get lost in between
 //! ▶ Action: Events, EventMask: call,cdr,system,agent,user
 //! ```
-//! If a PBX refuses `Challenge`, the secret itself is sent only if [`Settings`] allow it.
+//! If a PBX rejects `Challenge`, the secret itself is only sent if [`Settings`] allow it.
 //!
-//! Each name has its own filter. Asterisk 10 to 12 read a filter as a basic regular expression,
-//! which does not support `(A|B)`, and answer `Success` even to a filter that nothing passes.
+//! Each name has its own filter, because Asterisk 10 to 12 treat a filter as a basic regular
+//! expression, which doesn't support `(A|B)`, and respond with `Success` even to a filter that
+//! doesn't let anything through.
 
 use crate::ami::{Pairs, is_banner};
 use crate::event::DECODED;
@@ -25,71 +25,72 @@ use callbridge_call::redact::Redactor;
 use md5::{Digest, Md5};
 use secrecy::{ExposeSecret, SecretString};
 
-/// The requested event classes. They contain all decoded events (`agent` has the telephones of
-/// queues, and `user` has callbridge's own event), and not the many events of the dialplan.
+/// The event classes to request. They contain all the events that we decode (`agent` has queues'
+/// phones, and `user` has callbridge's own event), but not the numerous dialplan events.
 const CLASSES: &str = "call,cdr,system,agent,user";
-/// The event class that is requested until the filters are set. It contains the start of the PBX,
-/// and no event of a call.
+/// The event class to request until the filters are set. It includes the start of the PBX, but no
+/// call events.
 const CLASSES_AT_LOGIN: &str = "system";
-/// Name of the event that callbridge sends to itself, to check that events arrive at all.
+/// Name of the event that callbridge sends to itself to check whether events arrive at all.
 const OWN_EVENT: &str = "CallbridgeHears";
 
-/// Settings of the dialogue.
+/// Settings for the login.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The secret itself may be sent to a PBX without `Challenge`: over TLS and on loopback.
+    /// Whether the secret itself may be sent to a PBX without `Challenge`, as over TLS and on
+    /// loopback.
     pub plain_allowed: bool,
-    /// Request only the decoded events (`Action: Filter`). A PBX that refuses this sends all
-    /// events.
+    /// Whether to request only the events that we decode (`Action: Filter`). If a PBX rejects this,
+    /// it sends all events.
     pub filter: bool,
 }
 
-/// The transport's next step, after a frame.
+/// What the transport should do after a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// There is nothing to send or to pass on. Continue reading.
+    /// There's nothing to send or pass on. Keep reading.
     Wait,
-    /// The transport must send these bytes.
+    /// Send these bytes.
     Send(Outgoing),
-    /// The login was accepted. This frame and all that follow are for the decoder, too.
+    /// The login was accepted. This frame and all following ones should be passed to the decoder as
+    /// well.
     LoggedIn {
-        /// The filters to send, if they are wanted, and the request for the events.
+        /// The filters to send, if wanted, and the request for the events.
         send: Option<Outgoing>,
     },
-    /// The connection cannot be used.
+    /// The connection can't be used.
     Failed(LoginError),
-    /// The frame does not belong to the dialogue, and is for the decoder.
+    /// The frame isn't part of the login and should be passed to the decoder.
     Pass,
 }
 
-/// A reason why a login cannot succeed, with its fix.
+/// Why a login can't succeed, along with the fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// The PBX's message, such as `Authentication failed`. Asterisk sends the same message to an
-    /// address that `permit` and `deny` exclude.
+    /// The PBX's message, such as `Authentication failed`. Asterisk sends the same one to an
+    /// address that's excluded by `permit` and `deny`.
     #[error(
         "the PBX refused the login: {0}; check the user, its secret, and its permit lines in \
          manager.conf"
     )]
     Refused(String),
-    /// The PBX does not support a challenge, and others can read the connection.
+    /// The PBX doesn't support a challenge, and others could read the connection.
     #[error(
         "the PBX does not support the MD5 challenge ({0}), and callbridge does not send the secret \
          in the clear over a network; use amis:// or a PBX on loopback"
     )]
     PlainNotAllowed(String),
-    /// Another server than Asterisk's manager listens there. Contains the first 80 bytes of its
-    /// first line.
+    /// The server there isn't Asterisk's manager. Contains the first 80 bytes of its first line.
     #[error(
         "this is not an Asterisk manager: it sent {0:?} instead of … Call Manager/x.y; check \
          host and port"
     )]
     PeerIsNotAmi(String),
-    /// The PBX accepted only some of the filters, so it would send only some of the events.
+    /// The PBX accepted only some of the filters, which means that it would send only some of the
+    /// events.
     #[error("the PBX accepted only part of the event filter ({0}); the next login sets no filter")]
     FilterTorn(String),
-    /// The user's name or the secret contains a line end, which would begin another line, or is
-    /// empty.
+    /// The username or secret is empty or contains a newline, which would start another line.
     #[error("the user's name or the secret is empty or contains a line end")]
     BadCredentials,
 }
@@ -103,13 +104,13 @@ enum State {
     Failed,
 }
 
-/// The dialogue of one connection, from the banner on. After the login, it makes the pings, the
-/// questions, and the logoff.
+/// The login on one connection, starting with the banner. Once logged in, it also creates the
+/// pings, the requests, and the logoff.
 #[derive(Debug)]
 pub struct Login {
     user: String,
     secret: SecretString,
-    /// The secrets that were sent on this connection, because a refusal can repeat them.
+    /// The secrets that were sent on this connection, since a rejection may repeat them.
     redactor: Redactor,
     settings: Settings,
     state: State,
@@ -118,20 +119,20 @@ pub struct Login {
     filters: Filters,
 }
 
-/// Counts of the filters' actions and of the answers to them.
+/// Counts of the filter actions and the responses to them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filters {
-    /// Numbers of the first and the last of these actions.
+    /// Numbers of the first and last of these actions.
     first: u64,
     last: u64,
-    /// Number of answers still to come.
+    /// Number of responses still to come.
     left: u64,
     taken: u64,
     denied: u64,
 }
 
 impl Login {
-    /// Makes a dialogue for one new connection.
+    /// Creates a login for a new connection.
     pub fn new(user: &str, secret: SecretString, settings: Settings) -> Result<Self, LoginError> {
         if is_bad_credential(user) || is_bad_credential(secret.expose_secret()) {
             return Err(LoginError::BadCredentials);
@@ -148,22 +149,22 @@ impl Login {
         })
     }
 
-    /// Returns the PBX's banner. Empty before the banner has arrived.
+    /// Returns the PBX's banner, or an empty text before it has arrived.
     pub fn banner(&self) -> &str {
         &self.banner
     }
 
-    /// Returns `true` after an accepted login, until the dialogue fails.
+    /// Returns `true` once the login has been accepted, until it fails.
     pub fn is_open(&self) -> bool {
         self.state == State::Open
     }
 
-    /// Returns `true` if the PBX has accepted filters.
+    /// Returns `true` if the PBX has accepted any filters.
     pub const fn is_filtered(&self) -> bool {
         self.filters.taken > 0
     }
 
-    /// Processes a frame of the framer. The banner is a separate frame.
+    /// Processes a frame from the framer. The banner is a separate frame.
     pub fn on_frame(&mut self, frame: &[u8]) -> Action {
         match self.state {
             State::Banner => self.on_banner(frame),
@@ -235,7 +236,8 @@ impl Login {
         Action::LoggedIn { send }
     }
 
-    /// Makes all filters in one batch, and then the request for the events that pass them.
+    /// Creates all filters in a single batch, followed by the request for the events that pass
+    /// them.
     fn filter(&mut self) -> Outgoing {
         self.filters.first = self.actions + 1;
         let mut all = Outgoing::default();
@@ -249,7 +251,7 @@ impl Login {
         all
     }
 
-    /// Processes the answers to the filters and to the request for events.
+    /// Processes the responses to the filters and to the request for events.
     fn on_filter_reply(&mut self, frame: &[u8]) -> Action {
         if self.filters.left == 0 {
             return Action::Pass;
@@ -261,8 +263,8 @@ impl Login {
             return Action::Pass;
         };
         self.filters.left -= 1;
-        // The last answer is for the request for events. An error there is not counted, because
-        // missing rights are found by events that do not arrive.
+        // The last response is for the request for events. An error there isn't counted, because
+        // missing permissions are detected by events not arriving.
         if number != self.filters.last {
             if is_error(&pairs) {
                 self.filters.denied += 1;
@@ -283,25 +285,25 @@ impl Login {
         (self.actions, ping)
     }
 
-    /// Makes the request for the live channels, which needs `write = reporting`. The list shows
-    /// channels that began or ended while there was no connection. Returns the id of the answer,
-    /// and the bytes to send.
+    /// Creates the request for the live channels, which requires `write = reporting`, and returns
+    /// the response's ID and the bytes to send. The list shows channels that started or ended while
+    /// there was no connection.
     pub fn list(&mut self) -> (String, Outgoing) {
         self.ask(&[("Action", "CoreShowChannels")])
     }
 
-    /// Makes the action `Logoff`.
+    /// Creates the `Logoff` action.
     pub fn logoff(&mut self) -> Outgoing {
         self.action(&[("Action", "Logoff")])
     }
 
-    /// Makes the event that callbridge sends to itself (`write = user`). The event must come back
-    /// through the filters. Returns the id of the answer, and the bytes to send.
+    /// Creates the event that callbridge sends to itself (`write = user`), which must come back
+    /// through the filters. Returns the response's ID and the bytes to send.
     pub fn event(&mut self) -> (String, Outgoing) {
         self.ask(&[("Action", "UserEvent"), ("UserEvent", OWN_EVENT)])
     }
 
-    /// Makes an action from these keys and values. Returns the id of its answer, and the bytes to
+    /// Creates an action from these keys and values, and returns its response's ID and the bytes to
     /// send.
     pub fn ask(&mut self, pairs: &[(&str, &str)]) -> (String, Outgoing) {
         let outgoing = self.action(pairs);
@@ -318,8 +320,8 @@ impl Login {
         Action::Failed(error)
     }
 
-    /// Makes an action from these keys and values. Each action has its own id, from `callbridge-1`
-    /// on.
+    /// Creates an action from these keys and values. Each action has its own ID, starting with
+    /// `callbridge-1`.
     fn action(&mut self, pairs: &[(&str, &str)]) -> Outgoing {
         self.actions += 1;
         let mut text = String::new();
@@ -335,7 +337,7 @@ fn is_bad_credential(text: &str) -> bool {
     text.is_empty() || text.contains(['\r', '\n', '\0'])
 }
 
-/// Returns the number in an action id that this dialogue made. `None` for any other id.
+/// Returns the number in an action ID that we generated, or `None` for any other ID.
 fn number_of(pairs: &Pairs<'_>) -> Option<u64> {
     let number = pairs.get("ActionID")?.strip_prefix(OURS.as_bytes())?;
     std::str::from_utf8(number).ok()?.parse().ok()
@@ -346,7 +348,7 @@ fn number_of(pairs: &Pairs<'_>) -> Option<u64> {
 pub struct Pong {
     /// The number of the action, as [`Login::ping`] returned it.
     pub action: u64,
-    /// The PBX's time in the response, if it has one.
+    /// The PBX's time in the response, if it contains one.
     pub at: Option<EventTime>,
 }
 
@@ -365,10 +367,10 @@ pub(crate) fn is_own_event(pairs: &Pairs<'_>) -> bool {
     pairs.get("UserEvent") == Some(OWN_EVENT.as_bytes())
 }
 
-/// Prefix of our action ids. The action's number follows.
+/// Prefix of our action IDs, which is followed by the action's number.
 const OURS: &str = "callbridge-";
 
-/// Returns `Key`: the hash of challenge and secret, in lower-case hex.
+/// Returns the `Key`, which is the hash of the challenge and secret in lowercase hex.
 fn md5_key(challenge: &[u8], secret: &SecretString) -> String {
     let hash = Md5::new()
         .chain_update(challenge)
@@ -383,9 +385,9 @@ pub(crate) fn is_error(pairs: &Pairs<'_>) -> bool {
         .is_some_and(|response| response.eq_ignore_ascii_case(b"Error"))
 }
 
-/// Returns one regular expression for each decoded event, and one for callbridge's own event. Each
-/// is valid as a basic and as an extended expression. The PBX matches it against the whole event,
-/// so it is anchored at the event's beginning.
+/// Returns one regular expression for each event that we decode, and one for callbridge's own
+/// event. Each is valid both as a basic and as an extended expression. They're anchored at the
+/// start of the event, because the PBX matches them against the whole event.
 fn filters() -> impl Iterator<Item = String> {
     let decoded = DECODED
         .split(' ')

@@ -1,17 +1,16 @@
-//! Finds the unique id of a channel by its name, for frames that were cut before the id.
+//! Looks up a channel's unique ID by its name, for frames that were cut off before the ID.
 //!
-//! amiws cuts off a frame after a caller's name that ends in half a character. `Channel` comes
-//! before the caller's name, and `Uniqueid` after it. Most events of a call contain the caller's
-//! name.
+//! amiws cuts off a frame after a caller name that ends in the middle of a character. Most of a
+//! call's events contain the caller's name, which comes after `Channel` but before `Uniqueid`.
 
 use callbridge_call::{ChannelEvent, EventTime, Kind, Origin};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Maximum live channels of one connection. The oldest channel is dropped first.
+/// Maximum number of live channels per connection. The oldest one is dropped first.
 const CHANNELS_MAX: usize = 16_384;
 
-/// The ids of live channels, by server and name.
+/// The IDs of live channels, by server and name.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     ids: BTreeMap<String, Ids>,
@@ -28,8 +27,8 @@ struct Ids {
 }
 
 impl Names {
-    /// Learns the ids of a complete event, and adds the learned ids to an event whose frame was
-    /// `cut`. A hangup removes the channel's ids.
+    /// Learns the IDs from a complete event, and adds them to an event whose frame was `cut`. A
+    /// hangup removes the channel's IDs.
     pub(crate) fn note(&mut self, server: Option<&str>, event: &mut ChannelEvent<'_>, cut: bool) {
         let channel = &event.channel;
         if event.origin == Origin::Cel || channel.name.is_empty() {
@@ -71,9 +70,9 @@ impl Names {
         self.ids.insert(self.key.clone(), ids);
     }
 
-    /// Completes an event that was cut. If no complete frame had the channel's id, an id is made
-    /// from its name and the time of its first event, because names are used again after a restart
-    /// of the PBX.
+    /// Completes an event that was cut off. If no complete frame had the channel's ID, one is
+    /// generated from its name and the time of its first event, because names are reused after the
+    /// PBX is restarted.
     fn complete(&mut self, event: &mut ChannelEvent<'_>) {
         if !self.ids.contains_key(&self.key) {
             let name = &event.channel.name;
@@ -127,7 +126,7 @@ mod tests {
             (&*cut.channel.uniqueid, &*cut.channel.linkedid),
             ("5.1", "5.1")
         );
-        // The same name on another PBX is another channel.
+        // The same name on a different PBX is a different channel.
         let mut other = event(Kind::Seen, "");
         names.note(Some("pbx2"), &mut other, true);
         assert_eq!(other.channel.uniqueid, "PJSIP/city-1@7");

@@ -1,20 +1,20 @@
-//! Repairs broken JSON. amiws passes bad bytes on, writes `\v`, removes a quote after half a
-//! character, and cuts off a frame if a value ends in half a character.
+//! Repairs broken JSON. amiws passes on invalid bytes, writes `\v`, removes a quote after an
+//! incomplete character, and cuts off a frame if a value ends in the middle of a character.
 
 use callbridge_call::json::{Json, Members};
 
-/// Containers deeper than this are cut off. No PBX nests more than three.
+/// Containers nested more deeply than this are cut off. No PBX nests more than three.
 const DEPTH_MAX: usize = 32;
 
-/// Buffer for a repaired copy of one message.
+/// Buffer for the repaired copy of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
 }
 
 impl Scratch {
-    /// Returns the members of the object in `message`, repaired if necessary, and `true` if the
-    /// message was repaired. `None` if there is no object.
+    /// Returns the members of the object in `message`, repaired if necessary, and whether the
+    /// message had to be repaired, or `None` if there is no object.
     pub(crate) fn object<'a>(&'a mut self, message: &'a [u8]) -> Option<(Members<'a>, bool)> {
         if let Some(members) = Json::object(message) {
             return Some((members, false));
@@ -22,7 +22,8 @@ impl Scratch {
         Json::object(self.repair(message).as_bytes()).map(|members| (members, true))
     }
 
-    /// Returns the complete part of the object in `message` as JSON text. Empty if there is none.
+    /// Returns the complete part of the object in `message` as JSON text, or an empty text if there
+    /// is none.
     pub(crate) fn repair(&mut self, message: &[u8]) -> &str {
         self.bytes.clear();
         Repairer {
@@ -35,7 +36,7 @@ impl Scratch {
     }
 }
 
-/// The part of JSON that must come next.
+/// What must come next in the JSON.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Key,
@@ -51,14 +52,15 @@ struct Repairer<'m> {
 }
 
 impl Repairer<'_> {
-    /// Writes the complete part of the object, and closes it.
+    /// Writes the complete part of the object and closes it.
     fn run(mut self) {
         let Some(start) = memchr::memchr(b'{', self.bytes) else {
             return;
         };
         self.next = start;
         let mut closers: Vec<u8> = Vec::new();
-        // Up to here, the output is complete, except for the closing of its containers.
+        // Up to this point, the output is complete except that its containers still need to be
+        // closed.
         let mut whole = 0;
         let mut at = At::Value;
         while let Some(byte) = self.peek() {
@@ -97,7 +99,7 @@ impl Repairer<'_> {
         self.out.extend(closers.iter().rev());
     }
 
-    /// Returns the next byte that is not white space.
+    /// Returns the next byte that isn't whitespace.
     fn peek(&mut self) -> Option<u8> {
         let rest = &self.bytes[self.next..];
         self.next += rest
@@ -113,8 +115,8 @@ impl Repairer<'_> {
         then
     }
 
-    /// Writes a number, `true`, `false`, or `null`. `None` for anything else, or if the message can
-    /// have been cut inside it.
+    /// Writes a number, `true`, `false`, or `null`, returning `None` for anything else or if the
+    /// message may have been cut off inside it.
     fn scalar(&mut self) -> Option<()> {
         let rest = &self.bytes[self.next..];
         let end = rest
@@ -126,7 +128,7 @@ impl Repairer<'_> {
         Some(())
     }
 
-    /// Writes a text with its quotes. `None` if the message ends inside the text.
+    /// Writes a text including its quotes, returning `None` if the message ends inside the text.
     fn string(&mut self, is_key: bool) -> Option<()> {
         self.out.push(b'"');
         self.next += 1;
@@ -163,13 +165,13 @@ impl Repairer<'_> {
     }
 }
 
-/// Returns `true` for a byte that needs no escape in a JSON text.
+/// Returns `true` for a byte that doesn't need to be escaped in a JSON text.
 const fn is_plain(byte: u8) -> bool {
     matches!(byte, 0x20..0x80) && byte != b'"' && byte != b'\\'
 }
 
-/// Returns `true` if a quote ends a text, because the next bytes can follow a text. Any other quote
-/// is an unescaped part of the text, after half a character.
+/// Returns `true` if a quote ends a text, judging by whether the next bytes can follow a text. Any
+/// other quote is an unescaped part of the text after an incomplete character.
 fn ends_text(after: &[u8], is_key: bool) -> bool {
     let after = after.trim_ascii_start();
     match after.first() {
@@ -188,8 +190,8 @@ fn ends_text(after: &[u8], is_key: bool) -> bool {
     }
 }
 
-/// Writes the escape whose backslash is before `rest`, and returns how many bytes of `rest` the
-/// escape has. `None` if the message ends inside the escape.
+/// Writes the escape whose backslash precedes `rest`, and returns how many bytes of `rest` it takes
+/// up, or `None` if the message ends inside it.
 fn escape(rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     match *rest.first()? {
         byte @ (b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
@@ -209,7 +211,7 @@ fn escape(rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
             out.extend_from_slice(text);
             return Some(length);
         }
-        // This is not an escape. The backslash is written as itself, and the byte is read next.
+        // This isn't an escape, so the backslash is written literally, and the byte is read next.
         _ => {
             out.extend_from_slice(b"\\\\");
             return Some(0);
@@ -218,7 +220,8 @@ fn escape(rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     Some(1)
 }
 
-/// Returns the number in an escape such as `u00e9`. `None` without four hexadecimal digits.
+/// Returns the number in an escape such as `u00e9`, or `None` if it doesn't have four hexadecimal
+/// digits.
 fn unit(text: &[u8]) -> Option<u32> {
     let digits = text.strip_prefix(b"u")?.get(..4)?;
     if !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -227,7 +230,7 @@ fn unit(text: &[u8]) -> Option<u32> {
     u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Returns the second half of a pair of surrogates, which begins with a backslash.
+/// Returns the second half of a surrogate pair, which starts with a backslash.
 fn low_surrogate(text: &[u8]) -> Option<u32> {
     unit(text.strip_prefix(b"\\")?).filter(|unit| (0xDC00..0xE000).contains(unit))
 }

@@ -1,66 +1,70 @@
-//! Checks whether a connection that is logged in receives events of calls. The PBX also accepts the
-//! login of an account without rights, but never sends it an event. Without I/O, like [`Login`].
+//! Checks whether a logged-in connection receives call events, since the PBX also accepts logins
+//! from accounts without permissions but never sends them any. Like [`Login`], it does no I/O.
 //!
-//! An event of a channel proves that such events arrive. An answer to a question does not. Until an
-//! event of a channel arrives, the PBX is asked for its live channels from time to time. A channel
-//! that was not in the last list is new, and an event should have reported it. callbridge also
-//! sends an event to itself, if its account may. If that event does not come back, the PBX accepted
-//! the filter but interprets it differently, and nothing passes. If it comes back, events arrive,
-//! but events of calls may not. So it counts only if the live channels are listed as well.
+//! A channel event proves that such events arrive, whereas a response to a request doesn't. Until
+//! there's a channel event, the PBX is asked for its live channels from time to time. A channel
+//! that wasn't in the previous list is new, so an event should have reported it.
+//!
+//! In addition, callbridge sends an event to itself if its account allows that. If it doesn't come
+//! back, the PBX accepted the filter but interprets it differently, so that nothing gets through.
+//! If it does, events arrive, but not necessarily call events, so it only counts if the live
+//! channels are listed as well.
 
 use crate::ami::Pairs;
 use crate::login::{Login, is_error, is_own_event};
 use callbridge_call::framing::Outgoing;
 use std::collections::BTreeSet;
 
-/// Events with the unique id of a channel that do not prove that events of the class `call` arrive.
+/// Events with a channel's unique ID that don't prove that events in the `call` class arrive.
 const NO_PROOF: [&[u8]; 2] = [b"Cdr", b"UserEvent"];
-/// Maximum channels of one list that are kept.
+/// Maximum number of channels to keep from a list.
 const CHANNELS_MAX: usize = 20_000;
 
-/// A right that the account of a connection lacks.
+/// A permission that a connection's account lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MissingRight {
-    /// Events of calls. This many channels were created, and no event reported any of them.
+    /// Call events. This many channels were created without any event reporting them.
     Calls(usize),
-    /// Events of the class `system`, such as the start and stop of the PBX.
+    /// Events in the `system` class, such as when the PBX starts or stops.
     System,
     /// The list of live channels (`CoreShowChannels`).
     List,
-    /// No right is missing, but no event passed the filter, so the connection is read without one.
+    /// No permission is missing, but no event got through the filter, so the connection is read
+    /// without one.
     Filter,
-    /// The PBX sent callbridge's own event, but the event did not come back. The class `user` is
-    /// missing, or nothing passes the account's own filter.
+    /// The PBX sent callbridge's own event, but it didn't come back, either because the `user`
+    /// class is missing or because nothing gets through the account's own filter.
     Echo,
 }
 
-/// Conclusions drawn from one frame.
+/// What a frame reveals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameFinding {
-    /// The frame is only an answer to our question, and is not for the decoder.
+    /// Whether the frame merely responds to our request and shouldn't be passed to the decoder.
     pub ours: bool,
-    /// A right that is missing, according to this frame. Each right is reported once.
+    /// A permission that's missing, judging by this frame. Each one is reported once.
     pub missing: Option<MissingRight>,
-    /// `true` once, when events are known to arrive: callbridge's own event came back, and the live
-    /// channels are listed.
+    /// Set once, when events are known to arrive because callbridge's own event came back and the
+    /// live channels are listed.
     pub events_flow: bool,
 }
 
-/// Evidence for one connection that the subscription works.
+/// Evidence that the subscription of one connection works.
 #[derive(Debug, Default)]
 pub struct SubscriptionProbe {
-    /// AMI 1.x does not have all events of later releases.
+    /// Whether this is AMI 1.x, which doesn't have all the events of later releases.
     old: bool,
     proved: bool,
     booted: bool,
-    /// Id of the first request for the live channels. The decoder needs this list, too.
+    /// ID of the first request for the live channels. The decoder needs this list as well.
     first: Option<String>,
-    /// Id of a later request for the live channels. Only the probe needs this list.
+    /// ID of a later request for the live channels. Only the probe needs this list.
     own: Option<String>,
     channels: ListedChannels,
     reported: bool,
     echo: Echo,
-    /// callbridge's own event came back. `said` is set once this is reported as `events_flow`.
+    /// Whether callbridge's own event came back. `said` is set once this has been reported as
+    /// `events_flow`.
     back: bool,
     said: bool,
 }
@@ -68,33 +72,33 @@ pub struct SubscriptionProbe {
 /// Channels in the lists of live channels.
 #[derive(Debug, Default)]
 struct ListedChannels {
-    /// The account may request the list, and a whole list was received.
+    /// Whether the account may request the list and a complete one has been received.
     listed: bool,
     before: BTreeSet<Vec<u8>>,
     now: BTreeSet<Vec<u8>>,
     /// Number of channels created between two lists. Their events should arrive before the next
-    /// question.
+    /// request.
     born: usize,
 }
 
 /// State of the event that callbridge sends to itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Echo {
-    /// The event was not sent, was refused, or came back.
+    /// The event wasn't sent, was rejected, or came back.
     #[default]
     Settled,
-    /// The event was sent under this action id, and no answer came yet.
+    /// The event was sent under this action ID, and there's been no response yet.
     Asked(String),
-    /// The PBX has sent the event. It did not come back before this many checks.
+    /// The PBX has sent the event, but it hasn't come back after this many checks.
     Missing(u8),
 }
 
-/// Number of checks for callbridge's own event, after which the event counts as missing. There are
-/// 20 s between two checks.
+/// Number of checks after which callbridge's own event is considered missing. Checks are 20 s
+/// apart.
 const LOOKS: u8 = 2;
 
 impl SubscriptionProbe {
-    /// Makes the probe of a connection whose PBX sent this banner.
+    /// Creates the probe for a connection whose PBX sent this banner.
     pub fn new(banner: &str) -> Self {
         let version = banner.rsplit('/').next();
         Self {
@@ -103,16 +107,16 @@ impl SubscriptionProbe {
         }
     }
 
-    /// Makes callbridge's own event, which must come back if any event does. Returns the bytes to
-    /// send.
+    /// Creates callbridge's own event, which must come back if any event does, and returns the
+    /// bytes to send.
     pub fn event(&mut self, login: &mut Login) -> Outgoing {
         let (id, outgoing) = login.event();
         self.echo = Echo::Asked(id);
         outgoing
     }
 
-    /// Returns `true` once, if the PBX sent callbridge's own event, and it has not come back after
-    /// two checks. Call this with each ping.
+    /// Returns `true` once if the PBX sent callbridge's own event and it hasn't come back after two
+    /// checks. Call this with each ping.
     pub fn misses_own_event(&mut self) -> bool {
         if let Echo::Missing(looks) = &mut self.echo
             && !self.proved
@@ -123,7 +127,8 @@ impl SubscriptionProbe {
         false
     }
 
-    /// Makes the first request for the live channels. The answer is for the decoder, too.
+    /// Creates the first request for the live channels. The response should be passed to the
+    /// decoder as well.
     pub fn list(&mut self, login: &mut Login) -> Outgoing {
         let (id, outgoing) = login.list();
         self.first = Some(id);
@@ -143,9 +148,9 @@ impl SubscriptionProbe {
         }
     }
 
-    /// Makes another request for the live channels, unless events of calls have arrived. Returns a
-    /// missing right instead if channels were created, and no event has reported one by now. Call
-    /// this with each ping.
+    /// Creates another request for the live channels, unless call events have arrived. If channels
+    /// were created and no event has reported any of them by now, returns a missing permission
+    /// instead. Call this with each ping.
     pub fn ask(&mut self, login: &mut Login) -> (Option<Outgoing>, Option<MissingRight>) {
         if self.proved || self.reported || !self.channels.listed || self.own.is_some() {
             return (None, None);
@@ -200,7 +205,7 @@ impl SubscriptionProbe {
         finding
     }
 
-    /// Processes callbridge's own event, and the answer to the action that sends it. Returns
+    /// Processes callbridge's own event and the response to the action that sends it, returning
     /// `false` for any other frame.
     fn take_own_event(&mut self, pairs: &Pairs<'_>) -> bool {
         if is_own_event(pairs) {
@@ -213,7 +218,7 @@ impl SubscriptionProbe {
         };
         let answered = pairs.get("ActionID") == Some(id.as_bytes());
         if answered && pairs.get("Response").is_some() {
-            // A server with another message may answer `Success` to any action.
+            // A server with a different message may respond with `Success` to any action.
             self.echo = if pairs.get("Message") == Some(b"Event Sent") {
                 Echo::Missing(0)
             } else {
@@ -223,14 +228,14 @@ impl SubscriptionProbe {
         answered
     }
 
-    /// Processes the answer to a request for the channels. The answer comes after everything that
+    /// Processes the response to a request for the channels, which comes after everything that
     /// follows a login, including `FullyBooted`.
     fn on_answer(&mut self, first: bool, pairs: &Pairs<'_>) -> Option<MissingRight> {
         if is_error(pairs) {
             self.first = None;
             self.own = None;
             self.channels.listed = false;
-            // The account lacks no right if the release has no such list.
+            // The account doesn't lack a permission if the release has no such list.
             let message = pairs.get("Message")?;
             if message.eq_ignore_ascii_case(b"Permission denied") {
                 return Some(MissingRight::List);
@@ -270,7 +275,7 @@ mod tests {
     const BANNER: &str = "Asterisk Call Manager/11.0.0";
     const BOOTED: &str = "Event: FullyBooted\r\nPrivilege: system,all\r\n";
 
-    /// Returns a connection that has requested its first list, with the id `callbridge-1`.
+    /// Returns a connection that has requested its first list, with the ID `callbridge-1`.
     fn line(banner: &str, booted: bool) -> (SubscriptionProbe, Login) {
         let secret = SecretString::from("secret");
         let mut login = Login::new("bridge", secret, Settings::default()).expect("credentials");
@@ -282,7 +287,8 @@ mod tests {
         (probe, login)
     }
 
-    /// Passes the answer to the n-th list to the probe. Returns the missing right, if any.
+    /// Passes the response to the n-th list to the probe, and returns the missing permission, if
+    /// any.
     fn answer_list(
         probe: &mut SubscriptionProbe,
         n: u32,
@@ -329,7 +335,7 @@ mod tests {
         probe.on_frame(b"Event: Cdr\r\nUniqueID: 17.1\r\n");
         assert!(probe.ask(&mut login).0.is_some());
         answer_list(&mut probe, 2, &["17.2"]);
-        // The event of the new channel arrives after the list that shows the channel.
+        // The new channel's event arrives after the list that shows it.
         probe.on_frame(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
         assert_eq!(probe.ask(&mut login), (None, None));
     }
@@ -354,7 +360,7 @@ mod tests {
         assert!(!is_asked(&refused, &mut login));
     }
 
-    /// Returns a probe that has sent callbridge's own event, and has received this answer.
+    /// Returns a probe that has sent callbridge's own event and received this response.
     fn probe_with_answer(answer: &str) -> SubscriptionProbe {
         let (mut probe, mut login) = line(BANNER, true);
         let _ = probe.event(&mut login);
@@ -380,7 +386,7 @@ mod tests {
                 assert!(!probe.misses_own_event() && !probe.misses_own_event());
             }
         }
-        // An event of a channel proves that all events of calls are received.
+        // A channel event proves that all call events are received.
         let mut finding = probe_with_answer("Success\r\nMessage: Event Sent");
         finding.on_frame(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
         assert!(!finding.misses_own_event() && !finding.misses_own_event());
@@ -396,7 +402,7 @@ mod tests {
         assert!(probe.on_frame(done.as_bytes()).events_flow);
         assert!(!probe.on_frame(BOOTED.as_bytes()).events_flow, "said once");
         assert!(probe.ask(&mut login).0.is_some(), "channels are watched on");
-        // If the account cannot list channels, callbridge's own event shows nothing about calls.
+        // If the account can't list channels, callbridge's own event says nothing about calls.
         let (mut probe, mut login) = line(BANNER, true);
         let _ = probe.event(&mut login);
         let denied = "Response: Error\r\nActionID: callbridge-1\r\nMessage: Permission denied\r\n";

@@ -1,18 +1,19 @@
-//! Facts about a manager account and its PBX, which `check` requests on a separate connection: the
-//! allowed actions, the endpoints, the live channels, and the received events. Without I/O: a
-//! transport sends the actions of [`Survey::ask`], and passes in the frames that it reads.
+//! Facts about a manager account and its PBX, which `check` requests on a separate connection. They
+//! include the allowed actions, the endpoints, the live channels, and the events received. There is
+//! no I/O: a transport sends the actions returned by [`Survey::ask`] and passes in the frames it
+//! reads.
 //!
 //! ```text
 //! ▶ ListCommands                     which of the following actions are allowed
 //! ▶ UserEvent                        our own events, which must come back
 //! ▶ CoreSettings, before 12 QueueSummary    which release it is, and whether it has queues
 //! ▶ PJSIPShowEndpoints, SIPpeers, IAXpeers, DeviceStateList
-//! ▶ ExtensionStateList               hints: which endpoints are telephones
-//! ▶ CoreShowChannels, and again later: a channel that is new there was created meanwhile
+//! ▶ ExtensionStateList               hints: which endpoints are phones
+//! ▶ CoreShowChannels, and again later: channels only in the second list are new
 //! ```
-//! None of these actions changes anything on the PBX. `GetConfig` would show more, but is never
-//! sent, because it can read every secret of the PBX. `PJSIPShowRegistrationsOutbound` is not sent
-//! either, because its answer contains the passwords of the registrations.
+//! None of these actions changes anything on the PBX. `GetConfig` would show more, but it's never
+//! sent because it can read every secret on the PBX. `PJSIPShowRegistrationsOutbound` isn't sent
+//! either, because its response contains the passwords of the registrations.
 
 mod bridges;
 #[cfg(test)]
@@ -27,8 +28,8 @@ use callbridge_call::framing::Outgoing;
 use callbridge_call::{ClockDifference, EventTime};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Actions that are sent in addition to `ListCommands` and `CoreShowChannels`, with the kind of
-/// answer. Each list of endpoints contains all endpoints of its technology.
+/// The actions to send besides `ListCommands` and `CoreShowChannels`, along with the kind of
+/// response. Each list of endpoints contains all endpoints with its technology.
 const QUESTIONS: [(&str, Question); 10] = [
     ("UserEvent", Question::Sample(Sample::Bridge)),
     ("UserEvent", Question::Sample(Sample::Channel)),
@@ -41,73 +42,75 @@ const QUESTIONS: [(&str, Question); 10] = [
     ("DeviceStateList", Question::Endpoints("")),
     ("ExtensionStateList", Question::Hints),
 ];
-/// Maximum endpoints that are kept. Others are left out.
+/// Maximum number of endpoints to keep. Others are dropped.
 const ENDPOINTS_MAX: usize = 20_000;
-/// Maximum channels of one list that are kept.
+/// Maximum number of channels to keep from a list.
 const CHANNELS_MAX: usize = 20_000;
 
-/// Evidence that the account receives events of calls, or does not.
+/// Evidence of whether the account receives call events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallProof {
     /// No evidence so far, either way.
     #[default]
     None,
-    /// An event of a channel has arrived.
+    /// A channel event has arrived.
     Heard,
-    /// This many channels were created between two lists, and no event reported any of them.
+    /// This many channels were created between two lists without any event reporting them.
     Unheard(usize),
 }
 
 /// Facts about a manager account and its PBX.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// AMI's version in the banner: `11.0.0`.
+    /// The AMI version in the banner, such as `11.0.0`.
     pub version: String,
-    /// The PBX's release, such as `11.25.3`. `None` if the PBX does not report its release.
+    /// The PBX's release, such as `11.25.3`, or `None` if the PBX doesn't report it.
     pub release: Option<String>,
-    /// Number of the PBX's queues. `None` if the PBX was not asked, as from Asterisk 12 on.
+    /// Number of queues on the PBX, or `None` if it wasn't asked, which is the case from Asterisk
+    /// 12 on.
     pub queues: Option<usize>,
-    /// Actions that the account may use. `None` if the PBX did not list them.
+    /// Actions that the account may use, or `None` if the PBX didn't list them.
     pub actions: Option<BTreeSet<String>>,
-    /// Endpoints of the PBX, with the reported facts about each.
+    /// The PBX's endpoints, with what has been reported about each one.
     pub endpoints: EndpointList,
-    /// `FullyBooted` has arrived. The PBX sends it after the login to accounts that may read
-    /// `system`.
+    /// Whether `FullyBooted` has arrived, which the PBX sends after the login to accounts that may
+    /// read `system`.
     pub booted: bool,
-    /// Whether the event that callbridge sent to itself came back. `None` if the account may not
+    /// Whether the event that callbridge sent to itself came back, or `None` if the account may not
     /// send it.
     pub echoed: Option<bool>,
-    /// Evidence that events of calls arrive.
+    /// Evidence of whether call events arrive.
     pub calls: CallProof,
-    /// Evidence that bridge events arrive.
+    /// Evidence of whether bridge events arrive.
     pub bridges: BridgeProof,
-    /// Number of channels in the last list. `None` if no list was received.
+    /// Number of channels in the last list, or `None` if no list was received.
     pub channels: Option<usize>,
-    /// Whether events have a time. `None` before the first event that can have one.
+    /// Whether events have timestamps, or `None` before the first event that can have one.
     pub timed: Option<bool>,
-    /// The PBX's own time, in its last event with a time.
+    /// The PBX's own time in its last event with a timestamp.
     pub clock: Option<EventTime>,
-    /// Difference between the PBX's clock and our boot clock when the last event with a time
+    /// Offset between the PBX's clock and our boot clock when the last event with a timestamp
     /// arrived.
     pub clock_ahead: Option<ClockDifference>,
-    /// Names of the variables that the PBX reports with channels. `None` before the first channel.
+    /// Names of the variables that the PBX reports with channels, or `None` before the first
+    /// channel.
     pub variables: Option<BTreeSet<String>>,
 }
 
 impl Account {
-    /// Returns `true` up to Asterisk 11 (AMI 1.x), which does not have all actions and events.
+    /// Returns `true` up to Asterisk 11 (AMI 1.x), which doesn't have all actions and events.
     pub fn is_old(&self) -> bool {
         self.version.starts_with("1.")
     }
 }
 
-/// Questions and answers on one connection, and the resulting facts.
+/// The questions and responses on one connection, and the resulting facts.
 #[derive(Debug, Default)]
 pub struct Survey {
     account: Account,
-    /// The ids of questions without an answer.
+    /// The IDs of questions that haven't been answered yet.
     waiting: Vec<(String, Question)>,
-    /// Unique ids of the channels in the first list. `listing` has the ids of the list that is
+    /// Unique IDs of the channels in the first list. `listing` has those in the list currently
     /// being received.
     first: Option<BTreeSet<Vec<u8>>>,
     listing: BTreeSet<Vec<u8>>,
@@ -133,7 +136,7 @@ impl Question {
 }
 
 impl Survey {
-    /// Makes a survey for a connection that has just logged in.
+    /// Creates a survey for a connection that has just logged in.
     pub fn new(banner: &str) -> Self {
         let version = banner.rsplit('/').next().unwrap_or_default();
         let mut survey = Self::default();
@@ -141,18 +144,18 @@ impl Survey {
         survey
     }
 
-    /// Asks the first question, for the actions that the account may use.
+    /// Asks the first question, which is what actions the account may use.
     pub fn begin(&mut self, login: &mut Login) -> Outgoing {
         self.ask_question(login, "ListCommands", Question::Commands)
     }
 
-    /// Asks the other questions once the first question is answered. Questions that the account may
-    /// not ask are left out. If the PBX did not list its actions, the answers show whether they are
-    /// allowed.
+    /// Asks the remaining questions once the first one has been answered, skipping those that the
+    /// account isn't allowed to ask. If the PBX didn't list its actions, its responses will show
+    /// whether they're allowed.
     pub fn ask(&mut self, login: &mut Login) -> Vec<Outgoing> {
         let mut outgoing = Vec::new();
         for (action, asked) in QUESTIONS {
-            // Later releases report a queue's telephones without a question.
+            // Later releases report a queue's phones without being asked.
             let is_told = asked == Question::Queues && !self.account.is_old();
             if !is_told && self.is_allowed(action) {
                 outgoing.push(self.ask_question(login, action, asked));
@@ -162,7 +165,7 @@ impl Survey {
         outgoing
     }
 
-    /// Requests the live channels, for the first or for the second list. `None` if this is not
+    /// Requests the live channels for the first or second list, returning `None` if that isn't
     /// allowed.
     pub fn list(&mut self, login: &mut Login) -> Option<Outgoing> {
         self.listing.clear();
@@ -171,8 +174,8 @@ impl Survey {
             .then(|| self.ask_question(login, action, Question::Channels))
     }
 
-    /// Returns `true` if an action is allowed. If the PBX listed no actions, all count as allowed,
-    /// except `UserEvent`.
+    /// Returns `true` if an action is allowed. If the PBX didn't list any actions, everything
+    /// except `UserEvent` is considered allowed.
     fn is_allowed(&self, action: &str) -> bool {
         match &self.account.actions {
             Some(actions) => actions.contains(&action.to_ascii_lowercase()),
@@ -197,27 +200,26 @@ impl Survey {
         outgoing
     }
 
-    /// Returns `true` if all questions are answered. callbridge's own event can still be on its
-    /// way.
+    /// Returns `true` if all questions have been answered. callbridge's own event may still be in
+    /// transit.
     pub fn is_answered(&self) -> bool {
         let mut waiting = self.waiting.iter();
         waiting.all(|(_, asked)| asked.is_own_event())
     }
 
-    /// Returns `true` if all of callbridge's own events have come back, or if none were sent.
+    /// Returns `true` if all of callbridge's own events have come back, or none were sent.
     pub fn is_echoed(&self) -> bool {
         let mut waiting = self.waiting.iter();
         waiting.all(|(_, asked)| !asked.is_own_event())
     }
 
-    /// Returns `true` once there is proof that the account receives events of channels, or that it
-    /// does not.
+    /// Returns `true` once it's proven that the account does or doesn't receive channel events.
     pub fn is_settled(&self) -> bool {
         self.account.calls != CallProof::None
     }
 
-    /// Returns `true` if waiting can bring proof, because there are live channels, and no event of
-    /// one has arrived.
+    /// Returns `true` if waiting may yield proof, because there are live channels and no event of
+    /// any of them has arrived.
     pub fn may_receive_more(&self) -> bool {
         self.account.channels.is_some_and(|live| live > 0) && !self.is_settled()
     }
@@ -261,7 +263,7 @@ impl Survey {
                 });
                 let names = names.map(|name| String::from_utf8_lossy(name).to_ascii_lowercase());
                 let names: BTreeSet<String> = names.collect();
-                // A PBX that only answers "done" has listed no actions.
+                // A PBX that merely responds with "done" hasn't listed any actions.
                 self.account.actions = Some(names).filter(|names| !names.is_empty());
             }
             Question::Settings => self.account.release = pairs.get("AsteriskVersion").map(text),
@@ -279,7 +281,7 @@ impl Survey {
         self.waiting.remove(at);
     }
 
-    /// Processes a row of a list, or its end.
+    /// Processes a row in a list, or its end.
     fn on_item(&mut self, at: usize, asked: Question, event: &[u8], pairs: &Pairs<'_>) {
         match asked {
             Question::Echo | Question::Sample(_) => {
@@ -343,8 +345,8 @@ impl Survey {
         }
     }
 
-    /// Notes whether an event has a time. Some events never have a time, so one event with a time
-    /// proves that the PBX sends times.
+    /// Records whether an event has a timestamp. Some events never do, so a single event with one
+    /// proves that the PBX sends timestamps.
     fn note_time(&mut self, pairs: &Pairs<'_>) {
         let time = pairs.get("Timestamp");
         self.account.timed = Some(time.is_some() || self.account.timed == Some(true));
@@ -361,7 +363,7 @@ impl Survey {
             self.account.booted = true;
             return;
         }
-        // A row of a list is not an event, and has no time.
+        // A row in a list isn't an event, and has no timestamp.
         if pairs.get("Privilege").is_some() && pairs.get("ActionID").is_none() {
             self.note_time(pairs);
         }
@@ -385,7 +387,7 @@ impl Survey {
         }
     }
 
-    /// Ends the survey, and returns the facts so far.
+    /// Ends the survey, and returns what has been learned so far.
     pub fn account(self) -> Account {
         self.account
     }
@@ -395,18 +397,18 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-/// Returns `true` if a list follows: `EventList: start`, or in old releases a message that peers or
-/// channels will follow.
+/// Returns `true` if a list follows, as indicated by `EventList: start` or, in old releases, by a
+/// message saying that peers or channels will follow.
 fn list_follows(pairs: &Pairs<'_>) -> bool {
     let said = pairs.get("Message").map(<[u8]>::to_ascii_lowercase);
     let said = said.is_some_and(|said| said.windows(6).any(|word| word == b"follow"));
     said || pairs.get("EventList").is_some()
 }
 
-/// Minimum digits of an outside number. Numbers with fewer digits are extensions.
+/// Minimum number of digits in an outside number. Anything shorter is an extension.
 const OUTSIDE_DIGITS_MIN: usize = 7;
 
-/// A fact about an endpoint. Earlier variants show more about its purpose than later ones.
+/// A fact about an endpoint. Earlier variants say more about its purpose than later ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EndpointFact {
     /// The PBX registers with the endpoint at this host (an outbound registration).
@@ -417,29 +419,29 @@ pub enum EndpointFact {
     Mailbox(String),
     /// The endpoint is recognized by this address (`identify`).
     Identified(String),
-    /// The PBX logs in there, and the endpoint does not log in here (outbound authentication).
+    /// The PBX logs in there, and the endpoint doesn't log in here (outbound authentication).
     LogsInThere,
     /// The endpoint registers its address.
     Dynamic,
     /// The endpoint logs in here to call (inbound authentication).
     LogsInHere,
-    /// Calls to the endpoint are sent to this extension at its address. Calls over a trunk go to
-    /// the dialed number.
+    /// Calls to the endpoint are sent to this extension at its address, whereas calls over a trunk
+    /// go to the dialed number.
     CalledAs(String),
-    /// The endpoint's address is this fixed host. Empty if the PBX names none.
+    /// The endpoint's address is this fixed host, or empty if the PBX doesn't specify one.
     Fixed(String),
-    /// No authentication is configured, for either side.
+    /// No authentication is configured for either side.
     NoLogin,
-    /// The endpoint has a live channel with this outside number at its other end.
+    /// The endpoint has a live channel with this outside number at the other end.
     Outside(String),
 }
 
-/// The endpoints of a PBX that the account may see.
+/// The PBX's endpoints that the account can see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointList {
-    /// The endpoints by name, such as `PJSIP/city`, with the known facts.
+    /// The endpoints by name, such as `PJSIP/city`, with what's known about each.
     pub facts: BTreeMap<String, BTreeSet<EndpointFact>>,
-    /// Technologies whose endpoints were all listed.
+    /// Technologies whose endpoints have all been listed.
     pub whole: BTreeSet<String>,
 }
 
@@ -449,13 +451,13 @@ impl EndpointList {
         self.facts.keys()
     }
 
-    /// Returns `true` if no endpoint is known.
+    /// Returns `true` if no endpoints are known.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty()
     }
 
-    /// Adds an endpoint, and a fact about it if there is one. Names with control characters are
-    /// ignored, because Asterisk has no such names.
+    /// Adds an endpoint, along with a fact about it if there is one. Names with control characters
+    /// are ignored, because Asterisk doesn't have any.
     pub fn add(&mut self, name: &str, fact: Option<EndpointFact>) {
         if name.contains(char::is_control) {
             return;
@@ -467,8 +469,8 @@ impl EndpointList {
         }
     }
 
-    /// Adds a row of a list of this technology. If `technology` is empty, the row is from the list
-    /// of device states.
+    /// Adds a row from the list for this technology, or from the list of device states if
+    /// `technology` is empty.
     fn add_row(&mut self, technology: &str, pairs: &Pairs<'_>) {
         if technology.is_empty() {
             if let Some(device) = pairs.get("Device") {
@@ -510,7 +512,7 @@ impl EndpointList {
         self.add(&name, address);
     }
 
-    /// Adds a row of the dialplan's hints: `PJSIP/101&Custom:DND101`.
+    /// Adds a row from the dialplan's hints, such as `PJSIP/101&Custom:DND101`.
     fn add_hint(&mut self, pairs: &Pairs<'_>) {
         let exten = pairs.get("Exten").map(text).unwrap_or_default();
         let hint = pairs.get("Hint").map(text).unwrap_or_default();
@@ -521,8 +523,8 @@ impl EndpointList {
         }
     }
 
-    /// Adds the fact that a live channel shows. Its caller id is that of the person at its end. On
-    /// a trunk, this is an outside number.
+    /// Adds what a live channel reveals. Its caller ID is that of the person at the other end,
+    /// which on a trunk is an outside number.
     fn add_channel(&mut self, pairs: &Pairs<'_>) {
         let name = pairs.get("Channel").map(text).unwrap_or_default();
         let number = pairs.get("CallerIDNum").map(text).unwrap_or_default();
@@ -542,7 +544,7 @@ fn value(pairs: &Pairs<'_>, key: &str) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// Returns the user of `101/sip:101@10.0.0.7:5060`, if it is an extension's number.
+/// Returns the user in `101/sip:101@10.0.0.7:5060`, if it's an extension number.
 pub fn extension_of(contact: &str) -> Option<String> {
     let (_, after) = contact
         .split_once("sip:")
@@ -552,7 +554,7 @@ pub fn extension_of(contact: &str) -> Option<String> {
     (digits && user.len() < OUTSIDE_DIGITS_MIN).then(|| user.to_owned())
 }
 
-/// Returns the host of `sip:user@host:port;…`, `aor/sip:host`, or `host:port`.
+/// Returns the host in `sip:user@host:port;…`, `aor/sip:host`, or `host:port`.
 pub fn host_of(uri: &str) -> Option<String> {
     let uri = uri.find("sip").map_or(uri, |at| {
         let (_, rest) = uri[at..].split_once(':').unwrap_or(("", &uri[at..]));

@@ -1,16 +1,16 @@
-//! Turns bytes into text. The text borrows from the bytes if possible. Bytes that are not UTF-8 are
-//! replaced.
+//! Converts bytes to text, which borrows from the bytes if possible. Bytes that aren't valid UTF-8
+//! are replaced.
 
 use callbridge_call::{EventTime, Text};
 use std::borrow::Cow;
 
-/// A value in the form of its format: bytes in AMI text, and text in JSON.
+/// A value as represented in its format, i.e., bytes in AMI text and text in JSON.
 pub(crate) trait RawValue<'a>: AsRef<[u8]> {
-    /// Returns the value as text. Sets `repaired` if the bytes were not UTF-8.
+    /// Returns the value as text. Sets `repaired` if the bytes weren't valid UTF-8.
     fn text(self, repaired: &mut bool) -> Text<'a>;
 }
 
-/// The pairs of a message, in the form of its format.
+/// A message's pairs, as represented in its format.
 pub(crate) trait RawPairs<'a>:
     Iterator<Item = (<Self as RawPairs<'a>>::Key, <Self as RawPairs<'a>>::Value)>
 {
@@ -35,7 +35,7 @@ impl<'a> RawValue<'a> for &'a [u8] {
     }
 }
 
-/// A value of a JSON message.
+/// A value in a JSON message.
 pub(crate) struct JsonText<'a>(pub Text<'a>);
 
 impl AsRef<[u8]> for JsonText<'_> {
@@ -50,18 +50,17 @@ impl<'a> RawValue<'a> for JsonText<'a> {
     }
 }
 
-/// Compares keys without case, because `Uniqueid` in one event is `UniqueID` in the next.
+/// Compares keys, ignoring case, because what's `Uniqueid` in one event is `UniqueID` in the next.
 #[inline]
 pub(crate) fn same(key: &[u8], name: &[u8]) -> bool {
     key == name || key.eq_ignore_ascii_case(name)
 }
 
-/// Returns `key` without `prefix`, which is compared without case. `None` if the key has another
-/// prefix.
+/// Strips `prefix` from `key`, ignoring case, or returns `None` if the key doesn't start with it.
 #[inline]
 pub(crate) fn strip<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
     let (head, tail) = key.split_at_checked(prefix.len())?;
-    // The first letter excludes most keys.
+    // Most keys can be ruled out by their first letter.
     let may_be = prefix.first().map(|b| b | 0x20) == head.first().map(|b| b | 0x20);
     if may_be && same(head, prefix) {
         Some(tail)
@@ -84,8 +83,8 @@ pub(crate) fn text_or_empty<'a>(value: impl RawValue<'a>, repaired: &mut bool) -
     }
 }
 
-/// Undoes Asterisk's `ast_escape_c`: `\a \b \f \n \r \t \v \0 \\ \' \" \?`. A backslash before any
-/// other character stays.
+/// Undoes Asterisk's `ast_escape_c` (`\a \b \f \n \r \t \v \0 \\ \' \" \?`). A backslash before any
+/// other character is kept.
 pub(crate) fn unescape(text: Text<'_>) -> Text<'_> {
     if memchr::memchr(b'\\', text.as_bytes()).is_none() {
         return text;
@@ -106,8 +105,8 @@ pub(crate) fn unescape(text: Text<'_>) -> Text<'_> {
     Cow::Owned(plain)
 }
 
-/// Decodes the escape that consists of a backslash and `escaped`. Returns `None` if `escaped` makes
-/// no escape.
+/// Decodes the escape consisting of a backslash and `escaped`, or returns `None` if that's not an
+/// escape.
 const fn unescaped_char(escaped: char) -> Option<char> {
     Some(match escaped {
         'a' => '\x07',
@@ -152,12 +151,12 @@ pub(crate) fn epoch(text: &[u8]) -> Option<EventTime> {
     Some(EventTime::from_epoch(whole, micros))
 }
 
-/// Reads a whole number, if the value is one.
+/// Parses a whole number, if the value is one.
 pub(crate) fn number<N: std::str::FromStr>(value: &[u8]) -> Option<N> {
     std::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
-/// Adds a variable from `LEAD_ID=4001`. An empty value is left out.
+/// Adds a variable given as `LEAD_ID=4001`. Empty values are skipped.
 pub(crate) fn add_variable<'a>(variables: &mut Vec<(Text<'a>, Text<'a>)>, pair: Text<'a>) {
     let bytes = pair.as_bytes();
     let Some(equals) = memchr::memchr(b'=', bytes) else {

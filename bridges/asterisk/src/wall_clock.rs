@@ -1,10 +1,11 @@
-//! Turns the local times of PBXs into absolute times, for CDRs and CEL alike.
+//! Converts PBXs' local times to absolute times, for both CDRs and CEL.
 //!
 //! The unique ID that Asterisk gives a channel contains the second of its creation. Since a
-//! channel's first row is written for that second, it shows the offset of the PBX's local time from
-//! UTC. Without a configured time zone, this offset is used. With one, it's compared: if the first
-//! rows of several channels show another offset than the zone's, the zone is wrong, and the IDs are
-//! used instead. One stream can have several PBXs, each with its own local time.
+//! channel's first row is written for that second, it reveals the offset of the PBX's local time
+//! from UTC. If no time zone is configured, this offset is used. Otherwise, the two are compared:
+//! if the first rows of several channels have a different offset than the configured time zone, the
+//! time zone is wrong, and the IDs are used instead. A stream may come from several PBXs, each with
+//! its own local time.
 
 use crate::local_time::as_utc;
 use callbridge_call::UniqueId;
@@ -22,12 +23,12 @@ pub(crate) const SLACK_SEC: i64 = 5;
 /// How far apart two channels must have been created for their rows to count as independent
 /// evidence, since channels of the same call may have later rows at the same time.
 const APART_SEC: i64 = 2 * SLACK_SEC;
-/// Rows of one PBX can be out of order by this time.
+/// By how much the rows of one PBX may be out of order.
 const SHUFFLED_SEC: i64 = 120;
 /// Maximum number of PBXs per stream. Any further PBX replaces the last one in the list.
 const PBXES_MAX: usize = 64;
 
-/// No PBX reports calls before 2000, or after the year 5000.
+/// No PBX reports calls from before 2000 or after the year 5000.
 const EPOCHS_SEC: std::ops::Range<i64> = 946_684_800..100_000_000_000;
 
 /// Returns the second in which Asterisk created this channel, or `None` if the ID doesn't contain
@@ -55,21 +56,21 @@ pub(crate) enum RowOrder {
     Later,
 }
 
-/// An absolute time, and how it was found.
+/// An absolute time, along with how it was determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Converted {
-    /// Microseconds of UTC.
+    /// Microseconds since the epoch, in UTC.
     pub micros: i64,
     pub basis: Basis,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Basis {
-    /// The time names its own offset, or is an epoch.
+    /// The time includes its own offset or is an epoch.
     Written,
-    /// The configured zone.
+    /// The configured time zone.
     Zone,
-    /// The offset that unique IDs show.
+    /// The offset found in unique IDs.
     Ids,
     /// An offset that contradicts the configured time zone but comes from a single channel's ID.
     /// The difference could also mean that the channel started a multiple of 15 minutes before this
@@ -119,7 +120,7 @@ pub(crate) struct WallClocks {
     at_hand: usize,
 }
 
-/// The local time of one PBX.
+/// A PBX's local time.
 #[derive(Clone, Copy, Debug, Default)]
 struct WallClock {
     zone: ZoneTrust,
@@ -131,7 +132,7 @@ struct WallClock {
     latest: Option<i64>,
 }
 
-/// An offset that the first row of a channel shows.
+/// An offset found in a channel's first row.
 #[derive(Clone, Copy, Debug)]
 struct Sighting {
     offset_sec: i64,
@@ -139,13 +140,13 @@ struct Sighting {
     born: i64,
 }
 
-/// How the configured zone and the unique IDs agree.
+/// Whether the configured time zone and the unique IDs agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ZoneTrust {
     #[default]
     Untested,
     Right,
-    /// The only channel so far contradicts the zone.
+    /// The only channel so far contradicts the time zone.
     Suspect,
     Wrong,
 }
@@ -275,7 +276,7 @@ impl WallClock {
         }
     }
 
-    /// Compares the offset in a channel's first row with the zone.
+    /// Compares the offset in a channel's first row with the time zone.
     fn compare(&mut self, sighting: Sighting, agrees: bool) {
         match self.zone {
             ZoneTrust::Untested | ZoneTrust::Suspect | ZoneTrust::Right if agrees => {
@@ -304,7 +305,7 @@ impl WallClock {
         }
     }
 
-    /// Keeps the first channel of those that show the same offset.
+    /// Remembers the first of the channels that show the same offset.
     fn remember(&mut self, sighting: Sighting) {
         let is_same = |other: &Sighting| other.offset_sec == sighting.offset_sec;
         self.other = Some(self.other.filter(is_same).unwrap_or(sighting));
@@ -329,8 +330,8 @@ impl WallClock {
             ahead.map(|ahead| (ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC);
         let known = self.offset_sec.or(by_row);
         let mut offset_sec = known.unwrap_or(0);
-        // With this offset, the row would be older than its channel, so the clock was set back by
-        // an hour, as in autumn.
+        // With this offset, the row would be older than its channel, so the clock must have been
+        // set back by an hour, as happens in fall.
         let before_birth = ahead.map_or(0, |ahead| offset_sec - ahead);
         if before_birth > SLACK_SEC && before_birth <= HOUR_SEC + SLACK_SEC {
             offset_sec -= HOUR_SEC;
@@ -428,7 +429,8 @@ mod tests {
                 let second = convert(&mut clocks, TEN + 60, written_ahead + 1, row);
                 assert_eq!(second, Some((1, Basis::Ids)), "{zone}");
                 assert_eq!(offset(&clocks), Some(written_ahead), "{zone}");
-                // A later row has the same offset, and so has a call after the zone's clock change.
+                // A later row has the same offset, and so does a call after the zone's clock
+                // change.
                 let later = convert(&mut clocks, TEN + 60, written_ahead + 777, RowOrder::Later);
                 assert_eq!(later, Some((777, Basis::Ids)), "{zone}");
                 let summer = TEN + 120 * 86_400;
@@ -443,7 +445,7 @@ mod tests {
         let mut clocks = clocks(Some("America/New_York"));
         let row = RowOrder::FirstSeen;
         assert_eq!(convert(&mut clocks, TEN, 0, row), Some((0, Basis::OneId)));
-        // The next call shows that the zone is right.
+        // The next call shows that the time zone is right.
         let right = -5 * HOUR_SEC;
         assert_eq!(
             convert(&mut clocks, TEN + 60, right, row),
@@ -460,7 +462,7 @@ mod tests {
     fn channels_of_one_call_are_not_several_witnesses() {
         let mut clocks = clocks(Some("Asia/Tashkent"));
         for born in [TEN, TEN + 1, TEN + 2] {
-            // Later rows of channels that began two hours before the file.
+            // Later rows of channels that started two hours before the file.
             let ahead = 7 * HOUR_SEC + TEN - born;
             convert(&mut clocks, born, ahead, RowOrder::FirstSeen);
         }

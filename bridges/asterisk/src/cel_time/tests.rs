@@ -31,7 +31,7 @@ fn utc_offset_is_learned_from_a_new_channel() {
 #[test]
 fn two_pbxs_on_one_stream_keep_separate_zones() {
     let mut clock = CelClock::default();
-    // Tashkent and Kathmandu, by the system name in the unique id.
+    // Tashkent and Kathmandu, told apart by the system name in the unique ID.
     let born = clock.read_time("2026-11-20 10:08:37", "tas-1795151317.1", true);
     assert_eq!(seconds(born), Some(1_795_151_317));
     let born = clock.read_time("2026-11-20 10:53:37", "ktm-1795151317.1", true);
@@ -45,7 +45,7 @@ fn two_pbxs_on_one_stream_keep_separate_zones() {
             Some(1_795_153_117)
         );
     }
-    // The server that the frame names also identifies a PBX.
+    // The server given in the frame also identifies a PBX.
     clock.set_server(Some("b"));
     let born = clock.read_time("2026-11-20 05:08:37", "1795151317.1", true);
     assert_eq!(seconds(born), Some(1_795_151_317));
@@ -75,8 +75,8 @@ fn ids_without_a_plausible_epoch_set_no_utc_offset() {
     let mut of_a_file = CelClock::new(None, true);
     let at = of_a_file.read_time("2026-11-20 10:18:37", "1375994780.1", true);
     assert_eq!(seconds(at), Some(1_795_169_917));
-    // The row is 13 minutes younger than its id. The nearest offset, +05:15, is two minutes off, so
-    // it is not learned. The offset is rounded down to +05:00, as for a row from mid-call.
+    // The row is 13 minutes newer than its ID. The nearest offset, +05:15, is two minutes off, so
+    // it isn't learned. Instead, the offset is rounded down to +05:00, as for a row from mid-call.
     let odd = of_a_file.read_time("2026-11-20 10:21:37", "1795151317.146", true);
     assert_eq!(seconds(odd), Some(1_795_152_097));
 }
@@ -95,7 +95,7 @@ fn unique_id_resolves_the_order_of_day_and_month() {
 fn repeated_hour_is_resolved_by_the_unique_id() {
     let zone = TimeZone::get("Europe/Berlin").expect("a zone");
     let mut clock = CelClock::new(Some(zone), false);
-    // 2026-10-25 02:30 in Berlin is 00:30 UTC and again 01:30 UTC.
+    // 02:30 on 2026-10-25 in Berlin is 00:30 UTC, and then 01:30 UTC as well.
     let (first, second) = (1_792_888_200, 1_792_891_800);
     for epoch in [first, second] {
         let id = format!("{}.1", epoch - 5);
@@ -120,7 +120,7 @@ fn call_through_repeated_hour_gets_increasing_times() {
             assert_eq!(seconds(at), Some(epoch), "{text}");
         }
         if given {
-            // By local time, it is later than the channel's creation, but it comes after 02:05.
+            // By local time, this is later than the channel's creation, but it comes after 02:05.
             let at = clock.read_time("2026-10-25 02:55:00", id, false);
             assert_eq!(seconds(at), Some(1_792_893_300));
         }

@@ -1,4 +1,4 @@
-//! Tests of the login, with the messages of both sides.
+//! Tests of the login, with the messages from both sides.
 
 use super::*;
 
@@ -86,8 +86,8 @@ fn requested_actions(login: &mut Login) -> Vec<String> {
         .collect()
 }
 
-/// Answers each of the actions. `denied` returns `true` for the index of an action that the PBX
-/// denies. Returns what the login does after each answer.
+/// Responds to each of the actions, and returns what the login does after each response. `denied`
+/// returns `true` for the index of an action that the PBX denies.
 fn answer_actions(
     login: &mut Login,
     actions: &[String],
@@ -114,7 +114,7 @@ fn login_sends_one_filter_per_event_then_subscribes() {
     let (events, filters) = actions.split_last().expect("actions");
     for filter in filters {
         assert!(filter.starts_with("Action: Filter\r\nOperation: Add\r\nFilter: ^Event: "));
-        // The operators of an extended expression are plain characters in a basic one.
+        // The operators of extended expressions are ordinary characters in basic ones.
         assert!(!filter.contains(['(', ')', '|', '+', '?', '{']), "{filter}");
     }
     assert!(events.contains("Action: Events\r\nEventMask: call,cdr,system,agent,user"));

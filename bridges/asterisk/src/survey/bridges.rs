@@ -1,7 +1,7 @@
 //! Determines whether an account receives bridge events, without which there's no telling who
 //! talked to whom.
 
-/// Events that show who is connected with whom, in lowercase.
+/// Events that show who is connected to whom, in lowercase.
 pub(super) const BRIDGE_EVENTS: [&[u8]; 3] = [b"bridgeenter", b"bridge", b"link"];
 
 /// Events we send to ourselves that contain the start of a call event as text. Since an
@@ -14,7 +14,7 @@ pub(super) enum Sample {
 }
 
 impl Sample {
-    /// Returns the beginning of the event's text. Before Asterisk 12, the event was named `Bridge`.
+    /// Returns the start of the event's text. Before Asterisk 12, the event was called `Bridge`.
     pub(super) const fn text(self, is_old: bool) -> &'static str {
         match self {
             Self::Bridge if is_old => "Event: Bridge",

@@ -1,4 +1,4 @@
-//! Tests of the survey, with answers of Asterisk 22.
+//! Tests of the survey, with responses from Asterisk 22.
 
 use super::*;
 use crate::login::Settings;
@@ -25,7 +25,7 @@ fn action_name(outgoing: &Outgoing) -> String {
 }
 
 /// Returns a survey that has received the list of commands `commands`, its login, and the names of
-/// the actions that the survey requests next.
+/// the actions that it requests next.
 fn survey_with_commands(commands: &str) -> (Survey, Login, Vec<String>) {
     let (mut login, mut survey) = (login(), Survey::new("Asterisk Call Manager/11.0.0"));
     let _ = survey.begin(&mut login);
@@ -136,7 +136,8 @@ fn bridges_after_echoes(ids: &[u32]) -> BridgeProof {
 
 #[test]
 fn filter_that_drops_only_the_bridge_sample_drops_bridge_events() {
-    // A filter without `!` that doesn't name UserEvent lets only named events' texts pass.
+    // A filter without `!` that doesn't list UserEvent only lets through texts with the events it
+    // does list.
     assert_eq!(bridges_after_echoes(&[3]), BridgeProof::Dropped);
     assert_eq!(bridges_after_echoes(&[3, 4]), BridgeProof::Dropped);
     assert_eq!(bridges_after_echoes(&[4]), BridgeProof::Dropped);
@@ -161,7 +162,7 @@ fn bridge_event_proves_that_bridge_events_arrive() {
     assert_eq!(survey.account().bridges, BridgeProof::Heard);
 }
 
-/// Passes a list of channels to the survey, as the answer to the action `id`.
+/// Passes a list of channels to the survey, as the response to the action `id`.
 fn list(survey: &mut Survey, id: &str, channels: &[&str]) {
     survey.on_frame(&frame(&format!(
         "Response: Success\nActionID: {id}\nEventList: start\n"
