@@ -1,13 +1,11 @@
-//! The decoder for the formats of all PBXs. A framed message goes in, and the decoded event or call
-//! comes out.
+//! The decoder for all PBXs' formats, which turns a framed message into a decoded event or call.
 
 use crate::format::{Format, Framing};
 use callbridge_asterisk::{AsteriskDecoder, DecoderSettings, WrongZone};
 use callbridge_call::Decoded;
 use callbridge_call::framing::without_byte_order_mark;
 
-/// Decodes the messages of one source. Stores what it needs from earlier messages, such as a CSV
-/// header.
+/// Decodes one source's messages, keeping what it needs from earlier ones, such as a CSV header.
 #[derive(Debug)]
 pub struct Decoder(Reader);
 
@@ -16,12 +14,12 @@ enum Reader {
     Asterisk(Box<AsteriskDecoder>),
     Freeswitch(Box<callbridge_freeswitch::Decoder>),
     FreeswitchCdr(Box<callbridge_freeswitch::Decoder>),
-    /// Finished calls. No message depends on an earlier one.
+    /// Finished calls, where no message depends on an earlier one.
     Calls,
 }
 
 impl Decoder {
-    /// Makes a decoder that has seen no message of its source.
+    /// Creates a decoder that hasn't seen any of its source's messages yet.
     pub fn new(format: Format, settings: DecoderSettings) -> Self {
         if let Some(format) = format.asterisk_format() {
             let decoder = AsteriskDecoder::new(format, settings);
@@ -47,8 +45,8 @@ impl Decoder {
         }
     }
 
-    /// Decodes one message of a [`Framer`](crate::Framer), a WebSocket frame, or an AMQP delivery.
-    /// Never panics, whatever the bytes are.
+    /// Decodes one message from a [`Framer`](crate::Framer), a WebSocket frame, or an AMQP
+    /// delivery. Never panics, no matter what the bytes are.
     #[inline]
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         let message = without_byte_order_mark(message);
@@ -67,7 +65,7 @@ impl Decoder {
 /// Returns `true` if `record` is a CSV header of this format.
 pub fn is_header(format: Format, record: &[u8]) -> bool {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
-    // The lines that a database client draws around a table have no names.
+    // The lines that a database client draws around a table don't contain any names.
     let has_names = record.iter().any(u8::is_ascii_alphabetic);
     let is_csv = format.framing() == Framing::CsvRecord;
     is_csv && has_names && decoder.decode(record) == Decoded::Skipped
@@ -77,7 +75,7 @@ pub fn is_header(format: Format, record: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Broker message bodies and WebSocket frames are decoded without a framer.
+    /// Broker messages and WebSocket frames are decoded without a framer.
     #[test]
     fn byte_order_mark_before_a_body_is_skipped() {
         let event = br#"{"Event":"Hangup","Channel":"a-1","Uniqueid":"1.1","Linkedid":"1.1"}"#;

@@ -3,7 +3,7 @@
 use callbridge_asterisk::AsteriskFormat;
 use std::str::FromStr;
 
-/// Formats of the bytes of a source.
+/// The formats that a source's bytes can be in.
 ///
 /// | format | name | on a stream or in a file | carries channel variables | time |
 /// |---|---|---|---|---|
@@ -21,45 +21,47 @@ use std::str::FromStr;
 #[strum(serialize_all = "kebab-case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
-    /// AMI of Asterisk on TCP port 5038.
+    /// Asterisk's AMI on TCP port 5038.
     Ami,
-    /// AMI as JSON: in the envelope of amiws, or as one flat object per event.
+    /// AMI as JSON, either in amiws's envelope or as one flat object per event.
     AmiJson,
-    /// CSV rows of channel event logging, from `cel_custom` or the export of a database.
+    /// CSV rows of channel event logging, from `cel_custom` or a database export.
     CelCsv,
-    /// Message bodies of asterisk-cel-amqp, which are JSON objects.
+    /// asterisk-cel-amqp messages, which are JSON objects.
     #[strum(serialize = "asterisk-cel")]
     CelAmqp,
-    /// Message bodies of asterisk-cdr-amqp, which are JSON objects.
+    /// asterisk-cdr-amqp messages, which are JSON objects.
     #[strum(serialize = "asterisk-cdr")]
     CdrAmqp,
-    /// Rows of `cdr_csv`, of the sample of `cdr_custom`, or of a table with a header.
+    /// Rows from `cdr_csv`, from `cdr_custom`'s sample, or from a table with a header.
     CdrCsv,
-    /// Message bodies of Wazo's bus. Each is an AMI event in an envelope.
+    /// Messages from Wazo's bus, each of which is an AMI event in an envelope.
     Wazo,
-    /// FreeSWITCH's events from its event socket, and message bodies of mod_amqp.
+    /// FreeSWITCH events from its event socket or from mod_amqp.
     Freeswitch,
-    /// FreeSWITCH's CDRs of `mod_json_cdr`: one file per leg in a folder, or one line per leg.
+    /// FreeSWITCH CDRs from `mod_json_cdr`, as one file per leg in a directory or one line per leg.
     FreeswitchCdr,
-    /// Finished calls, one message per call (`docs/call-message.md`).
+    /// Finished calls, with one message per call (`docs/call-message.md`).
     Call,
 }
 
-/// Rule by which messages are separated on a stream or in a file.
+/// How messages are separated on a stream or in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Framing {
-    /// A message ends at an empty line.
+    /// A message ends with an empty line.
     EmptyLine,
     /// A message is a line.
     Line,
-    /// A message is a CSV record: one line, or several if a quoted field contains line ends.
+    /// A message is a CSV record, which is one line, or several if a quoted field contains
+    /// newlines.
     CsvRecord,
-    /// A message is an event of FreeSWITCH, in a frame of its event socket or on a line.
+    /// A message is a FreeSWITCH event, either in a frame from its event socket or on a line of its
+    /// own.
     Event,
 }
 
 impl Format {
-    /// Every format, in the order of the table above.
+    /// All formats, in the same order as in the table above.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns the format's name, as used on the command line and in `format=`.
@@ -67,7 +69,7 @@ impl Format {
         self.into()
     }
 
-    /// Returns the rule by which the format's messages are separated.
+    /// Returns how the format's messages are separated.
     pub const fn framing(self) -> Framing {
         match self {
             Self::Ami => Framing::EmptyLine,
@@ -77,7 +79,8 @@ impl Format {
         }
     }
 
-    /// Returns the same format of the Asterisk crate, or `None` for a format of another PBX.
+    /// Returns the corresponding format in the Asterisk crate, or `None` if it's another PBX's
+    /// format.
     pub(crate) const fn asterisk_format(self) -> Option<AsteriskFormat> {
         Some(match self {
             Self::Ami => AsteriskFormat::Ami,
@@ -96,35 +99,35 @@ impl Format {
         !self.is_cel() && !matches!(self, Self::CdrAmqp | Self::CdrCsv)
     }
 
-    /// Returns `true` if the format is channel event logging (CEL). The PBX writes a CEL row for
-    /// each event, even if callbridge is not connected.
+    /// Returns `true` if the format is channel event logging (CEL), where the PBX writes a row for
+    /// each event even if callbridge isn't connected.
     pub const fn is_cel(self) -> bool {
         matches!(self, Self::CelCsv | Self::CelAmqp)
     }
 
-    /// Returns `true` if a source can be a folder that contains one file per record.
+    /// Returns `true` if a source can be a directory with one file per record.
     pub const fn has_file_per_record(self) -> bool {
         matches!(self, Self::FreeswitchCdr)
     }
 
-    /// Returns `true` if messages of the format come from a broker. Brokers redeliver messages, so
-    /// the order of messages means nothing, not even in a file in which they were saved.
+    /// Returns `true` if the format's messages come from a broker. Since brokers redeliver
+    /// messages, their order means nothing, even in a file they were saved to.
     pub const fn is_of_broker(self) -> bool {
         matches!(self, Self::CelAmqp | Self::CdrAmqp | Self::Wazo)
     }
 
-    /// Returns `true` if the format reports calls only by CDRs.
+    /// Returns `true` if the format reports calls only through CDRs.
     pub const fn only_cdrs(self) -> bool {
         matches!(self, Self::CdrAmqp | Self::CdrCsv | Self::FreeswitchCdr)
     }
 
-    /// Returns `true` if each message is a finished call that names its PBX and its trunk.
+    /// Returns `true` if each message is a finished call that identifies its PBX and trunk.
     pub const fn carries_whole_calls(self) -> bool {
         matches!(self, Self::Call)
     }
 }
 
-/// The error of an unknown format name.
+/// An error indicating an unknown format name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no format {0:?}: give ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr, \

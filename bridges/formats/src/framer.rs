@@ -1,30 +1,32 @@
-//! Separates streams and files into messages.
+//! Splits streams and files into messages.
 
 use crate::format::{Format, Framing};
 use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX, ReadBuffer, bytes_before_message};
 use memchr::{memchr, memchr2, memmem};
 
-/// A result of a [`Framer`] or of [`Frames`].
+/// What a [`Framer`] or [`Frames`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// One message, without the empty line or line end that closed it. Never empty.
+    /// A message, without the empty line or newline that ended it. Never empty.
     Message(&'a [u8]),
     /// A message longer than [`callbridge_call::framing::MESSAGE_BYTES_MAX`], which is discarded.
     TooLong {
-        /// Length of the message, in bytes.
+        /// Length of the message in bytes.
         bytes: u64,
-        /// Offset of the message's first byte in the stream. A file can be read again from there.
+        /// Offset of the message's first byte in the stream. A file can be reread from there.
         start: u64,
     },
 }
 
-/// Splits a stream that arrives in pieces into messages. The result does not depend on where the
-/// pieces end. Bytes are read directly into the [`buffer`](Self::buffer), and messages borrow from
-/// the buffer. The buffer holds at most one message and one piece.
+/// Splits a stream that arrives in pieces into messages.
 ///
-/// Byte-order marks, empty lines, blanks, and NUL bytes before a message are skipped. After
-/// `copytruncate`, a writer that kept its offset leaves a hole of NUL bytes, which can be gigabytes
-/// long.
+/// It makes no difference where the pieces end. Bytes are read directly into the
+/// [`buffer`](Self::buffer), and messages borrow from it. It never holds more than one message and
+/// one piece.
+///
+/// Byte-order marks, empty lines, spaces, and NUL bytes before a message are skipped. After
+/// `copytruncate`, a writer that kept its offset leaves behind a hole of NUL bytes, which can be
+/// gigabytes long.
 #[derive(Debug)]
 pub struct Framer {
     splitter: FormatSplitter,
@@ -33,12 +35,12 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// Makes a framer for the beginning of a stream of this format.
+    /// Creates a framer for the start of a stream in this format.
     pub fn new(format: Format) -> Self {
         Self::from_position(format, 0)
     }
 
-    /// Makes a framer for a file that is read from the offset `position`, in bytes.
+    /// Creates a framer for a file that's read from the offset `position`, in bytes.
     pub fn from_position(format: Format, position: u64) -> Self {
         let splitter = FormatSplitter::new(format.framing());
         Self {
@@ -48,7 +50,7 @@ impl Framer {
         }
     }
 
-    /// Returns the buffer into which the stream is read.
+    /// Returns the buffer to read the stream into.
     pub const fn buffer(&mut self) -> &mut ReadBuffer {
         &mut self.buffer
     }
@@ -58,20 +60,20 @@ impl Framer {
         self.buffer.push(piece);
     }
 
-    /// Returns the next complete message. Returns `None` if more bytes are needed.
+    /// Returns the next complete message, or `None` if more bytes are needed.
     #[allow(clippy::should_implement_trait, reason = "lends from its own buffer")]
     pub fn next(&mut self) -> Option<Frame<'_>> {
         self.advance(false)
     }
 
-    /// Returns the next message when no more bytes will follow, including a last message without an
-    /// end. Call it until it returns `None`.
+    /// Returns the next message when no more bytes will follow, including a final message that
+    /// isn't terminated. Call this until it returns `None`.
     pub fn finish(&mut self) -> Option<Frame<'_>> {
         self.advance(true)
     }
 
-    /// Returns the offset, in bytes, up to which messages were returned or skipped. To continue a
-    /// file later, read from this offset.
+    /// Returns the offset in bytes up to which messages have been returned or skipped. Continue
+    /// reading a file from here later.
     pub const fn position(&self) -> u64 {
         self.position
     }
@@ -85,7 +87,7 @@ impl Framer {
     }
 }
 
-/// Iterator over the messages in a byte slice. Messages borrow from the slice.
+/// An iterator over the messages in a byte slice, which borrow from the slice.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     splitter: FormatSplitter,
@@ -94,7 +96,7 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Iterates over the messages of `bytes`. The last message can be incomplete.
+    /// Iterates over the messages in `bytes`, the last of which may be incomplete.
     pub fn new(format: Format, bytes: &'a [u8]) -> Self {
         Self {
             splitter: FormatSplitter::new(format.framing()),
@@ -118,8 +120,8 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// Returns the frame that a step found in `bytes`, or `None` if it found none. `position` is the
-/// offset of `bytes` in the stream.
+/// Returns the frame that a step found in `bytes`, if any. `position` is the offset of `bytes` in
+/// the stream.
 #[inline]
 fn frame_of(step: FrameStep, bytes: &[u8], position: u64) -> Option<Frame<'_>> {
     match step {
@@ -132,11 +134,12 @@ fn frame_of(step: FrameStep, bytes: &[u8], position: u64) -> Option<Frame<'_>> {
     }
 }
 
-/// Maximum lines of a CSV record. If a record seems to have more lines, its first line was
-/// truncated, and the quote in that line is never closed.
+/// Maximum number of lines in a CSV record. If there seem to be more, its first line was truncated,
+/// and the quote there is never closed.
 const RECORD_LINES_MAX: usize = 16;
 
-/// End of a message: the index after its last byte, and the index at which the next message begins.
+/// The end of a message, given by the index just past its last byte and the index where the next
+/// message starts.
 type MessageEnd = (usize, usize);
 
 /// Finds the messages of one format.
@@ -163,8 +166,8 @@ impl FormatSplitter {
         }
     }
 
-    /// Searches for the next message in `bytes`, which continue where the last step's `used` ended.
-    /// `at_end` means that no more bytes will follow.
+    /// Searches for the next message in `bytes`, which continue where the last step's `used` left
+    /// off. `at_end` means that no more bytes will follow.
     #[inline]
     fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
         match self {
@@ -174,24 +177,24 @@ impl FormatSplitter {
     }
 }
 
-/// Finds messages that end at an empty line, at a line end, or at the end of a CSV record.
+/// Finds messages that end at an empty line, at a newline, or at the end of a CSV record.
 #[derive(Clone, Debug)]
 struct Splitter {
     framing: Framing,
     /// Searchers for an empty line, which are built only once.
     crlf: memmem::Finder<'static>,
     bare: memmem::Finder<'static>,
-    /// Windows in text mode writes two carriage returns at the end of each line.
+    /// In text mode, Windows writes two carriage returns at the end of each line.
     doubled: memmem::Finder<'static>,
-    /// Number of bytes that were searched without finding an end of the message.
+    /// Number of bytes already searched without finding the end of the message.
     searched: usize,
-    /// Number of bytes that were already discarded from a message that is too long.
+    /// Number of bytes already discarded from a message that's too long.
     dropped: u64,
 }
 
 impl Splitter {
-    /// Searches for the next message in `bytes`, which continue where the last step's `used` ended.
-    /// `at_end` means that no more bytes will follow.
+    /// Searches for the next message in `bytes`, which continue where the last step's `used` left
+    /// off. `at_end` means that no more bytes will follow.
     #[inline]
     fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
         let from = match self.dropped {
@@ -226,8 +229,8 @@ impl Splitter {
             self.searched = length;
             return FrameStep::More { used: from };
         }
-        // The message is too long. Discard all bytes except the last few, which can be the
-        // beginning of the message's end.
+        // The message is too long. Discard everything but the last few bytes, which may be the
+        // start of the message's terminator.
         let forgotten = length.saturating_sub(TAIL);
         self.dropped += forgotten as u64;
         self.searched = 0;
@@ -246,8 +249,8 @@ impl Splitter {
         lead
     }
 
-    /// Finds the end of a message at an empty line. If the first line has no colon, it is a banner.
-    /// A banner is a message without an empty line after it.
+    /// Finds the end of a message at an empty line. If the first line has no colon, it's a banner,
+    /// which is a message of its own without an empty line after it.
     #[inline]
     fn empty_line(&self, body: &[u8], searched: usize, at_end: bool) -> Option<MessageEnd> {
         if self.dropped == 0
@@ -266,8 +269,7 @@ impl Splitter {
             };
         }
         let crlf = self.crlf.find(&body[from..]).map(|at| from + at);
-        // `\n\n` can begin before `\n\r\n` and end with the first byte of `\n\r\n`, so search one
-        // byte further.
+        // `\n\n` may start before `\n\r\n` and end with its first byte, so search one byte further.
         let until = crlf.map_or(body.len(), |at| at + 1);
         let bare = self.bare.find(&body[from..until]).map(|at| from + at);
         match (bare, crlf) {
@@ -278,8 +280,8 @@ impl Splitter {
     }
 }
 
-/// Number of bytes to search again when more bytes arrive: the longest end of a message is
-/// `\n\r\r\n`, and its last byte can be missing.
+/// Number of bytes to search again when more arrive. The longest terminator is `\n\r\r\n`, and its
+/// last byte may be missing.
 const TAIL: usize = 3;
 
 fn line(body: &[u8], searched: usize, at_end: bool) -> Option<MessageEnd> {
@@ -294,21 +296,21 @@ fn rest(body: &[u8], at_end: bool) -> Option<MessageEnd> {
     (at_end && !body.is_empty()).then(|| (body.trim_ascii_end().len().max(1), body.len()))
 }
 
-/// Returns `end`, or `end - 1` if the byte before `end` is a carriage return.
+/// Returns `end`, or `end - 1` if the byte before it is a carriage return.
 #[inline]
 fn before_cr(body: &[u8], end: usize) -> usize {
     end - usize::from(end > 0 && body[end - 1] == b'\r')
 }
 
-/// Returns `true` if the byte can be the delimiter of a CSV file. Each file's delimiter is found
-/// later, when its records are decoded.
+/// Returns `true` if the byte may be the delimiter of a CSV file. Which one a file uses is
+/// determined later, when its records are decoded.
 const fn is_delimiter(byte: u8) -> bool {
     matches!(byte, b',' | b';' | b'\t' | b'|')
 }
 
-/// Returns `true` if no quote is open at the end of the line. The line is then a whole record, as
-/// nearly every line is. This check is faster than [`quoted_record`], because it reads only the
-/// quotes.
+/// Returns `true` if no quote is open at the end of the line, which makes the line a complete
+/// record, as nearly every line is. This check is faster than [`quoted_record`], because it only
+/// looks at the quotes.
 fn is_whole(line: &[u8]) -> bool {
     let mut quoted = false;
     let mut from = 0;
@@ -360,8 +362,8 @@ fn ends_field(after: &[u8]) -> bool {
     next.is_none_or(|next| is_delimiter(*next) || matches!(next, b'\r' | b'\n'))
 }
 
-/// Finds the end of a CSV record, at a line end outside quotes. `dropping` is `true` while a record
-/// that is too long is discarded. Such a record ends with its line.
+/// Finds the end of a CSV record, which is a newline outside of quotes. `dropping` is `true` while
+/// a record that's too long is being discarded, in which case it ends with its line.
 fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<MessageEnd> {
     let fresh = memchr(b'\n', &body[searched..]).is_some();
     if !fresh && !at_end {
@@ -378,8 +380,8 @@ fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<
 }
 
 /// Finds the end of a record whose first line has an open quote. `first` is the index of the first
-/// line end. If the record would be too long or malformed, the first line was truncated, and the
-/// record is only that line.
+/// newline. If the record would be too long or malformed, the first line was truncated, so the
+/// record consists of just that line.
 fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<MessageEnd> {
     let first_line = first.map(|first| (before_cr(body, first), first + 1));
     let mut at = 0;
@@ -420,7 +422,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns the end of the record by the general search, without the shortcut for whole lines.
+    /// Returns the end of the record using the general search, without the shortcut for complete
+    /// lines.
     fn general_record_end(body: &[u8]) -> Option<MessageEnd> {
         quoted_record(body, memchr(b'\n', body), true)
     }
@@ -444,8 +447,8 @@ mod tests {
         }
     }
 
-    /// Returns the messages of a stream that arrives in pieces of `length` bytes, with a mark for
-    /// each message that is too long.
+    /// Returns the messages of a stream that arrives in pieces of `length` bytes, with a marker for
+    /// each message that's too long.
     fn read_in_pieces(format: Format, stream: &[u8], length: usize) -> Vec<String> {
         let mut framer = Framer::new(format);
         let mut read = Vec::new();
@@ -489,7 +492,7 @@ mod tests {
                 Framing::CsvRecord => ("\"two\nlines\",\"1\"", "\r\n"),
                 Framing::Line | Framing::Event => ("{\"Event-Name\":\"X\"}", "\r\n"),
             };
-            // The second mark is where files were put together.
+            // The second mark is where files were concatenated.
             let part = format!("\u{feff}{message}{end}");
             for length in [1, 2, 3, 4, 1_000] {
                 let read = read_in_pieces(*format, part.repeat(2).as_bytes(), length);

@@ -1,15 +1,15 @@
-//! The formats of all PBXs, each with one name. This crate separates messages, decodes them, and
-//! recognizes bytes that are in another format than the configured one.
+//! The formats of all PBXs, each with a single name. This crate splits bytes into messages, decodes
+//! them, and recognizes bytes that aren't in the configured format.
 //!
-//! Bytes go in. A [`Framer`] (or [`Frames`], if all bytes are there) finds the messages, and a
-//! [`Decoder`] reads them. There is no I/O and no clock. The crate of each PBX decodes its
-//! messages. A [`Format`] selects it.
+//! A [`Framer`] (or [`Frames`], if all bytes are available) finds the messages, and a [`Decoder`]
+//! reads them, using the crate for the PBX in question as selected by the [`Format`]. There is no
+//! I/O and no clock.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`format`](mod@format) | the formats' names and traits |
-//! | [`framer`] | separates a stream into messages |
-//! | [`decoder`] | decodes the messages of all formats |
+//! | [`format`](mod@format) | the formats' names and properties |
+//! | [`framer`] | splits a stream into messages |
+//! | [`decoder`] | decodes messages in all formats |
 //! | [`likeness`] | what bytes in the wrong format look like |
 //! | [`message`] | a finished call as a JSON message |
 

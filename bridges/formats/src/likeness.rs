@@ -1,5 +1,5 @@
-//! Checks whether bytes are in the configured format. If not, finds the format that the bytes look
-//! like, and advice for the configuration.
+//! Checks whether bytes are in the configured format and, if they aren't, determines what format
+//! they look like and how to fix the configuration.
 
 use crate::decoder::Decoder;
 use crate::format::{Format, Framing};
@@ -9,19 +9,19 @@ use callbridge_call::{ChannelState, Decoded, EventTime, Kind, Origin, PbxEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Maximum number of bytes that are checked.
+/// Maximum number of bytes to check.
 pub const SAMPLE_BYTES_MAX: usize = 256 << 10;
 
-/// Number of lines at the beginning in which a banner or a typical row is searched for.
+/// Number of lines at the start that are searched for a banner or a typical row.
 const BANNER_LINES: usize = 50;
 
-/// The format that bytes are most likely in.
+/// The format that some bytes are most likely in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Likeness {
-    /// The format that can read the bytes. `None` if the kind of data is known, but callbridge
-    /// cannot read it.
+    /// The format that can read the bytes, or `None` if the kind of data is known but callbridge
+    /// can't read it.
     pub format: Option<Format>,
-    /// Description, such as `AMI 1.1 of Asterisk 1.8`.
+    /// A description, such as `AMI 1.1 of Asterisk 1.8`.
     what: String,
 }
 
@@ -32,8 +32,8 @@ impl fmt::Display for Likeness {
 }
 
 impl Likeness {
-    /// Returns the description and, if callbridge can read the bytes, the advice `use
-    /// {flag}{format}`.
+    /// Returns the description, followed by the advice `use {flag}{format}` if callbridge can read
+    /// the bytes.
     pub fn with_advice(&self, flag: &str) -> String {
         match self.format {
             Some(format) => format!("{self}; use {flag}{format}"),
@@ -41,16 +41,16 @@ impl Likeness {
         }
     }
 
-    /// Recognizes the format of a source by its first bytes. Tries each format. Returns `None` if
-    /// no format is recognized.
+    /// Recognizes the format of a source by its first bytes, trying each format, and returns `None`
+    /// if none is recognized.
     pub fn recognize(bytes: &[u8]) -> Option<Self> {
         let bytes = &bytes[..bytes.len().min(SAMPLE_BYTES_MAX)];
         let counted = Format::ALL.iter().map(|&format| {
             let reading = Reading::decode(format, DecoderSettings::default(), bytes);
             (reading.events, format)
         });
-        // If two formats read the same number of messages, the later one in the list wins, because
-        // it is stricter.
+        // If two formats read the same number of messages, the one later in the list wins, because
+        // it's stricter.
         let (count, format) = counted.max_by_key(|&(count, _)| count)?;
         if count == 0 {
             return recognize_unsupported(bytes);
@@ -72,7 +72,7 @@ impl Likeness {
     }
 }
 
-/// Describes the version of AMI by its banner. If there is no banner, describes it by the events.
+/// Describes the version of AMI based on its banner or, if there is none, on the events.
 fn describe_ami(bytes: &[u8]) -> String {
     let mut lines = bytes.split(|&byte| byte == b'\n').take(BANNER_LINES);
     let version = lines.find(|line| is_banner(line)).and_then(|line| {
@@ -94,8 +94,8 @@ fn describe_ami(bytes: &[u8]) -> String {
     }
 }
 
-/// Returns the release of Asterisk that has this version of AMI. From Asterisk 14 on, each release
-/// has another major version of AMI.
+/// Returns the Asterisk release that has this version of AMI. From Asterisk 14 on, each release has
+/// a different major version.
 fn release_of_asterisk(version: &str) -> Option<String> {
     let mut numbers = (version.split('.')).map_while(|number| number.parse::<u32>().ok());
     let major = numbers.next()?;
@@ -112,8 +112,8 @@ fn release_of_asterisk(version: &str) -> Option<String> {
     })
 }
 
-/// Recognizes unsupported formats by typical strings. Also recognizes FreeSWITCH events of which
-/// none is about a call.
+/// Recognizes unsupported formats by typical strings. Also recognizes FreeSWITCH events if none of
+/// them is about a call.
 fn recognize_unsupported(bytes: &[u8]) -> Option<Likeness> {
     let mut format = None;
     let what = if matches!(bytes, [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..]) {
@@ -126,7 +126,7 @@ fn recognize_unsupported(bytes: &[u8]) -> Option<Likeness> {
         "CSV CDRs of FreeSWITCH or FusionPBX (cdr_csv), which callbridge does not read: use \
          mod_json_cdr (freeswitch-cdr) or the event socket (esl://)"
     } else if has(bytes, "Event-Name") && has(bytes, "FreeSWITCH-") {
-        // Most events of FreeSWITCH are not about calls.
+        // Most FreeSWITCH events aren't about calls.
         format = Some(Format::Freeswitch);
         "events of FreeSWITCH, none of which callbridge reads"
     } else if has_any(
@@ -152,7 +152,7 @@ fn recognize_unsupported(bytes: &[u8]) -> Option<Likeness> {
     Some(Likeness { format, what })
 }
 
-/// Returns `true` if the bytes are CSV with a hangup cause of FreeSWITCH in one of the first lines.
+/// Returns `true` if the bytes are CSV with a FreeSWITCH hangup cause in one of the first lines.
 fn is_switch_csv(bytes: &[u8]) -> bool {
     const CAUSES: [&str; 5] = [
         "NORMAL_CLEARING",
@@ -180,33 +180,33 @@ fn has(bytes: &[u8], text: &str) -> bool {
     memchr::memmem::find(bytes, text.as_bytes()).is_some()
 }
 
-/// Result of reading bytes in the configured format.
+/// The result of reading bytes in the configured format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormatFit {
-    /// There are no bytes, or only white space.
+    /// There are no bytes, or only whitespace.
     Empty,
     /// Some messages report calls.
     Reads {
         /// Number of events and finished calls.
         events: u64,
-        /// The latest time of these events and calls. `None` if they have no times.
+        /// The latest time of these events and calls, or `None` if they have no timestamps.
         last: Option<EventTime>,
-        /// `true` if the bytes are CEL in which both sides of a call answered, but no bridge is
-        /// reported.
+        /// Whether the bytes are CEL in which both sides of a call answered without any bridge
+        /// being reported.
         unbridged: bool,
         /// The offset found in the unique IDs, if it contradicts the configured time zone.
         wrong_zone: Option<WrongZone>,
     },
-    /// There are messages of the format, but none of them reports a call.
+    /// There are messages in the format, but none of them reports a call.
     Quiet,
-    /// The bytes are in another format, which can be an unsupported one.
+    /// The bytes are in a different format, which may be an unsupported one.
     Other(Likeness),
     /// No format was recognized.
     Unknown,
 }
 
 impl FormatFit {
-    /// Decodes the bytes as `format`. If no event or call can be read, tries all other formats.
+    /// Decodes the bytes as `format`, trying all other formats if no event or call can be read.
     pub fn check(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
         let reading = Reading::decode(format, settings, bytes);
         if reading.events > 0 {
@@ -223,29 +223,29 @@ impl FormatFit {
         }
         match Likeness::recognize(bytes) {
             Some(like) if like.format != Some(format) => Self::Other(like),
-            // A CSV header with unreadable rows is not quiet: these rows would report calls if they
-            // could be read.
+            // A CSV header with unreadable rows isn't quiet, since those rows would report calls if
+            // they could be read.
             Some(_) | None if reading.skipped && !reading.has_bad_rows => Self::Quiet,
             Some(_) | None => Self::Unknown,
         }
     }
 }
 
-/// Result of decoding bytes in one format.
+/// The result of decoding bytes in one format.
 #[derive(Default)]
 struct Reading {
     /// Number of events and finished calls.
     events: u64,
-    /// Set if a message was read that does not report a call.
+    /// Whether a message was read that doesn't report a call.
     skipped: bool,
-    /// Set if a row of a CSV format could not be read.
+    /// Whether any row in a CSV format couldn't be read.
     has_bad_rows: bool,
     /// The latest time among the events and calls.
     last: Option<EventTime>,
-    /// Set if CEL reports bridges. Without bridges, it is unknown who talked with whom.
+    /// Whether CEL reports bridges. Otherwise, there's no telling who talked to whom.
     bridges: bool,
     wrong_zone: Option<WrongZone>,
-    /// Channels that answered before CEL reported the first bridge, by their linkedid.
+    /// Channels that answered before CEL reported the first bridge, by linkedid.
     answered: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -398,7 +398,7 @@ mod tests {
         FormatFit::check(format, DecoderSettings::default(), bytes)
     }
 
-    /// Returns `true` if the CEL of this folder is read as unbridged.
+    /// Returns `true` if the CEL file in this directory is read as unbridged.
     fn is_unbridged(folder: &str) -> bool {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/recordings");
         let file = format!("{root}/asterisk-old/{folder}/cel.csv");

@@ -1,5 +1,5 @@
-//! The fields of a message, with the type and the limits of each value. The description of a wrong
-//! value contains no data of a customer, only its type or length, a number, or a word.
+//! The fields of a message, with the type and limits of each value. The description of an invalid
+//! value never contains customer data, only the value's type or length, a number, or a word.
 
 use callbridge_call::call::is_did;
 use callbridge_call::units::is_name;
@@ -12,48 +12,48 @@ use std::time::Duration;
 #[strum(serialize_all = "camelCase")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageField {
-    /// Id of the PBX that had the call.
+    /// ID of the PBX that handled the call.
     Pbx,
-    /// The call's id at that PBX.
+    /// The call's ID on that PBX.
     Id,
-    /// Direction of the call: `INBOUND`, `OUTBOUND` or `INTERNAL`.
+    /// The call's direction: `INBOUND`, `OUTBOUND`, or `INTERNAL`.
     Direction,
     /// The name of a `--trunk`.
     Trunk,
-    /// The customer's number. `null` if it is hidden.
+    /// The customer's number, or `null` if it's hidden.
     Phone,
     /// The number that the customer dialed.
     Did,
-    /// Start of the call, in epoch seconds or milliseconds or in ISO 8601 with a UTC offset.
+    /// When the call started, in epoch seconds or milliseconds, or in ISO 8601 with a UTC offset.
     StartedAt,
-    /// Seconds from the start of the call to its end, at most a week.
+    /// Duration of the call in seconds, at most a week.
     DurationSec,
-    /// `true` if the customer talked with someone in the company.
+    /// Whether the customer talked to anyone in the company.
     Answered,
-    /// Seconds for which the customer talked. 0 if the call was not answered.
+    /// How many seconds the customer talked, or 0 if the call wasn't answered.
     TalkSec,
-    /// The extension to which the call is assigned.
+    /// The extension that the call is credited to.
     Extension,
-    /// All extensions that talked with the customer, in order.
+    /// All extensions that talked to the customer, in order.
     Extensions,
-    /// The CRM's id of the lead.
+    /// The CRM's ID of the lead.
     LeadId,
-    /// The CRM's id of the employee.
+    /// The CRM's ID of the employee.
     EmployeeId,
     /// Channel variables, for lead rules.
     Variables,
     /// User fields, for lead rules.
     UserFields,
-    /// `true` if facts of the call are missing.
+    /// Whether part of the call is missing.
     Incomplete,
-    /// `true` if times and durations are estimates.
+    /// Whether times and durations are estimates.
     Estimate,
-    /// Version of the message format. 1 if the field is missing.
+    /// Version of the message format, which is 1 if the field is missing.
     Version,
 }
 
 impl MessageField {
-    /// Every field, in the order of `docs/call-message.md`.
+    /// All fields, in the order of `docs/call-message.md`.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns the field's name in the JSON.
@@ -61,7 +61,7 @@ impl MessageField {
         self.into()
     }
 
-    /// Returns a description of the allowed values, as the continuation of "it must be".
+    /// Returns a description of the allowed values that can be appended to "it must be".
     pub const fn allowed_values(self) -> &'static str {
         match self {
             Self::Pbx => {
@@ -106,29 +106,28 @@ impl MessageField {
     }
 }
 
-/// Maximum bytes of a call's id, like every id of a call.
+/// Maximum length of a call ID in bytes, which is the same for all of a call's IDs.
 const ID_BYTES_MAX: usize = 256;
-/// Maximum bytes of an extension, like a channel's name in Asterisk.
+/// Maximum length of an extension in bytes, which is the same as for a channel name in Asterisk.
 const EXTENSION_BYTES_MAX: usize = 80;
 const EXTENSIONS_MAX: usize = 256;
-/// Maximum bytes of a variable's name, as in Asterisk.
+/// Maximum length of a variable name in bytes, which is the same as in Asterisk.
 const VARIABLE_NAME_BYTES_MAX: usize = 80;
 pub(crate) const VARIABLES_MAX: usize = 64;
 const TEXT_BYTES_MAX: usize = 1024;
 const USER_FIELDS_MAX: usize = 16;
-/// Maximum bytes of a phone number with a dial prefix, spaces, and punctuation.
+/// Maximum length in bytes of a phone number with a dial prefix, spaces, and punctuation.
 const PHONE_BYTES_MAX: usize = 40;
-/// Maximum duration of a call, in seconds: a week.
+/// Maximum duration of a call in seconds, which is a week.
 const DURATION_SEC_MAX: f64 = 604_800.0;
 /// Largest number accepted as a time, which is the year 5138 in microseconds.
 const EPOCH_MAX: f64 = 1.0e17;
 
-/// Description of a wrong value, such as "it is a string". The description never contains customer
-/// data.
+/// The description of an invalid value, such as "it is a string". It never contains customer data.
 pub(crate) type Wrong = String;
 
-/// Describes a value for an error message: a number or a boolean by its value, all other values by
-/// their type.
+/// Describes a value for an error message, using the value itself for a number or Boolean and the
+/// type for anything else.
 fn describe(value: &Value) -> String {
     match value {
         Value::Null => "it is null".to_owned(),
@@ -142,7 +141,7 @@ fn describe(value: &Value) -> String {
     }
 }
 
-/// Reads a text without control characters, of at most `bytes_max` bytes.
+/// Reads a text of at most `bytes_max` bytes without any control characters.
 fn text(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
     let Value::String(text) = value else {
         return Err(describe(value));
@@ -156,7 +155,7 @@ fn text(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
     Ok(text)
 }
 
-/// Reads a text that is not empty and has no white space at its ends.
+/// Reads a nonempty text without leading or trailing whitespace.
 fn name(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
     let text = text(value, bytes_max)?;
     if text.is_empty() {
@@ -224,8 +223,8 @@ fn list(
     read.collect()
 }
 
-/// Reads the customer's number without changing it. The mapping checks later whether the number is
-/// valid in the trunk's country.
+/// Reads the customer's number without changing it. Whether it's valid in the trunk's country is
+/// checked later by the mapping.
 pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
     let text = name(value, PHONE_BYTES_MAX)?;
     let marks = [' ', '-', '.', '(', ')'];
@@ -246,8 +245,8 @@ pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
     Ok(text.to_owned())
 }
 
-/// Reads the company's number that the customer dialed. The number is short if the carrier sends
-/// only its last digits.
+/// Reads the company's number that the customer dialed. It's short if the carrier only sends its
+/// last digits.
 pub(crate) fn did(value: &Value) -> Result<String, Wrong> {
     let text = name(value, PHONE_BYTES_MAX)?;
     if !is_did(text) {
@@ -260,7 +259,7 @@ pub(crate) fn answer(value: &Value) -> Result<bool, Wrong> {
     value.as_bool().ok_or_else(|| describe(value))
 }
 
-/// Reads an id of the CRM, a positive whole number.
+/// Reads a CRM ID, which is a positive whole number.
 pub(crate) fn number(value: &Value) -> Result<i64, Wrong> {
     let number = value.as_i64().filter(|number| *number > 0);
     number.ok_or_else(|| describe(value))
@@ -274,7 +273,7 @@ pub(crate) fn seconds(value: &Value) -> Result<Duration, Wrong> {
         .as_f64()
         .filter(|seconds| (0.0..=DURATION_SEC_MAX).contains(seconds))
         .ok_or_else(|| describe(value))?;
-    // The rounding error of a float is less than a microsecond here.
+    // A float's rounding error is less than a microsecond here.
     let micros = (seconds * 1e6).round();
     #[allow(
         clippy::cast_possible_truncation,
@@ -313,8 +312,8 @@ pub(crate) fn moment(value: &Value) -> Result<EventTime, Wrong> {
     }
 }
 
-/// Reads the channel variables. A variable has several values if two legs of the call have
-/// different values.
+/// Reads the channel variables. A variable has several values if two of the call's legs have
+/// different ones.
 pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
     let Value::Object(all) = value else {
         return Err(describe(value));
@@ -343,7 +342,7 @@ pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
     Ok(found)
 }
 
-/// Reads `INBOUND`, `OUTBOUND` or `INTERNAL`.
+/// Reads `INBOUND`, `OUTBOUND`, or `INTERNAL`.
 pub(crate) fn direction(value: &Value) -> Result<Direction, Wrong> {
     let word = value.as_str().ok_or_else(|| describe(value))?;
     let all = [Direction::Inbound, Direction::Outbound, Direction::Internal];
@@ -351,7 +350,7 @@ pub(crate) fn direction(value: &Value) -> Result<Direction, Wrong> {
     found.ok_or_else(|| "it is an unknown word".to_owned())
 }
 
-/// Returns an error message of the form `field: what is wrong; it must be …`.
+/// Returns an error message in the form `field: what is wrong; it must be …`.
 pub(crate) fn message(field: MessageField, wrong: &str) -> String {
     format!("{field}: {wrong}; it must be {}", field.allowed_values())
 }

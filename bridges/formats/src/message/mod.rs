@@ -1,17 +1,17 @@
-//! A finished call as a JSON message, so any PBX can be a source.
+//! A finished call as a JSON message, which allows any PBX to be a source.
 //!
-//! Reading takes one message, `application/vnd.callbridge.call+json; version=1`. It returns a
+//! Reading a message (`application/vnd.callbridge.call+json; version=1`) returns a
 //! [`ReportedCall`](callbridge_call::ReportedCall), or a [`WrongCall`](callbridge_call::WrongCall)
-//! that names each wrong field and its allowed values. Writing turns a finished call into a
-//! message. Reading that message returns the same call. This module has no clock, so the code that
-//! judges the call checks whether the start is in the future. `docs/call-message.md` describes the
+//! that lists each invalid field and its allowed values. Writing turns a finished call into a
+//! message that reads back as the same call. Since this module has no clock, the code that judges
+//! the call checks whether the start is in the future. `docs/call-message.md` describes the
 //! message.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`field`] | the fields, and the values that each can have: types and limits |
+//! | [`field`] | the fields, with the type and limits of each value |
 //! | [`read`](mod@read) | reads a call from a message |
-//! | [`write`](mod@write) | writes the message of a call |
+//! | [`write`](mod@write) | writes a call as a message |
 
 pub mod field;
 pub mod read;
@@ -27,13 +27,13 @@ pub const VERSION: u64 = 1;
 /// The media type of a message, without parameters.
 const MEDIA_TYPE: &str = "application/vnd.callbridge.call+json";
 
-/// Returns the `content_type` with which a message is published.
+/// Returns the `content_type` to publish a message with.
 pub fn content_type() -> String {
     format!("{MEDIA_TYPE}; version={VERSION}")
 }
 
-/// Returns why a message with this `content_type` cannot be read: the type names another version of
-/// the message format. Returns `None` for any other media type, because the bytes decide.
+/// Returns why a message with this `content_type` can't be read if it specifies a different version
+/// of the message format. Returns `None` for any other media type, because then the bytes decide.
 pub fn version_problem(content_type: &str) -> Option<String> {
     let mut parts = content_type.split(';').map(str::trim);
     let media = parts.next()?;

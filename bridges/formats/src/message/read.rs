@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Maximum number of errors that are reported for one message.
+/// Maximum number of errors to report for a message.
 const ERRORS_MAX: usize = 5;
 
-/// Reads one message. `content_type` is `None` if the message does not come from a broker.
+/// Reads one message. `content_type` is `None` if it doesn't come from a broker.
 ///
 /// # Errors
-/// Names the wrong fields and their allowed values.
+///
+/// Returns an error that lists the invalid fields and their allowed values.
 pub fn read(bytes: &[u8], content_type: Option<&str>) -> Result<ReportedCall, WrongCall> {
     if let Some(problem) = content_type.and_then(version_problem) {
         return Err(unnamed_error(problem));
@@ -67,8 +68,7 @@ impl MessageReading<'_> {
         }
     }
 
-    /// Returns the text of a field, or `None` if the field is missing or wrong. `one` reads the
-    /// value.
+    /// Returns a field's text as read by `one`, or `None` if the field is missing or invalid.
     fn read_text(
         &self,
         field: MessageField,
@@ -89,8 +89,8 @@ impl MessageReading<'_> {
         }
     }
 
-    /// Reads an optional field with `one`. Adds an error if the value is wrong. `null` counts as a
-    /// missing field.
+    /// Reads an optional field with `one`, adding an error if the value is invalid. `null` is
+    /// treated as a missing field.
     fn read_optional<T>(
         &mut self,
         field: MessageField,
@@ -104,7 +104,7 @@ impl MessageReading<'_> {
         read.map_err(|wrong| self.add_error(field, &wrong)).ok()
     }
 
-    /// Reads a required field with `one`. Adds an error if the field is missing or wrong.
+    /// Reads a required field with `one`, adding an error if it's missing or invalid.
     fn read_required<T>(
         &mut self,
         field: MessageField,
@@ -179,9 +179,9 @@ impl MessageReading<'_> {
         })
     }
 
-    /// Returns whether the call was answered, its duration, and its talk time. Adds an error and
-    /// returns `None` if these contradict each other. The code that judges the call checks whether
-    /// the talk is longer than the call, because both can be rounded.
+    /// Returns whether the call was answered, its duration, and its talk time, or adds an error and
+    /// returns `None` if these contradict each other. Whether the talk time exceeds the duration is
+    /// checked by the code that judges the call, because both may be rounded.
     fn lengths(&mut self) -> Option<(bool, Duration, Duration)> {
         let whole = self.read_required(MessageField::DurationSec, field::seconds);
         let answered = self.read_required(MessageField::Answered, field::answer);
@@ -203,8 +203,8 @@ impl MessageReading<'_> {
         None
     }
 
-    /// Reads the customer's number. `lead` is `true` if the message has a lead. Only then, or in an
-    /// internal call, can the field be missing. A hidden number is `null`.
+    /// Reads the customer's number. The field may only be missing if the message has a lead
+    /// (`lead`) or the call is internal. A hidden number is `null`.
     fn number(&mut self, direction: Option<Direction>, lead: bool) -> Option<RawNumber> {
         let with_customer = direction.is_some_and(|direction| direction != Direction::Internal);
         if with_customer && !lead && !self.fields.contains_key(&MessageField::Phone) {
@@ -212,39 +212,39 @@ impl MessageReading<'_> {
             return None;
         }
         let text = self.read_optional(MessageField::Phone, field::phone)?;
-        // Treat the number as one from a dial string: if it is valid unchanged, it has no dial
-        // prefix.
+        // Treat the number like one from a dial string, so that it has no dial prefix if it's valid
+        // as is.
         Some(RawNumber::new(text, true))
     }
 }
 
-/// Why a call is incomplete if its message sets `incomplete`. The message contains no details.
+/// Why a call is incomplete if its message sets `incomplete`, which comes without any details.
 const INCOMPLETE: &str = "incomplete: the message says that facts of the call are missing";
 
 /// The known fields of a message. Unknown fields are ignored.
 type FieldValues = BTreeMap<MessageField, Value>;
 
-/// An error in the bytes, before any field's value is read.
+/// An error in the bytes, before any field's value has been read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum BytesFault {
-    /// The bytes are not a JSON object.
+    /// The bytes aren't a JSON object.
     #[error(
         "the message is not a JSON object; it must be like {{\"pbx\":…, \"id\":…, \"direction\":…, \
          \"startedAt\":…, \"durationSec\":…, \"answered\":…}}"
     )]
     NotAnObject,
-    /// The bytes are not JSON. The error is in or after this field.
+    /// The bytes aren't valid JSON. The error is in or after this field.
     #[error("{}", field::message(*.0, "the text after it is not JSON"))]
     At(MessageField),
-    /// The bytes are not JSON, and there is no known field before the error.
+    /// The bytes aren't valid JSON, and there's no known field before the error.
     #[error("the message is not JSON; it must be one JSON object in UTF-8")]
     NotJson,
-    /// A field is in the message twice, so it is unknown which value is right.
+    /// A field appears twice in the message, so there's no telling which value is right.
     #[error("{}", field::message(*.0, "it is in the message twice"))]
     Twice(MessageField),
 }
 
-/// Reads one JSON object, and returns its known fields.
+/// Reads a JSON object and returns its known fields.
 fn fields(bytes: &[u8]) -> Result<FieldValues, BytesFault> {
     let mut object = Object::default();
     let mut json = serde_json::Deserializer::from_slice(bytes);
@@ -261,7 +261,7 @@ fn fields(bytes: &[u8]) -> Result<FieldValues, BytesFault> {
 struct Object {
     fields: FieldValues,
     twice: Option<MessageField>,
-    /// The last field whose name was read, to locate an error after it. `None` after an unknown
+    /// The last field whose name was read, to locate an error after it, or `None` after an unknown
     /// name.
     last: Option<MessageField>,
 }

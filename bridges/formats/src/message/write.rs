@@ -5,20 +5,19 @@ use callbridge_call::{EventTime, FinishedCall};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// Values of a call that callbridge found and the PBX did not report.
+/// Values of a call that callbridge found, as opposed to the PBX reporting them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResolvedIds<'a> {
-    /// The customer's number in E.164. If it is `None`, the number that the PBX reported is
-    /// written.
+    /// The customer's number in E.164. If it's `None`, the number reported by the PBX is written.
     pub phone: Option<&'a str>,
-    /// The lead that the lead rules found.
+    /// The lead found by the lead rules.
     pub lead: Option<i64>,
-    /// The employee that the employee lists have for the extension.
+    /// The extension's employee, from the employee lists.
     pub employee: Option<i64>,
 }
 
-/// Returns the message of a finished call, as one line. `pbx` is the id of the call's PBX, and
-/// `settled` has values that replace those that the PBX reported.
+/// Returns the message for a finished call, as a single line. `pbx` is the ID of the call's PBX,
+/// and `settled` has values that replace those reported by the PBX.
 pub fn write(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> String {
     let mut fields = Map::new();
     for &field in MessageField::ALL {
@@ -29,7 +28,7 @@ pub fn write(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> String
     Value::Object(fields).to_string()
 }
 
-/// Returns the value of a field, or `None` if the message does not contain the field.
+/// Returns a field's value, or `None` if the message doesn't contain the field.
 fn value_of(
     field: MessageField,
     pbx: &str,
@@ -44,7 +43,7 @@ fn value_of(
         MessageField::Trunk => json!(call.trunk),
         MessageField::Phone => {
             let raw = call.number.as_ref().map(|number| number.text.as_str());
-            // Write `null` for a text that is not a number, because a reader would refuse the text.
+            // Write `null` for a text that isn't a number, because a reader would reject it.
             let readable = raw.filter(|text| field::phone(&json!(text)).is_ok());
             json!(settled.phone.or(readable))
         }
@@ -78,8 +77,8 @@ fn value_of(
     })
 }
 
-/// Returns the list of values that a reader accepts. Values that exceed the reader's limits are
-/// left out, so the reader does not refuse the call.
+/// Returns the list of values that a reader accepts. Those exceeding the reader's limits are
+/// omitted, so that it doesn't reject the call.
 fn readable<T>(all: impl Iterator<Item = Value>, reads: fn(&Value) -> Result<T, String>) -> Value {
     let mut kept = Vec::new();
     for one in all {
@@ -107,7 +106,7 @@ fn variables(call: &FinishedCall) -> Value {
     Value::Object(kept)
 }
 
-/// Converts microseconds to seconds: an integer if they are whole seconds, otherwise a decimal
+/// Converts microseconds to seconds, as an integer if they're whole seconds or else as a decimal
 /// number.
 fn number(micros: i64) -> Value {
     match micros % 1_000_000 {
