@@ -1,6 +1,6 @@
-//! The second account of a PBX's calls: the PBX's own records in a file (`--catch-up`). It is
-//! assembled separately from the first account (the primary), so it can neither delay nor change
-//! the primary's calls.
+//! The second record of a PBX's calls, which is what the PBX itself writes to a file
+//! (`--catch-up`). It's assembled separately from the first record (the primary), so that it can
+//! neither delay nor change the primary's calls.
 
 use super::under_way::Branch;
 use callbridge_call::{
@@ -9,13 +9,12 @@ use callbridge_call::{
 };
 use callbridge_spool::Op;
 
-/// Assembles the second account, and holds calls of both accounts until it is decided which account
-/// counts.
+/// Assembles the second record, and holds calls from both until it's decided which one to use.
 pub(super) struct Second {
     pub(super) assembler: Assembler,
     pub(super) folder: Folder,
     pub(super) reconciler: Reconciler,
-    /// Start of the first connection to the PBX: a call that began earlier is not filled in.
+    /// When we first connected to the PBX. Calls that started before that aren't filled in.
     pub(super) since: Option<EventTime>,
 }
 
@@ -33,7 +32,7 @@ impl Second {
         }
     }
 
-    /// Processes an event of the second account.
+    /// Processes an event from the second record.
     pub(super) fn on_event(
         &mut self,
         event: &PbxEvent<'_>,
@@ -52,7 +51,7 @@ impl Second {
         }
     }
 
-    /// Finishes the open calls of the second account, because the file is read to its current end.
+    /// Finishes the second record's open calls, because the file has been read to its current end.
     pub(super) fn at_end(&mut self, now: EventTime) {
         self.assembler.finish_all(now);
         self.folder.at_end(now);
@@ -63,7 +62,7 @@ impl Second {
         self.folder.tick(now);
     }
 
-    /// Takes the finished calls of the second account.
+    /// Takes the second record's finished calls.
     pub(super) fn take_finished(&mut self) -> Vec<FinishedCall> {
         let mut calls = self.assembler.take_finished();
         calls.append(&mut self.folder.take_finished());
@@ -79,7 +78,7 @@ impl Second {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Adds the operations that store the changed open and held calls. `pbx` is the id of the PBX.
+    /// Adds the operations that store changes to the open and held calls. `pbx` is the PBX's ID.
     pub(super) fn keep(&mut self, pbx: &str, ops: &mut Vec<Op>) {
         Branch::CatchUpEvents.keep(pbx, self.assembler.take_changes(), ops);
         Branch::CatchUpRecords.keep(pbx, self.folder.take_changes(), ops);

@@ -1,5 +1,5 @@
-//! Tests with a FreeSWITCH whose connection is lost during a call. The folder of its records is the
-//! catch-up source.
+//! Tests with a FreeSWITCH system whose connection is lost during a call. The directory with its
+//! CDRs is the catch-up source.
 
 use super::{Intake, Memory, Settings, SourceSettings};
 use crate::tests::settings;
@@ -25,13 +25,13 @@ fn recordings() -> Vec<PathBuf> {
     all
 }
 
-/// Returns the body of a recorded message. `None` if the line has no body.
+/// Returns the body of a recorded message, or `None` if the line doesn't have one.
 fn message_body(line: &str) -> Option<String> {
     let message: serde_json::Value = serde_json::from_str(line).expect("JSON");
     message["body"].as_str().map(str::to_owned)
 }
 
-/// Returns the lines of a file. Of messages over AMQP, it returns only the bodies.
+/// Returns the lines of a file, reduced to the message body for AMQP.
 fn lines(folder: &Path, file: &str) -> Vec<String> {
     let text = std::fs::read_to_string(folder.join(file)).expect("a recording");
     let lines = text.lines();
@@ -50,7 +50,7 @@ fn time_of(decoder: &mut Decoder, message: &str) -> Option<EventTime> {
     }
 }
 
-/// Makes an intake of the folder of records. If `line` is true, it also reads the connection.
+/// Creates an intake for the CDR directory, which also reads the connection if `line` is `true`.
 fn intake(line: bool) -> Intake {
     let rules = [
         "city=gateway/city|address/127.0.0.1:16000,country=UZ",
@@ -107,7 +107,7 @@ fn send_frame(intake: &mut Intake, source: SourceId, seq: usize, arrived: EventT
     taken.expect("taken");
 }
 
-/// Returns the calls with customers, after the records were read to their end at `end`.
+/// Returns the customers' calls once the records have been read to their end at `end`.
 fn read_records(
     mut intake: Intake,
     records: &[String],
@@ -136,7 +136,7 @@ fn read_records(
     calls
 }
 
-/// Returns the calls if the connection is lost for a tenth of a second after the message `cut`.
+/// Returns the calls if the connection is lost for a tenth of a second after message `cut`.
 fn calls_after_short_outage(folder: &Path, cut: usize) -> Vec<FinishedCall> {
     let messages = lines(folder, "amqp.jsonl");
     let records = lines(folder, "json_cdr.jsonl");
@@ -148,7 +148,7 @@ fn calls_after_short_outage(folder: &Path, cut: usize) -> Vec<FinishedCall> {
     )
 }
 
-/// The end of an outage.
+/// When an outage ends.
 #[derive(Clone, Copy, Debug)]
 enum Gap {
     Lasts(Duration),
@@ -156,7 +156,7 @@ enum Gap {
     Until(usize),
 }
 
-/// Returns the calls if the connection is lost after the message `cut`.
+/// Returns the calls if the connection is lost after message `cut`.
 fn calls_after_outage(
     messages: &[String],
     records: &[String],
@@ -241,8 +241,8 @@ fn call_filled_from_records_ignores_events_before_gap() {
     assert!(filled > 50, "only {filled}");
 }
 
-/// Changes the ids of channels so that the first channel of each call has the greatest id, because
-/// ids of FreeSWITCH do not show which channel is older.
+/// Changes the channel IDs so that each call's first channel has the greatest one, because
+/// FreeSWITCH IDs don't show which channel is older.
 fn with_root_last(lines: Vec<String>, roots: &[String], channels: &[String]) -> Vec<String> {
     let renamed = lines.into_iter().map(|mut line| {
         for channel in channels {

@@ -1,5 +1,5 @@
-//! Tests with a clock that shows a time before this program was built, as on a board without a
-//! battery after its boot.
+//! Tests with a clock that shows a time before this program was built, as happens on a board
+//! without a clock battery after booting.
 
 use super::{Intake, Memory, Settings, SourceSettings};
 use callbridge_call::EventTime;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const FRAMES: &str = include_str!("../../../tests/recordings/inbound_answered/amiws.jsonl");
 const SOURCE: SourceId = SourceId(0);
-/// The clock counts as right from this time on. The recording was made at 1795151317.
+/// The clock is considered right from this time on. The recording was made at 1795151317.
 const RIGHT_FROM: i64 = 1_795_000_000;
 
 fn intake() -> Intake {
@@ -75,8 +75,7 @@ fn is_call_snapshot(op: &Op) -> bool {
     )
 }
 
-/// Returns the finished calls, and the number of open calls that are stored, at this time of our
-/// clock.
+/// Returns the finished calls and the number of stored open calls when our clock shows this time.
 fn take_stored(intake: &mut Intake, now: i64) -> (Vec<Finished>, usize) {
     let now = EventTime::from_seconds(now);
     intake.tick(now);
@@ -106,7 +105,7 @@ fn calls_remain_open_until_a_wrong_clock_is_set() {
         "a wrong clock ends no call, however long it stays wrong"
     );
     assert_eq!(intake.next_deadline(), None);
-    // The clock is set. No call ends only because it seems to have been open since 1970.
+    // The clock is set. No call should end just because it seems to have been open since 1970.
     let (finished, _) = take_stored(&mut intake, 1_795_151_400);
     assert_eq!(finished.len(), 0, "the settling time begins now");
     let (finished, _) = take_stored(&mut intake, 1_795_151_402);
@@ -124,7 +123,7 @@ fn call_during_which_the_clock_is_set_is_complete() {
     let (before, after) = frames.split_at(frames.len() / 2);
     send_lines(&mut intake, before, 100);
     take_stored(&mut intake, 101);
-    // The frames of second 102 arrived before the clock was set, and are processed afterwards.
+    // The frames from second 102 arrived before the clock was set, and are processed afterward.
     take_stored(&mut intake, 1_795_151_321);
     send_lines(&mut intake, &after[..after.len() / 2], 102);
     send_lines(&mut intake, &after[after.len() / 2..], 1_795_151_322);
@@ -135,7 +134,7 @@ fn call_during_which_the_clock_is_set_is_complete() {
     assert_eq!((record.duration_sec, record.talk_time_sec), (5, 4));
 }
 
-/// A file can contain calls from before this program was built, because its events have times.
+/// A file can contain calls from before this program was built, because its events have timestamps.
 #[test]
 fn call_older_than_program_keeps_times_under_wrong_clock() {
     let made = 1_795_151_317 + 40 * 86_400;

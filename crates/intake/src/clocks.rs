@@ -1,5 +1,5 @@
-//! The clocks of the PBXs. In: times that a connection reports. Out: the difference between a PBX's
-//! clock and ours, for `status`.
+//! The PBXs' clocks. Takes the times that a connection reports, and computes the offset between a
+//! PBX's clock and ours for `status`.
 
 use crate::Intake;
 use callbridge_call::{ClockDifference, EventTime, Line, PROMPT_RESPONSE};
@@ -7,9 +7,9 @@ use callbridge_formats::Format;
 use callbridge_source::SourceId;
 
 impl Intake {
-    /// Returns how far the clock of a source's PBX is ahead of our wall clock, in milliseconds. It
-    /// is negative if the PBX's clock is behind. `at` is the number of the source. If the source
-    /// has several PBXs, the largest difference counts.
+    /// Returns how many milliseconds a source's PBX clock is ahead of our wall clock, or a negative
+    /// number if it's behind. `at` is the source's number. If the source has several PBXs, the
+    /// largest offset is used.
     pub(super) fn clock_ahead_ms(&self, at: usize) -> Option<i64> {
         let id = u16::try_from(at).ok()?;
         let differences = self
@@ -25,7 +25,7 @@ impl Intake {
     }
 
     /// Processes the response to a ping that was sent to the source's PBX at `asked` and answered
-    /// at `answered`. `at` is the PBX's time in the response, if it has one.
+    /// at `answered`. `at` is the PBX's time in the response, if it contains one.
     pub fn pong(
         &mut self,
         id: SourceId,
@@ -39,9 +39,10 @@ impl Intake {
         if delay <= PROMPT_RESPONSE {
             source.note_complete(asked);
         }
-        // Events without times don't show their delay, but they were held as long as the response.
+        // Events without timestamps don't reveal their delay, but they were held up as long as the
+        // response was.
         source.note_delay(delay, answered);
-        // The gateway of a WebSocket responds itself, so its response shows nothing about the PBX.
+        // A WebSocket gateway responds by itself, which says nothing about the PBX.
         if source.settings.format == Format::AmiJson {
             return;
         }
@@ -50,7 +51,7 @@ impl Intake {
         });
     }
 
-    /// Notes whether the connection of the source is stalled.
+    /// Records whether the source's connection is stalled.
     pub fn note_stall(&mut self, id: SourceId, is_stalled: bool) {
         self.sources[usize::from(id.0)].is_stalled = is_stalled;
         let line = self.current_line(id);
@@ -59,7 +60,7 @@ impl Intake {
         });
     }
 
-    /// Returns the current connection of a live source.
+    /// Returns a live source's current connection.
     pub(super) fn current_line(&self, id: SourceId) -> Line {
         Line {
             source: id.0,

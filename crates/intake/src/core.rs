@@ -1,4 +1,4 @@
-//! The pure part of the intake. Frames and `now` go in, spool operations and verdicts come out. It
+//! The pure core of the intake, which turns frames and `now` into spool operations and verdicts. It
 //! uses no clock, socket, or file.
 
 use crate::{
@@ -20,22 +20,22 @@ use callbridge_source::{Frame, FrameVerdict, SourceId};
 use callbridge_spool::{Finished, Known, Op};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Maximum PBXs on all streams together. A stream that names more is not plausible.
+/// Maximum number of PBXs across all streams. A stream that lists more isn't plausible.
 const PBXES_MAX: usize = 64;
 /// The intake runs once a second. If two ticks are further apart than this, nothing was read in
 /// between.
 const TICK_MAX: Duration = Duration::from_secs(10);
 
-/// Operations to commit together, and the verdicts for the sources after that.
+/// Operations to commit together, and the verdicts to give the sources after that.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Operations of one transaction, in order.
+    /// The operations of one transaction, in order.
     pub ops: Vec<Op>,
-    /// Verdicts to send after the commit.
+    /// The verdicts to send after the commit.
     pub verdicts: Vec<(SourceId, FrameVerdict)>,
 }
 
-/// A function that finds a finished and stored call by its PBX and one of its unique ids.
+/// A function that looks up a finished and stored call by its PBX and one of its unique IDs.
 pub type FindFinished<'a> = &'a mut dyn FnMut(&str, &str) -> Option<Known>;
 
 /// Our own clock, as of the last tick.
@@ -51,30 +51,31 @@ pub struct Intake {
     pub settings: Settings,
     pub(super) sources: Vec<IntakeSource>,
     pub(super) pbxes: BTreeMap<String, Pbx>,
-    /// The first `server_name` on the stream of each PBX, by PBX. That server is the PBX itself.
-    /// Each other `server_name` is a separate PBX.
+    /// The first `server_name` on each PBX's stream, by PBX. That server is the PBX itself, whereas
+    /// any other `server_name` is a separate PBX.
     pub(super) servers: BTreeMap<String, String>,
     pub(super) clock: Clock,
-    /// How far our wall clock is ahead of the arrival clock.
+    /// How far our wall clock is ahead of the clock used for arrivals.
     pub(super) wall_ahead: ClockDifference,
-    /// Start of the first connection to each PBX.
+    /// When we first connected to each PBX.
     pub(super) since: BTreeMap<String, EventTime>,
     pub(super) gap_log: GapLog,
-    /// Calls that arrive as whole messages.
+    /// Calls that arrive as complete messages.
     pub(super) whole: WholeCalls,
-    /// Channels of no trunk that carried outside numbers.
+    /// Channels that carried outside numbers but don't match any trunk.
     pub(super) unmatched: UnmatchedLog,
-    /// Format mismatches that have not been logged yet.
+    /// Format mismatches that haven't been logged yet.
     pub(super) format_mismatches: Vec<(String, String)>,
     pub(super) ops: Vec<Op>,
 }
 
 impl Intake {
-    /// Makes an intake without open calls, which [`Intake::restore`] adds. `memory` is what an
-    /// earlier run has stored.
+    /// Creates an intake without any open calls, which [`Intake::restore`] adds. `memory` is what
+    /// an earlier run has stored.
     ///
     /// # Errors
-    /// If two equally long endpoints can match one channel.
+    ///
+    /// Returns an error if two equally long endpoints can match the same channel.
     pub fn new(
         settings: Settings,
         sources: Vec<SourceSettings>,
@@ -98,7 +99,7 @@ impl Intake {
             settings,
         };
         for at in 0..intake.sources.len() {
-            // A message that is a whole call names its PBX, and needs no assembler.
+            // A message that's a whole call identifies its PBX and doesn't need an assembler.
             if !intake.carries_whole_calls(at) {
                 let pbx = intake.sources[at].settings.pbx.clone();
                 intake.pbx(&pbx)?;
@@ -112,14 +113,14 @@ impl Intake {
             let mut settings = self.settings.assembler(id)?;
             let sources = self.sources.iter().map(|source| &source.settings);
             let of_pbx: Vec<_> = sources.filter(|source| source.pbx == id).collect();
-            // The CDRs of this PBX come from a separate source.
+            // This PBX's CDRs come from a separate source.
             settings.cdr_apart = of_pbx.iter().any(|source| source.format == Format::CdrAmqp);
-            // A PBX of another `server_name` has no second account, because a catch-up file only
-            // contains calls of the PBX that the flag names.
+            // The PBX for any other `server_name` has no second record, because a catch-up file
+            // only contains calls of the PBX in the flag.
             let mut files = of_pbx.iter().filter(|source| source.catch_up);
             let has_cdr_file = files.clone().any(|file| file.format.only_cdrs());
             let has_cel_file = files.any(|file| !file.format.only_cdrs());
-            // A file of CDRs is an estimate. Events are more exact.
+            // A CDR file yields estimates, so events are more exact.
             settings.caught_up = has_cel_file;
             let patience = if has_cdr_file {
                 Patience::CDR
@@ -137,10 +138,11 @@ impl Intake {
     }
 
     /// Restores an open call from its snapshot in the spool. `pbx` is the stored name, which also
-    /// contains the account, and `key` the number of the call.
+    /// contains the branch, and `key` is the call's number.
     ///
     /// # Errors
-    /// If the bytes are not a snapshot.
+    ///
+    /// Returns an error if the bytes aren't a valid snapshot.
     pub fn restore(&mut self, pbx: &str, key: u64, bytes: &[u8]) -> Result<(), String> {
         let (pbx, branch) = Branch::read(pbx);
         let pbx = self.pbx(pbx).map_err(|conflict| conflict.to_string())?;
@@ -150,14 +152,15 @@ impl Intake {
             (Some(Branch::CatchUpEvents), Some(second)) => second.assembler.restore(key, bytes),
             (Some(Branch::CatchUpRecords), Some(second)) => second.folder.restore(key, bytes),
             (Some(Branch::Held), Some(second)) => second.reconciler.restore(key, bytes),
-            // The spool keeps these calls as open calls until the file is configured again.
+            // The spool keeps these as open calls until the file is configured again.
             (Some(_), None) | (None, _) => Ok(()),
         };
         restored.map_err(|error| error.to_string())
     }
 
-    /// Notes that a file is read to its current end. Later records cannot be from before `now`. If
-    /// all sources of the PBX are files at their end, the open calls of the PBX are finished.
+    /// Records that a file has been read to its current end, so later records can't be from before
+    /// `now`. If all of the PBX's sources are files that have been read to the end, its open calls
+    /// are finished.
     pub fn at_end(&mut self, id: SourceId, now: EventTime) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -181,10 +184,12 @@ impl Intake {
         }
     }
 
-    /// Processes a frame. `finished` finds a finished and stored call by its PBX and a unique id.
+    /// Processes a frame. `finished` looks up a finished and stored call by its PBX and a unique
+    /// ID.
     ///
     /// # Errors
-    /// If a stream contains a PBX for which two endpoints conflict.
+    ///
+    /// Returns an error if a stream contains a PBX for which two endpoints conflict.
     pub fn frame(
         &mut self,
         id: SourceId,
@@ -248,7 +253,7 @@ impl Intake {
             return Ok(());
         }
         source.up_since_frame = false;
-        // An event without a time is ordered by its place in its file.
+        // An event without a timestamp is ordered by its position in its file.
         let order = if source.settings.file {
             event.order_after(source.ordered)
         } else {
@@ -280,7 +285,8 @@ impl Intake {
         let mut arrived = frame.arrived;
         if arrived < self.settings.clock_right_from {
             match self.clock {
-                // The frame came while the clock was wrong. It counts as arrived now.
+                // The frame arrived while the clock was wrong, so it's treated as having arrived
+                // now.
                 Clock::Right(now) => arrived = now,
                 Clock::Unknown | Clock::Wrong => pbx.assembler.hold(),
             }
@@ -300,7 +306,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Marks the open calls that an unreadable frame names as incomplete. A frame of a catch-up
+    /// Marks the open calls mentioned in an unreadable frame as incomplete. A frame from a catch-up
     /// file changes nothing, because no received event is missing.
     fn note_unreadable(&mut self, id: SourceId, frame: &Frame) {
         let at = usize::from(id.0);
@@ -312,9 +318,9 @@ impl Intake {
         });
     }
 
-    /// Sets the time. Call it at least once a second. After a longer pause (the process was
-    /// suspended, or the disk hung), events from the pause are read before a call without events
-    /// counts as over.
+    /// Sets the time, and should be called at least once a second. After a longer pause (because
+    /// the process was suspended or the disk hung), events from the pause are read before a call
+    /// without events is considered over.
     pub fn tick(&mut self, now: EventTime) {
         if let Clock::Right(last) = self.clock
             && now.since(last) > TICK_MAX
@@ -341,7 +347,7 @@ impl Intake {
         }
     }
 
-    /// Combines the calls of catch-up files with received calls. Call it before [`Intake::take`].
+    /// Merges the calls from catch-up files with received calls. Call this before [`Intake::take`].
     pub fn reconcile(&mut self, now: EventTime, finished: FindFinished<'_>) {
         if self.clock == Clock::Wrong {
             return;
@@ -357,12 +363,12 @@ impl Intake {
         self.fill_gaps(now);
     }
 
-    /// Returns `true` while our clock is wrong: calls are kept, but none is finished.
+    /// Returns `true` while our clock is wrong, during which calls are kept but not finished.
     pub fn is_held(&self) -> bool {
         self.clock == Clock::Wrong
     }
 
-    /// Makes calls from call detail records of calls without events. Call it after each
+    /// Makes calls without events from their call detail records. Call this after each
     /// [`Intake::tick`]. `finished` is the same function as for [`Intake::frame`].
     pub fn fold(&mut self, now: EventTime, finished: FindFinished<'_>) {
         if self.clock == Clock::Wrong {
@@ -373,8 +379,8 @@ impl Intake {
         }
     }
 
-    /// Returns the time at which the next call can be finished if no event comes before. `None`
-    /// without an open call, and while our clock is wrong.
+    /// Returns when the next call can be finished if there are no events before that, or `None` if
+    /// there's no open call or our clock is wrong.
     pub fn next_deadline(&self) -> Option<EventTime> {
         if self.clock == Clock::Wrong {
             return None;
@@ -387,13 +393,13 @@ impl Intake {
         deadlines.flatten().min()
     }
 
-    /// Returns `true` if each message of the source with number `at` is a whole call.
+    /// Returns `true` if each message from source number `at` is a whole call.
     pub fn carries_whole_calls(&self, at: usize) -> bool {
         self.sources[at].settings.format.carries_whole_calls()
     }
 
-    /// Judges the calls that have finished since the last take. Returns them as one batch, together
-    /// with all other operations and the verdicts for the sources.
+    /// Judges the calls that have finished since the last take, and returns them in a single batch
+    /// along with all other operations and the verdicts for the sources.
     pub fn take(&mut self, people: &People, now: EventTime) -> Batch {
         let mut ops = std::mem::take(&mut self.ops);
         let held = self.is_held();
@@ -447,12 +453,13 @@ impl Intake {
         for (at, source) in self.sources.iter_mut().enumerate() {
             let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));
             ops.extend(source.last_received_op(self.wall_ahead));
-            // Only the source keeps calls that wait for our clock, so its frames get no verdict.
+            // Calls that are waiting for our clock are kept only by the source, so its frames don't
+            // get a verdict.
             if held && source.settings.format.carries_whole_calls() {
                 continue;
             }
             let position = source.position.take().map(serde_json::to_value);
-            // Strings and numbers always serialize.
+            // Strings and numbers can always be serialized.
             if let Some(Ok(position)) = position {
                 let source = source.settings.shown.clone();
                 ops.push(Op::Position { source, position });
@@ -465,7 +472,8 @@ impl Intake {
         Batch { ops, verdicts }
     }
 
-    /// Notes that the last batch is on the disk, so the spool recognizes its calls from now on.
+    /// Records that the last batch is on disk, which means that the spool recognizes its calls from
+    /// now on.
     pub fn note_commit(&mut self) {
         for pbx in self.pbxes.values_mut() {
             pbx.just_finished.clear();
@@ -473,7 +481,7 @@ impl Intake {
     }
 }
 
-/// Describes why a frame cannot be read, and which other format the frame looks like.
+/// Describes why a frame can't be read, and what other format it looks like.
 fn describe_unreadable(why: Unreadable, format: Format, bytes: &[u8]) -> String {
     match Likeness::recognize(bytes) {
         Some(like) if like.format != Some(format) => {

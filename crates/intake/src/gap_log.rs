@@ -1,5 +1,5 @@
-//! Gaps that have ended. `status` lists the newest gaps. Gaps are kept over restarts. A gap is
-//! marked as filled when the PBX's own file has reported its calls.
+//! Gaps that have ended. `status` lists the most recent ones, which are kept across restarts. A gap
+//! is marked as filled once the PBX's own file has reported its calls.
 
 use callbridge_call::EventTime;
 use callbridge_model::status::SourceGap;
@@ -7,17 +7,17 @@ use callbridge_source::url::without_secret_file;
 use callbridge_spool::Op;
 use serde::{Deserialize, Serialize};
 
-/// Maximum gaps. The oldest is dropped first.
+/// Maximum number of gaps. The oldest is dropped first.
 const KEPT: usize = 50;
-/// Name of the spool's setting for the gaps.
+/// Name of the spool setting that holds the gaps.
 pub const KEY: &str = "gaps";
 
 /// A gap that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Time of the last stored event before the gap.
+    /// Time of the last event stored before the gap.
     pub from: EventTime,
-    /// Time from which events were received again.
+    /// When events started to be received again.
     pub until: EventTime,
 }
 
@@ -25,11 +25,11 @@ pub struct Gap {
 struct Logged {
     #[serde(flatten)]
     gap: SourceGap,
-    /// A catch-up file was followed when the gap ended, and will contain the calls of the gap.
+    /// Whether a catch-up file was being followed when the gap ended and will contain its calls.
     awaited: bool,
 }
 
-/// The newest gaps of all sources, oldest first.
+/// The most recent gaps of all sources, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GapLog {
     gaps: Vec<Logged>,
@@ -37,10 +37,11 @@ pub struct GapLog {
 }
 
 impl GapLog {
-    /// Restores the stored log. Empty if there is none.
+    /// Restores the stored log, or an empty one if there is none.
     ///
     /// # Errors
-    /// If the text is not in the form of this version.
+    ///
+    /// Returns an error if the text isn't in this version's format.
     pub fn restore(text: Option<&str>) -> Result<Self, serde_json::Error> {
         let gaps = text.map(serde_json::from_str).transpose()?;
         Ok(Self {
@@ -49,8 +50,8 @@ impl GapLog {
         })
     }
 
-    /// Adds a gap of the source with this URL. `awaited`: a catch-up file will contain the calls of
-    /// the gap.
+    /// Adds a gap of the source with this URL. `awaited` means that a catch-up file will contain
+    /// the gap's calls.
     pub(super) fn add(&mut self, source: &str, gap: &Gap, awaited: bool) {
         self.gaps.push(Logged {
             gap: SourceGap {
@@ -66,13 +67,13 @@ impl GapLog {
         self.changed = true;
     }
 
-    /// Returns `true` if a file is still expected to contain calls of one of the gaps.
+    /// Returns `true` if a file is still expected to contain calls from one of the gaps.
     pub(super) fn is_awaited(&self) -> bool {
         self.gaps.iter().any(|logged| logged.awaited)
     }
 
-    /// Marks filled gaps. `is_reported` gets the URL of a source and the end of a gap. It returns
-    /// `true` if the source's catch-up file is past that end.
+    /// Marks gaps that have been filled. `is_reported` takes a source's URL and a gap's end, and
+    /// returns `true` if the source's catch-up file is past that end.
     pub(super) fn fill(&mut self, is_reported: impl Fn(&str, EventTime) -> bool) {
         for logged in self.gaps.iter_mut().filter(|logged| logged.awaited) {
             let end = EventTime::from_seconds(logged.gap.to + 1);
@@ -84,20 +85,20 @@ impl GapLog {
         }
     }
 
-    /// Returns the operation that stores the log. `None` if nothing has changed since the last
+    /// Returns the operation that stores the log, or `None` if nothing has changed since the last
     /// call.
     pub(super) fn take(&mut self) -> Option<Op> {
         if !std::mem::take(&mut self.changed) {
             return None;
         }
-        // Strings, numbers and lists always serialize.
+        // Strings, numbers, and lists can always be serialized.
         let value = serde_json::to_string(&self.gaps).unwrap_or_default();
         Some(Op::meta(KEY, value))
     }
 
-    /// Returns the gaps for `status`, oldest first. Their URLs do not show the files of secrets.
+    /// Returns the gaps for `status`, oldest first, with URLs that don't show secret files.
     pub fn into_gaps(self) -> Vec<SourceGap> {
-        // Each gap is stored with the full URL of its source.
+        // Each gap is stored with its source's full URL.
         let gaps = self.gaps.into_iter().map(|logged| SourceGap {
             source: without_secret_file(&logged.gap.source),
             ..logged.gap
@@ -146,7 +147,7 @@ mod tests {
         assert!(text.starts_with(first), "{text}");
     }
 
-    /// Returns for each gap whether it is filled.
+    /// Returns whether each gap has been filled.
     fn filled_flags(log: &GapLog) -> Vec<bool> {
         let gaps = log.clone().into_gaps();
         gaps.iter().map(|gap| gap.filled).collect()

@@ -77,7 +77,7 @@ fn late_event_stores_its_own_time_as_the_start_of_a_gap() {
     let last = lines[lines.len() - 1];
     send_late(&mut intake, lines[0], 0);
     assert_eq!(take_stored(&mut intake), Some(0));
-    // The process crashes in the burst after a stall of half a minute.
+    // The process crashes during the burst that follows a stall of half a minute.
     send_late(&mut intake, last, 34);
     assert_eq!(take_stored(&mut intake), Some(second_of(last)));
 }

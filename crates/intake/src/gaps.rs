@@ -12,26 +12,26 @@ use callbridge_source::{Outage, SourceId};
 use callbridge_spool::Op;
 use std::time::Duration;
 
-/// Maximum time between two marks of one restart (a login and `FullyBooted`).
+/// Maximum time between two marks of the same restart (a login and `FullyBooted`).
 const ONE_RESTART: Duration = Duration::from_secs(5);
-/// An event that arrives later than this is a problem.
+/// An event that's later than this is a problem.
 const LATE: Duration = Duration::from_secs(60);
 /// How long a late event is shown as a problem.
 const LATE_SHOWN: Duration = Duration::from_secs(600);
 
 impl IntakeSource {
-    /// Notes that nothing of the source is missing up to `now`.
+    /// Records that nothing from the source is missing up to `now`.
     pub(super) fn note_complete(&mut self, now: EventTime) {
         self.last_received = self.last_received.max(Some(now));
         self.is_unstored = true;
     }
 
     /// Processes an event that arrived at `arrived` and was sent at `at` according to the PBX's
-    /// clock, which is `ahead` of our monotonic clock.
+    /// clock, which is `ahead` of our boot clock.
     fn note_event(&mut self, at: Option<EventTime>, ahead: ClockDifference, arrived: EventTime) {
         let sent = match at {
             Some(at) => at.by_clock(ahead.reversed()).min(arrived),
-            // Without a time, an event of a stalled line can be arbitrarily old.
+            // An event without a timestamp from a stalled connection can be arbitrarily old.
             None if self.is_stalled => return,
             None => arrived,
         };
@@ -41,7 +41,7 @@ impl IntakeSource {
         }
     }
 
-    /// Notes the delay of a message that arrived at `arrived`.
+    /// Records the delay of a message that arrived at `arrived`.
     pub(super) fn note_delay(&mut self, delay: Duration, arrived: EventTime) {
         if delay > LATE && !self.settings.file {
             self.late = Some((delay, arrived));
@@ -54,9 +54,9 @@ impl IntakeSource {
         (now.since(arrived) <= LATE_SHOWN).then_some(delay.as_secs())
     }
 
-    /// Returns the operation that stores the time up to which nothing of the source is missing, in
-    /// one commit with its events. `None` if that time is stored already. `None` also for files and
-    /// queues, which keep events until they are read.
+    /// Returns the operation that stores the time up to which nothing from the source is missing,
+    /// to be committed along with its events. `None` means that this time has already been stored,
+    /// or that the source is a file or queue, which keeps events until they're read.
     pub(super) fn last_received_op(&mut self, wall_ahead: ClockDifference) -> Option<Op> {
         let more = std::mem::take(&mut self.is_unstored) && self.settings.forgets;
         if !more {
@@ -67,8 +67,8 @@ impl IntakeSource {
         Some(Op::meta(key, received.micros().to_string()))
     }
 
-    /// Returns `true` if the source reports channel events, which keep calls open. Sources of call
-    /// detail records, sources of whole calls, and catch-up files report none.
+    /// Returns `true` if the source reports channel events, which keep calls open, as opposed to
+    /// call detail records, whole calls, or a catch-up file.
     fn reports_events(&self) -> bool {
         let format = self.settings.format;
         !format.only_cdrs() && !format.carries_whole_calls() && !self.settings.catch_up
@@ -76,25 +76,25 @@ impl IntakeSource {
 }
 
 impl Intake {
-    /// Returns the name of the spool's setting for the time up to which nothing of a source is
-    /// missing. `shown` is the full URL of the source.
+    /// Returns the name of the spool setting for the time up to which nothing from a source is
+    /// missing. `shown` is the source's full URL.
     pub fn last_received_key(shown: &str) -> String {
         format!("heard:{shown}")
     }
 
-    /// Returns the name of the spool's setting for the start of the first connection to a PBX.
+    /// Returns the name of the spool setting for when we first connected to a PBX.
     pub fn since_key(pbx: &str) -> String {
         format!("since:{pbx}")
     }
 
-    /// Returns `true` if the PBX of the source with number `at` was connected before. Then a new
-    /// catch-up file contains the calls that were missed since.
+    /// Returns `true` if the PBX of source number `at` has been connected before, in which case a
+    /// new catch-up file contains the calls that have been missed since.
     pub fn was_listening(&self, at: usize) -> bool {
         self.since.contains_key(&self.sources[at].settings.pbx)
     }
 
-    /// Counts a gap of the source with number `at` that has ended, and stores it for `status`. It
-    /// is the current gap of the source, or a gap that was noticed only now.
+    /// Counts a gap of source number `at` that has ended, and stores it for `status`. It's either
+    /// the source's current gap or one that was only just noticed.
     fn gap_ends(&mut self, at: usize, from: EventTime, until: EventTime) {
         let from = from.by_clock(self.wall_ahead);
         let until = until.by_clock(self.wall_ahead);
@@ -112,7 +112,7 @@ impl Intake {
         self.gap_log.add(&source.shown, &gap, awaited);
     }
 
-    /// Returns how long after a gap the PBX can still write its calls into the catch-up file.
+    /// Returns how long after a gap the PBX may still write its calls to the catch-up file, or
     /// `None` if the source's PBX has no such file.
     fn patience_of(&self, source: &SourceSettings) -> Option<Duration> {
         let mut longest = None;
@@ -134,9 +134,9 @@ impl Intake {
             .filter(move |source| source.settings.catch_up && source.settings.pbx == pbx)
     }
 
-    /// Marks the gaps that a catch-up file has filled: the file was read to its end, enough time
-    /// has passed after the gap for the file to be written, and no call of the second account is
-    /// undecided.
+    /// Marks the gaps that have been filled by a catch-up file, i.e., the file has been read to its
+    /// end, enough time has passed since the gap for the file to be written, and no calls from the
+    /// second record are undecided.
     pub(super) fn fill_gaps(&mut self, now: EventTime) {
         if !self.gap_log.is_awaited() {
             return;
@@ -164,7 +164,8 @@ impl Intake {
                 .all(|file| file.status.state == SourceState::Done)
     }
 
-    /// Takes the log messages that are due about the sources' connections, by the sources' labels.
+    /// Takes the log messages that are due about the sources' connections, with each source's
+    /// label.
     pub fn take_news(&mut self, now: EventTime) -> Vec<(String, News)> {
         let news = self.sources.iter_mut().filter_map(|source| {
             let news = source.report.take(now)?;
@@ -185,12 +186,12 @@ impl Intake {
         let source = &mut self.sources[usize::from(id.0)];
         let by_line = self.pbxes.get(pbx);
         let by_line = by_line.and_then(|pbx| pbx.assembler.clock_ahead_by(id.0));
-        // What the difference between the clocks is only shows on a line, where events arrive in
-        // time as a rule.
+        // The offset between the clocks only shows on a connection, where events usually arrive on
+        // time.
         source.note_event(at, by_line.unwrap_or(self.wall_ahead), arrived);
     }
 
-    /// Notes that the source's connection is down.
+    /// Records that the source's connection is down.
     pub fn down(&mut self, id: SourceId, outage: Outage) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -212,9 +213,9 @@ impl Intake {
         }
     }
 
-    /// Begins an outage for each source that does not repeat events, because no source is connected
-    /// yet. Calls that were open when the process ended can have changed. Call it once, after all
-    /// open calls are restored.
+    /// Starts an outage for each source that doesn't repeat events, because none of them is
+    /// connected yet and calls that were open when the process ended may have changed. Call this
+    /// once, after all open calls have been restored.
     pub fn was_away(&mut self) {
         for at in 0..self.sources.len() {
             self.receives(at, None);
@@ -230,16 +231,16 @@ impl Intake {
         }
     }
 
-    /// Notes that nothing was read from any source until `now`.
+    /// Records that nothing was read from any source until `now`.
     pub(super) fn resumes(&mut self, now: EventTime) {
         for at in 0..self.sources.len() {
             self.receives(at, Some(now));
         }
     }
 
-    /// Updates whether messages of a PBX arrive, after the connection of its source with number
-    /// `at` has changed. If a source of the PBX is up, messages arrive from `since` on. With
-    /// `None`, nothing changes for a PBX that has a source that is up.
+    /// Updates whether messages from a PBX are arriving after the connection of its source number
+    /// `at` has changed. If any of the PBX's sources is up, messages arrive from `since` onward. If
+    /// `since` is `None`, nothing changes for a PBX with a source that's up.
     pub(super) fn receives(&mut self, at: usize, since: Option<EventTime>) {
         let pbx = &self.sources[at].settings.pbx;
         let events = self.reception(pbx, since, IntakeSource::reports_events);
@@ -256,8 +257,8 @@ impl Intake {
         });
     }
 
-    /// Returns whether messages of the PBX arrive from the sources for which `selects` returns
-    /// `true`. `None` if this does not change, because a source is up and `since` is `None`.
+    /// Returns whether messages from the PBX are arriving from the sources that `selects` accepts,
+    /// or `None` if that doesn't change because a source is up and `since` is `None`.
     fn reception(
         &self,
         pbx: &str,
@@ -281,7 +282,7 @@ impl Intake {
         }
     }
 
-    /// Ends the gap of a source that does not repeat events, because its connection is up. Does
+    /// Ends the gap of a source that doesn't repeat events, because its connection is up. Does
     /// nothing for other sources.
     pub(super) fn listens(&mut self, at: usize, now: EventTime) {
         if !self.sources[at].settings.forgets {
@@ -291,8 +292,8 @@ impl Intake {
             self.gap_ends(at, from, now);
         }
         let source = &mut self.sources[at];
-        // A connection that comes up again also reports the gap itself. A first connection reports
-        // no gap.
+        // A connection that comes back up will report the gap itself too, whereas a first
+        // connection doesn't report one.
         source.gap_is_reported_again = std::mem::replace(&mut source.was_up, true);
         source.note_complete(now);
         self.each_pbx(at, |pbx| pbx.end_outage(now));
@@ -310,7 +311,7 @@ impl Intake {
         }
     }
 
-    /// Notes that events of the source may have been missed, for this reason.
+    /// Records that events from the source may have been missed, and why.
     pub fn gap(&mut self, id: SourceId, why: &str, now: EventTime) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -327,9 +328,8 @@ impl Intake {
         }
     }
 
-    /// Handles a mark in the stream of a source, such as a login or a restart of the PBX. It can
-    /// end a gap, and affect the calls of the PBX. `server` is the `server_name` of the message, or
-    /// empty.
+    /// Handles a mark in a source's stream, such as a login or a restart of the PBX, which may end
+    /// a gap and affect the PBX's calls. `server` is the message's `server_name`, or empty.
     pub(super) fn on_mark(&mut self, id: SourceId, mark: Mark, server: &str, arrived: EventTime) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -354,7 +354,7 @@ impl Intake {
         }
     }
 
-    /// Handles a mark in the stream. Returns `false` if it does not affect the calls.
+    /// Handles a mark in the stream, returning `false` if it doesn't affect the calls.
     fn mark(&mut self, at: usize, mark: Mark, arrived: EventTime) -> bool {
         let another_source_receives = self.another_source_receives(at);
         let source = &mut self.sources[at];
@@ -362,7 +362,7 @@ impl Intake {
         match mark {
             Mark::ListEnd { .. } | Mark::Restarted { .. } | Mark::Alive { .. } => return true,
             Mark::Shutdown { .. } => {
-                // The next event is a login, or nothing.
+                // The next event is a login, if there is one at all.
                 source.gap_since = source.gap_since.or(source.last_received);
                 return true;
             }
@@ -378,8 +378,8 @@ impl Intake {
         !another_source_receives
     }
 
-    /// Returns `true` if another source of the same PBX reports its channels now, or reports them
-    /// later because a queue or file keeps the events.
+    /// Returns `true` if another source of the same PBX is reporting its channels, or will do so
+    /// later because a queue or file is keeping the events.
     fn another_source_receives(&self, at: usize) -> bool {
         let pbx = &self.sources[at].settings.pbx;
         for (other_at, other) in self.sources.iter().enumerate() {
@@ -411,7 +411,7 @@ impl Intake {
         }
     }
 
-    /// Returns every PBX of the source with number `at`.
+    /// Returns all PBXs on source number `at`.
     pub(super) fn pbxes_of(&self, at: usize) -> impl Iterator<Item = &super::pbx::Pbx> {
         let pbx = &self.sources[at].settings.pbx;
         let below = format!("{pbx}/");
@@ -421,7 +421,7 @@ impl Intake {
             .map(|(_, pbx)| pbx)
     }
 
-    /// Runs `touch` for every PBX of the source.
+    /// Calls `touch` for each of the source's PBXs.
     pub(super) fn each_pbx(&mut self, at: usize, mut touch: impl FnMut(&mut super::pbx::Pbx)) {
         let pbx = &self.sources[at].settings.pbx;
         let below = format!("{pbx}/");

@@ -1,21 +1,21 @@
-//! The id of the PBX whose sources have no `pbx=`. It is part of each call's uuid, so another id
-//! would log every call again. The state keeps the first id, and a change is refused.
+//! The ID of the PBX for sources without `pbx=`. It's part of each call's UUID, so a different ID
+//! would log every call again. The first ID is kept in the state, and any change is rejected.
 
 use callbridge_model::{Code, ExitCode};
 
-/// Name of the setting that keeps the value of `--pbx-id`.
+/// Name of the setting that holds the value of `--pbx-id`.
 pub const META_KEY: &str = "pbx-id";
 
-/// `--pbx-id` differs from the id under which the state has logged its calls.
+/// `--pbx-id` differs from the ID that the state has logged its calls with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "--pbx-id is `{given}`, and this state has logged its calls as PBX `{stored}`. With another \
      id, every call would be logged again. Use --pbx-id {stored}, or another --state"
 )]
 pub struct PbxIdChanged {
-    /// The id under which the state has logged its calls.
+    /// The ID that the state has logged its calls with.
     pub stored: String,
-    /// The id that `--pbx-id` names now.
+    /// The ID now given in `--pbx-id`.
     pub given: String,
 }
 
@@ -25,10 +25,11 @@ impl ExitCode for PbxIdChanged {
     }
 }
 
-/// Refuses an id that differs from the stored id. A new state has no stored id.
+/// Rejects an ID that differs from the stored one. A new state has no stored ID.
 ///
 /// # Errors
-/// [`PbxIdChanged`] if the ids differ.
+///
+/// Returns [`PbxIdChanged`] if the IDs differ.
 pub fn refuse_change(stored: Option<&str>, given: &str) -> Result<(), PbxIdChanged> {
     match stored {
         Some(stored) if stored != given => Err(PbxIdChanged {

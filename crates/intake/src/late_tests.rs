@@ -1,4 +1,4 @@
-//! Tests of messages of a queue that arrive late, and of messages of a PBX without calls.
+//! Tests of late messages from a queue, and of messages from a PBX without any calls.
 
 use super::{Intake, Memory, SourceSettings};
 use crate::tests::settings;
@@ -36,9 +36,9 @@ fn frame(seq: u64, arrived: EventTime, body: &str) -> Frame {
     }
 }
 
-/// Returns the reason of the recording's call, whether the call was answered, its duration, and its
-/// talk time. The events of its later half arrive a minute late. `forgets`: the source is a
-/// connection, which loses its events when it breaks.
+/// Returns why the recording's call isn't journaled, whether it was answered, its duration, and its
+/// talk time, given that the events of its second half arrive a minute late. With `forgets`, the
+/// source is a connection, which loses events when it breaks.
 fn outcome_with_late_half(forgets: bool) -> (Option<String>, bool, u32, u32) {
     let intake = Intake::new(settings(), vec![source(forgets)], Memory::default());
     let mut intake = intake.expect("an intake");
@@ -135,13 +135,13 @@ fn switches_of_one_queue_are_listed_with_pbx_ids() {
     assert_eq!(status["switches"], wanted);
 }
 
-/// Makes an intake of two queues of one PBX.
+/// Creates an intake for two queues of the same PBX.
 fn intake_of_two_queues() -> Intake {
     let sources = vec![source(false), source(false)];
     Intake::new(settings(), sources, Memory::default()).expect("an intake")
 }
 
-/// Makes an intake that continues with the open call in `kept`, 3,000 s after the process ended.
+/// Creates an intake that continues with the open call in `kept`, 3,000 s after the process ended.
 fn restored_intake(kept: &[Op], stop: EventTime) -> Intake {
     let mut intake = intake_of_two_queues();
     for op in kept {
@@ -157,7 +157,7 @@ fn restored_intake(kept: &[Op], stop: EventTime) -> Intake {
     intake
 }
 
-/// Returns `true` if the intake has no open call after a tick at `now`.
+/// Returns `true` if the intake has no open calls after a tick at `now`.
 fn finishes_at(intake: &mut Intake, now: EventTime) -> bool {
     intake.tick(now);
     intake.open_calls() == 0
@@ -175,8 +175,8 @@ fn report_outage(intake: &mut Intake, id: SourceId, since: EventTime, is_absent:
     );
 }
 
-/// A call has hung up when the process ends. After the restart, the time at which the call finishes
-/// depends on which of the two queues of its PBX are read.
+/// A call has hung up by the time the process ends. When it finishes after the restart depends on
+/// which of its PBX's two queues are being read.
 #[test]
 fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
     let mut lines: Vec<&str> = FRAMES.lines().collect();
@@ -195,7 +195,7 @@ fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
     let mut intake = restored_intake(&kept, stop);
     intake.up(first, restart);
     assert!(!finishes_at(&mut intake, restart));
-    // The second queue is down, and the first queue is still read.
+    // The second queue is down, but the first one is still being read.
     report_outage(&mut intake, second, restart, false);
     assert!(finishes_at(&mut intake, stop.plus(3001 * SECOND)));
     let mut intake = restored_intake(&kept, stop);
@@ -207,13 +207,13 @@ fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
     intake.resumes(stop.plus(3500 * SECOND));
     assert!(!finishes_at(&mut intake, stop.plus(3500 * SECOND)));
     assert!(finishes_at(&mut intake, stop.plus(3501 * SECOND)));
-    // The process was suspended. Messages that arrived in this time are read first.
+    // The process was suspended. Messages that arrived in the meantime are read first.
     let mut intake = restored_intake(&kept, stop);
     intake.up(first, restart);
     assert!(!finishes_at(&mut intake, restart));
     assert!(!finishes_at(&mut intake, stop.plus(4000 * SECOND)));
     assert!(finishes_at(&mut intake, stop.plus(4001 * SECOND)));
-    // A file that does not exist keeps no events. A file that cannot be read may keep some.
+    // A file that doesn't exist isn't keeping any events, whereas one that can't be read might be.
     let mut intake = restored_intake(&kept, stop);
     report_outage(&mut intake, second, restart, true);
     assert!(!finishes_at(&mut intake, restart));

@@ -1,26 +1,26 @@
-//! Turns the frames of the sources into operations of the spool, and returns a verdict on each
-//! frame to its source.
+//! Turns frames from the sources into spool operations, and returns a verdict on each frame to its
+//! source.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`run`] | the loop: takes a group of frames, commits it, and sends the verdicts |
-//! | [`core`] | pure: frames and `now` in, spool operations and verdicts out |
-//! | [`settings`] | the settings of the assembler and of each source |
-//! | `source` | one source: its decoder and its state |
-//! | `sources` | the state of each source, as its connection reports it and `status` shows it |
-//! | `pbx` | one PBX: the assembler of its calls, and its call detail records |
-//! | `catch_up` | the second account of its calls (`--catch-up`), which `pbx` adds to the first |
-//! | [`mod@under_way`] | calls in progress, and the names under which the spool keeps them |
-//! | `proof` | evidence that a source receives events, and the rights that its account lacks |
-//! | `clocks` | the PBX's clock, and its difference from ours |
-//! | `gaps` | where each gap begins and ends, and whose calls it affects |
-//! | [`gap_log`] | the newest gaps, kept for `status` |
-//! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
-//! | [`read_again`] | reads unreadable messages again |
-//! | [`release`] | releases waiting calls when their lead becomes known, and ends the wait |
+//! | [`run`] | the loop, which takes a group of frames, commits it, and sends the verdicts |
+//! | [`core`] | the pure core, which turns frames and `now` into spool operations and verdicts |
+//! | [`settings`] | the settings of the assembler and each source |
+//! | `source` | a source's decoder and state |
+//! | `sources` | the state of each source, as reported by its connection and shown in `status` |
+//! | `pbx` | a PBX's assembler and call detail records |
+//! | `catch_up` | the second record of its calls (`--catch-up`), merged into the first by `pbx` |
+//! | [`mod@under_way`] | calls in progress, and the names that the spool keeps them under |
+//! | `proof` | evidence that a source receives events, and its account's missing permissions |
+//! | `clocks` | the PBX's clock, and its offset from ours |
+//! | `gaps` | where each gap starts and ends, and whose calls it affects |
+//! | [`gap_log`] | the most recent gaps, kept for `status` |
+//! | [`unmatched`] | channels with outside numbers that don't match any trunk, kept for `status` |
+//! | [`read_again`] | rereads unreadable messages |
+//! | [`release`] | releases waiting calls once their lead becomes known, or ends the wait |
 //! | [`report`] | log messages about each connection |
-//! | [`written`] | whether a source has the configured format |
-//! | [`identity`] | the id of the PBX whose sources have no `pbx=` |
+//! | [`written`] | whether a source is in the configured format |
+//! | [`identity`] | the ID of the PBX for sources without `pbx=` |
 
 mod catch_up;
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! One PBX: the assembler of its calls (the first account, or primary), and the second account of
-//! these calls (`--catch-up`). Both accounts are combined one call at a time. This module also
-//! finds the PBX that a frame belongs to.
+//! A PBX, with the assembler of its calls (the first record, or primary) and the second record of
+//! these calls (`--catch-up`). The two are merged one call at a time. This module also determines
+//! which PBX a frame belongs to.
 
 use super::catch_up::Second;
 use callbridge_call::{
@@ -12,46 +12,47 @@ use callbridge_spool::{Known, Op};
 use std::collections::{BTreeMap, VecDeque};
 use std::{collections::btree_map::Entry, time::Duration};
 
-/// Counter: events of finished calls.
+/// Counter for events of finished calls.
 pub(super) const LATE: &str = "late";
-/// Counter: calls with the ids of a finished call.
+/// Counter for calls with the IDs of a finished call.
 pub(super) const REUSED: &str = "reused_ids";
 
-/// Maximum rounds of one reconciliation. Each round can end open calls of the primary. The next
-/// reconciliation continues.
+/// Maximum number of rounds in one reconciliation. Each round may end open calls of the primary,
+/// and the next reconciliation picks up from there.
 const ROUNDS_MAX: usize = 64;
 /// Longer than any wait.
 const FOREVER: Duration = Duration::from_secs(86_400 * 365);
-/// A call's times and a gap's times can differ by this much, because one of them is not exact.
+/// By how much a call's times and a gap's times may differ, because one of them isn't exact.
 const CLOCKS_APART: Duration = Duration::from_secs(5);
-/// Maximum outages remembered per PBX. The oldest is dropped first.
+/// Maximum number of outages to remember per PBX. The oldest is dropped first.
 const TIMES_MAX: usize = 64;
 
-/// A function that finds the finished and stored call that a unique id of the PBX belongs to.
+/// A function that looks up the finished and stored call that one of the PBX's unique IDs belongs
+/// to.
 pub(super) type FindKnown<'a> = &'a mut dyn FnMut(&str) -> Option<Known>;
 
-/// The open calls of one PBX, and its calls that finished since the last commit.
+/// A PBX's open calls, and those that have finished since the last commit.
 pub(super) struct Pbx {
     pub(super) assembler: Assembler,
     /// Call detail records of calls without events, which are folded into calls.
     ///
-    /// Whether a PBX reports events is learned, not configured: an AMI user with `read = cdr` only
-    /// reports records. So every record of an unknown call is kept, and folded when it has waited
-    /// long enough. Two more conditions apply: nothing has reported its call meanwhile, and the
-    /// events of the PBX, if there are any, have passed its end. A queue of CDRs is read faster
-    /// than a queue of channel events.
+    /// Whether a PBX reports events is learned rather than configured, since an AMI user might only
+    /// be allowed to read records (`read = cdr`). So every record of an unknown call is kept and
+    /// folded once it has waited long enough, provided that nothing has reported its call in the
+    /// meantime and that the PBX's events, if there are any, have passed its end. (A CDR queue is
+    /// read faster than a queue of channel events.)
     pub(super) records: Folder,
-    /// Number of calls from records that turned out to be known already, since the last
+    /// Number of calls from records that turned out to be already known since the last
     /// [`Pbx::count`].
     known: u64,
     finished: Vec<FinishedCall>,
-    /// Finished calls by each of their ids. The spool does not know them yet.
+    /// Finished calls that the spool doesn't know about yet, by each of their IDs.
     pub(super) just_finished: BTreeMap<String, Known>,
     /// Times without a connection.
     outages: Outages,
-    /// Difference between the PBX's clock and our boot clock before the last outage.
+    /// Offset between the PBX's clock and our boot clock before the last outage.
     clock_ahead: Option<ClockDifference>,
-    /// The second account of the PBX's calls (`--catch-up`).
+    /// The second record of the PBX's calls (`--catch-up`).
     pub(super) second: Option<Second>,
 }
 
@@ -77,16 +78,17 @@ impl Pbx {
         self.outages.begins(from);
     }
 
-    /// Ends the outage: events come again.
+    /// Ends the outage, because events are arriving again.
     pub(super) fn end_outage(&mut self, now: EventTime) {
         self.assembler.end_gap(now);
         self.outages.ends(now);
     }
 
-    /// Processes an event. `known` finds the stored call of a unique id. Events of a finished call
-    /// change nothing ([`LATE`]). Another call with the ids of a finished one becomes a separate
-    /// call ([`REUSED`]), and the spool makes a dead letter `uuid_conflict` of it. Returns the
-    /// counter to increase.
+    /// Processes an event, and returns the counter to increase, if any.
+    ///
+    /// `known` looks up the stored call for a unique ID. Events of a finished call change nothing
+    /// ([`LATE`]). A different call with a finished call's IDs becomes a separate call
+    /// ([`REUSED`]), which the spool turns into a `uuid_conflict` dead letter.
     pub(super) fn on_event(
         &mut self,
         event: &PbxEvent<'_>,
@@ -102,7 +104,7 @@ impl Pbx {
             }
         };
         let is_open = self.assembler.knows(uniqueid) || self.assembler.knows(linkedid);
-        // The time of this event can finish a call that is still open.
+        // The time of this event may finish a call that's still open.
         if is_open && self.assembler.on_event(event, arrived) {
             return None;
         }
@@ -138,7 +140,7 @@ impl Pbx {
         std::mem::take(&mut self.finished)
     }
 
-    /// Takes the calls that, according to late records, lasted longer than was journaled.
+    /// Takes the calls that lasted longer than was journaled, according to late records.
     pub(super) fn take_revised(&mut self) -> Vec<FinishedCall> {
         let mut revised = self.records.take_revised();
         if let Some(second) = &mut self.second {
@@ -147,7 +149,7 @@ impl Pbx {
         revised
     }
 
-    /// Takes the calls that the assembler has finished. Calls that the second account can complete
+    /// Takes the calls that the assembler has finished. Those that the second record may complete
     /// are held.
     fn collect(&mut self, now: EventTime) {
         for call in self.assembler.take_finished() {
@@ -161,13 +163,13 @@ impl Pbx {
         }
     }
 
-    /// Adds a call to the finished calls, after it is decided which account of it counts.
+    /// Adds a call to the finished ones once it's decided which record of it to use.
     fn finish(&mut self, call: FinishedCall) {
         for id in call.ids() {
             let new = known_call(&call, id);
             match self.just_finished.entry(id.as_str().to_owned()) {
                 Entry::Vacant(place) => drop(place.insert(new)),
-                // The known account of the call is incomplete, so another account replaces it.
+                // The known version of the call is incomplete, so a different one replaces it.
                 Entry::Occupied(mut known) if known.get().incomplete => drop(known.insert(new)),
                 Entry::Occupied(_) => {}
             }
@@ -175,10 +177,10 @@ impl Pbx {
         self.finished.push(call);
     }
 
-    /// Adds the operations that count what the assembler ignored or repaired since this function
-    /// was last called.
+    /// Adds the operations that count what the assembler has ignored or repaired since the last
+    /// time this was called.
     pub(super) fn count(&mut self, ops: &mut Vec<Op>) {
-        // Each counter is named, so that no new one is forgotten.
+        // Each counter is listed so that new ones aren't forgotten.
         let AssemblyCounts {
             doubled,
             late,
@@ -205,7 +207,8 @@ impl Pbx {
         ops.extend(counts.map(|(counter, by)| Op::count(counter, by)));
     }
 
-    /// Folds records that have waited long enough. Records of a known call make no separate call.
+    /// Folds records that have waited long enough. Records of a known call don't make a separate
+    /// one.
     pub(super) fn fold(&mut self, now: EventTime, known: FindKnown<'_>) {
         let folder = &mut self.records;
         folder.events_until(self.assembler.latest_event());
@@ -224,8 +227,8 @@ impl Pbx {
         }
     }
 
-    /// Combines both accounts, and finishes the calls that are decided by now. `over` means that
-    /// neither account will report more.
+    /// Merges both records and finishes the calls that can be decided by now. `over` means that
+    /// neither source will report anything else.
     pub(super) fn reconcile(&mut self, now: EventTime, over: bool, known: FindKnown<'_>) {
         self.collect(now);
         let Some(second) = &mut self.second else {
@@ -239,8 +242,8 @@ impl Pbx {
                 second.reconciler.on_second(call, now);
             }
         }
-        // A call that a round ends is held first. Another round combines it with its second
-        // account.
+        // A call that's ended in one round is held first, and the next round merges it with its
+        // second record.
         for _ in 0..ROUNDS_MAX {
             if !self.decide(now, over, known) {
                 break;
@@ -249,7 +252,8 @@ impl Pbx {
         }
     }
 
-    /// Decides the calls of both accounts. Returns `true` if a call of the primary was ended.
+    /// Decides the calls from both records, returning `true` if one of the primary's calls was
+    /// ended.
     fn decide(&mut self, now: EventTime, over: bool, known: FindKnown<'_>) -> bool {
         let Some(second) = &mut self.second else {
             return false;
@@ -269,11 +273,11 @@ impl Pbx {
         let ahead = self.clock_ahead.unwrap_or_default();
         let is_open = |id: &UniqueId| {
             let id = id.as_str();
-            // The second account may never report the end of calls that the primary knows as
+            // The second record may never report the end of calls that the primary considers
             // finished.
             !over && second.assembler.knows(id) && self.assembler.may_miss_events(id).is_some()
         };
-        // If neither account will report more, all waits are over.
+        // If neither source will report anything else, all waits are over.
         let then = if over { now.plus(FOREVER) } else { now };
         let decisions = second.reconciler.decide(
             then,
@@ -304,7 +308,7 @@ impl Pbx {
     }
 }
 
-/// Times without a connection to a PBX, by our own clock: start and end.
+/// Times without a connection to a PBX, given by start and end according to our own clock.
 #[derive(Debug, Default)]
 struct Outages(VecDeque<(EventTime, Option<EventTime>)>);
 
@@ -327,7 +331,7 @@ impl Outages {
     }
 
     /// Returns `true` if there was no connection from the call's start to its end. `ahead` is the
-    /// difference between the PBX's clock and our boot clock.
+    /// offset between the PBX's clock and our boot clock.
     fn covers(&self, call: &FinishedCall, ahead: ClockDifference) -> bool {
         let started = call.started.by_clock(ahead.reversed());
         let ended = call.ended.by_clock(ahead.reversed());
@@ -338,8 +342,8 @@ impl Outages {
     }
 }
 
-/// Returns `true` if the event creates a channel that belongs to another call than `known`, the
-/// finished call with the same id.
+/// Returns `true` if the event creates a channel belonging to a different call than `known`, the
+/// finished call with the same ID.
 pub fn begins_another(event: &PbxEvent<'_>, known: &Known) -> bool {
     match event {
         PbxEvent::Channel(event) if matches!(event.kind, Kind::Born { .. }) => {
@@ -350,7 +354,7 @@ pub fn begins_another(event: &PbxEvent<'_>, known: &Known) -> bool {
     }
 }
 
-/// Returns a finished call in the form that the spool remembers under one of its ids.
+/// Returns a finished call in the form that the spool remembers under one of its IDs.
 pub fn known_call(call: &FinishedCall, id: &UniqueId) -> Known {
     let caller = match &call.number {
         Some(number) if call.direction == Direction::Inbound => Some(number.text.clone()),
@@ -365,14 +369,14 @@ pub fn known_call(call: &FinishedCall, id: &UniqueId) -> Known {
     }
 }
 
-/// Returns the name of the spool's setting for the first `server_name` on this PBX's stream.
+/// Returns the name of the spool setting for the first `server_name` on this PBX's stream.
 pub fn server_key(pbx: &str) -> String {
     format!("first-server:{pbx}")
 }
 
-/// Returns the id of a frame's PBX. `server` is the frame's `server_name`, or empty. The first
-/// `server_name` on a PBX's stream is that PBX. Any other `server_name` is another PBX, which can
-/// have the same unique ids.
+/// Returns the ID of a frame's PBX. `server` is the frame's `server_name`, or empty. The first
+/// `server_name` on a PBX's stream is that PBX. Any other `server_name` is a different PBX, which
+/// may have the same unique IDs.
 pub(super) fn pbx_of(
     source: &mut SourceStatus,
     server: &str,

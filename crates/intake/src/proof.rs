@@ -1,5 +1,5 @@
-//! Evidence that a source receives events, and the rights that its account lacks. The PBX accepts
-//! the login of an account without rights, but never sends an event to this account.
+//! Evidence that a source receives events, and the permissions that its account lacks. The PBX
+//! accepts logins from accounts without permissions, but never sends them any events.
 
 use super::settings::SourceSettings;
 use callbridge_asterisk::subscription_probe::MissingRight;
@@ -9,7 +9,7 @@ use callbridge_mapping::{LeadRule, Trunks};
 use callbridge_model::status::{self, RightKind, SourceState};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A channel shows its variables in each of its events. A variable that is missing in this many
+/// A channel shows its variables in each of its events. A variable that's missing from this many
 /// events is reported as not shown.
 const EVENTS_CHECKED: u32 = 40;
 
@@ -18,18 +18,18 @@ const TIMES: &str = "events have no timestamps, so their arrival times are used,
                      become incomplete if the connection stalls: set timestampevents = yes in \
                      manager.conf, then `manager reload`";
 
-/// Evidence for one source: whether it receives events, and which rights its account lacks.
+/// Evidence of whether a source receives events, and of which permissions its account lacks.
 #[derive(Debug, Default)]
 pub(super) struct Proof {
-    /// An event has come since the connection is up.
+    /// Whether an event has arrived since the connection came up.
     pub(super) received: bool,
-    /// An event has shown whether events have timestamps. Checked once per connection.
+    /// Whether an event on this connection has been checked for a timestamp yet.
     pub(super) timed: bool,
-    /// Variables that contain leads and that no channel has shown.
+    /// Variables with leads that no channel has shown yet.
     unseen: BTreeSet<String>,
     pub(super) checked: u32,
     pub(super) missing_rights: BTreeMap<RightKind, String>,
-    /// Rights that this process has logged as missing.
+    /// Permissions that this process has already logged as missing.
     logged: BTreeSet<RightKind>,
     pub(super) unreported: Vec<String>,
 }
@@ -53,7 +53,7 @@ impl Proof {
         self.missing_rights.insert(kind, message);
     }
 
-    /// Returns the missing rights for `status`.
+    /// Returns the missing permissions for `status`.
     pub(super) fn list_missing_rights(&self) -> Vec<status::MissingRight> {
         self.missing_rights
             .clone()
@@ -62,14 +62,13 @@ impl Proof {
             .collect()
     }
 
-    /// Returns `true` if the account is known to receive no events of calls.
+    /// Returns `true` if the account is known not to receive any call events.
     pub(super) fn is_deaf(&self) -> bool {
         self.missing_rights.contains_key(&RightKind::Calls)
     }
 
-    /// Takes an event as proof that the source receives events. A record of a call proves nothing
-    /// about the channels that a manager account should receive, and neither do answers to our
-    /// actions.
+    /// Takes an event as proof that the source receives events. A call record proves nothing about
+    /// the channels that a manager account should receive, and neither do responses to our actions.
     pub(super) fn on_event(
         &mut self,
         settings: &SourceSettings,
@@ -81,7 +80,7 @@ impl Proof {
         let event = match event {
             PbxEvent::Channel(event) if !matches!(event.kind, Kind::Listed { .. }) => Some(event),
             PbxEvent::Cdr(_) if !channels => None,
-            // An account without the right `system` does not receive this event.
+            // An account without the `system` permission doesn't receive this event.
             PbxEvent::Mark(Mark::FullyBooted { .. }) => {
                 self.missing_rights.remove(&RightKind::System);
                 return;
@@ -91,7 +90,7 @@ impl Proof {
         if !self.unseen.is_empty() && event.is_some() {
             self.find_variables(bytes);
         }
-        // CEL has a timestamp in each row.
+        // Every CEL row has a timestamp.
         if let Some(event) = event
             && event.origin == Origin::Channel
             && channels
@@ -108,7 +107,7 @@ impl Proof {
             return;
         }
         self.received = true;
-        // An account that receives calls needs no test event.
+        // An account that receives calls doesn't need a test event.
         self.missing_rights.remove(&RightKind::Calls);
         self.missing_rights.remove(&RightKind::Echo);
         if *state == SourceState::Connected {
@@ -117,7 +116,7 @@ impl Proof {
     }
 
     fn find_variables(&mut self, bytes: &[u8]) {
-        // A line of AMI, or a pair of JSON. CEL can also report that the variable was set.
+        // A line of AMI or a pair in JSON. CEL may also report that the variable was set.
         let parts = bytes.split(|byte| matches!(byte, b'\n' | b','));
         let shown: Vec<&[u8]> = parts.filter(|part| holds(part, b"ChanVariable")).collect();
         self.unseen.retain(|name| {
@@ -144,7 +143,7 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Returns the kind of a missing right, and a text with its fix.
+/// Returns the kind of a missing permission, along with a message that tells how to fix it.
 pub(super) fn describe(right: MissingRight) -> (RightKind, String) {
     const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf, `manager \
                         reload`, and restart callbridge";

@@ -1,4 +1,4 @@
-//! Reads an unreadable message again: for a person (`dead retry`), or after an upgrade.
+//! Rereads unreadable messages, either at a user's request (`dead retry`) or after an upgrade.
 
 use callbridge_call::ReportedCall;
 use callbridge_formats::message::read;
@@ -6,31 +6,32 @@ use callbridge_source::SourceUrl;
 pub use callbridge_source::{FilesAgain, RECORD_IN_FILE};
 use callbridge_spool::{Op, UnreadMessage};
 
-/// Prefix of the message for a payload of a newer version.
+/// How the message for a payload of a newer version starts.
 const NEWER: &str = "version: it is ";
 
-/// Highest version with its own counter. Higher versions count as this one, because a publisher
-/// can name any number.
+/// Highest version with its own counter. Higher ones are counted as this one, because a publisher
+/// can specify any number.
 const VERSIONS_MAX: u64 = 99;
 
-/// Returns the operation that counts a message of a newer version under its version. `why` is the
-/// reason why the message cannot be read. `None` if the reason is not the version.
+/// Returns the operation that counts a message of a newer version under that version. `why` is why
+/// the message can't be read. Returns `None` if the version isn't the reason.
 pub(super) fn count_newer(why: &str) -> Option<Op> {
     let digits = why.strip_prefix(NEWER)?.split(',').next()?;
     let version = digits.parse::<u64>().ok()?.min(VERSIONS_MAX);
     Some(Op::count(format!("messages_of_version_{version}"), 1))
 }
 
-/// Returns `true` if this reason says that a message was stored because of its version. A newer
-/// callbridge can perhaps read it.
+/// Returns `true` if this is the reason given when a message is stored because of its version, in
+/// which case a newer callbridge may be able to read it.
 pub fn is_newer(why: &str) -> bool {
     why.starts_with(NEWER)
 }
 
-/// Decodes the call of a stored message.
+/// Decodes the call in a stored message.
 ///
 /// # Errors
-/// The reason, if the stored message is not a whole call, or cannot be read.
+///
+/// Returns the reason if the stored message isn't a whole call or can't be read.
 pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
     let url = SourceUrl::parse(&message.source);
     if !url.is_ok_and(|url| url.format().carries_whole_calls()) {

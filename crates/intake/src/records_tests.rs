@@ -10,7 +10,7 @@ use callbridge_spool::{Finished, Known, Op};
 use std::time::Duration;
 
 const SOURCE: SourceId = SourceId(0);
-/// 2026-11-20 05:09:50 UTC, when the call of the records began.
+/// 2026-11-20 05:09:50 UTC, which is when the records' call started.
 const BEGAN: i64 = 1_795_151_390;
 
 fn source_of_format(format: Format) -> SourceSettings {
@@ -60,7 +60,7 @@ fn record_time(second: u32) -> String {
     )
 }
 
-/// A record of the customer's channel, as asterisk-cdr-amqp publishes it.
+/// Returns a record of the customer's channel, as published by asterisk-cdr-amqp.
 fn body(dest: &str, from: u32, to: u32, answered: bool) -> String {
     let (answer, billed, disposition) = if answered {
         (record_time(from), to - from, "ANSWERED")
@@ -78,7 +78,7 @@ fn body(dest: &str, from: u32, to: u32, answered: bool) -> String {
     .to_string()
 }
 
-/// Returns the two records of a call: Anna's telephone rang, then Boris talked.
+/// Returns the two records of a call in which Anna's phone rang, and then Boris talked.
 fn bodies() -> [String; 2] {
     [
         body("PJSIP/101-00000067", 590, 600, false),
@@ -99,7 +99,7 @@ fn send_body(intake: &mut Intake, source: SourceId, seq: u64, bytes: &str, arriv
     taken.expect("taken");
 }
 
-/// Folds the records that are due at this second, and takes the batch. If `known` is true, the
+/// Folds the records that are due at this second, and takes the batch. If `known` is `true`, the
 /// spool already has the call.
 fn take_batch(intake: &mut Intake, second: i64, known: bool) -> Batch {
     let now = EventTime::from_seconds(second);
@@ -185,8 +185,8 @@ fn records_on_both_sides_of_a_restart_are_one_call() {
     assert!(batch.ops.iter().any(is_snapshot_deletion));
 }
 
-/// A row for a call to a customer, whom the phone transfers after three seconds. The row for the
-/// talk with the other phone isn't written until that ends.
+/// A row for a call to a customer who's transferred by the phone after three seconds. The row for
+/// the conversation with the other phone isn't written until that ends.
 fn transferred_row(n: u32) -> String {
     let (src, channel, uniqueid, dest, from, to) = match n {
         1 => (
@@ -301,8 +301,8 @@ fn records_wait_for_the_events_of_their_call() {
     let mut intake = intake(&[Format::AmiJson, Format::CdrAmqp]);
     intake.up(SOURCE, EventTime::from_seconds(BEGAN - 3600));
     let lines: Vec<&str> = events.lines().collect();
-    // The events of another call arrive, and then the records of this call. The events of this call
-    // can still be on their way.
+    // Another call's events arrive, followed by this call's records. The events of this call may
+    // still be in transit.
     for (seq, line) in (1..).zip(&lines) {
         send_body(&mut intake, SOURCE, seq, &hour_earlier(line), BEGAN - 3600);
     }
@@ -314,7 +314,7 @@ fn records_wait_for_the_events_of_their_call() {
         send_body(&mut intake, SourceId(1), seq, &body, BEGAN + 70);
     }
     assert!(finished_calls(&take_batch(&mut intake, BEGAN + 600, false)).is_empty());
-    // The events of the call arrive, and they report the call.
+    // The call's events arrive and report the call.
     for (seq, line) in (101..).zip(&lines) {
         send_body(&mut intake, SOURCE, seq, line, BEGAN + 601);
     }

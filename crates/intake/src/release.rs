@@ -1,13 +1,14 @@
-//! Releases calls that wait for a lead or an employee when the lead or employee becomes known.
-//! Turns calls that have waited for 30 days into dead letters.
+//! Releases calls waiting for a lead or an employee once it becomes known, and turns calls that
+//! have waited for 30 days into dead letters.
 //!
 //! | reason | released when |
 //! |---|---|
 //! | `no_lead`, `no_employee` (waiting) | the rules find one |
-//! | `ambiguous_lead` (dead: a person can choose) | only one of the leads with the number is left |
+//! | `ambiguous_lead` (dead, so you can choose) | only one lead with the number is left |
 //!
-//! No request was made for any of these calls. If a call now waits for something else, its reason
-//! changes: a call without a lead whose number gets two leads becomes `ambiguous_lead`.
+//! No request was made for any of these calls. If a call is now waiting for something else, its
+//! reason changes. For example, a call without a lead becomes `ambiguous_lead` if its number gets
+//! two leads.
 
 use callbridge_call::EventTime;
 use callbridge_mapping::{People, Rules, journal};
@@ -16,16 +17,17 @@ use callbridge_spool::{Action, Error, Handle, Op, Row, RowId, State, Step, Store
 use futures_util::future::join_all;
 use std::time::Duration;
 
-/// Longest time a call waits for its lead or employee.
+/// How long a call waits for its lead or employee at most.
 pub const WAITING_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Maximum rows of one read and one transaction.
+/// Maximum number of rows per read and per transaction.
 const PAGE: usize = 100;
 
-/// Checks the waiting calls of these customers' numbers (all waiting calls with `None`), and
-/// releases the calls that can be sent now. Returns how many were released.
+/// Checks the waiting calls for these customers' numbers (or all waiting calls if `None`), releases
+/// those that can be sent now, and returns how many were released.
 ///
 /// # Errors
-/// If the spool cannot be read or written.
+///
+/// Returns an error if the spool can't be read or written.
 pub async fn release(
     spool: &Handle,
     phones: Option<&[Phone]>,
@@ -52,11 +54,12 @@ pub async fn release(
     Ok(waiting + ambiguous)
 }
 
-/// Checks the waiting calls of a number to which a person has just assigned a lead, and releases
-/// the calls that can be sent now. The person's `action` is stored with each released call.
+/// Checks the waiting calls for a number that a user has just assigned a lead to, and releases
+/// those that can be sent now. The user's `action` is stored with each released call.
 ///
 /// # Errors
-/// If the spool cannot be read or written.
+///
+/// Returns an error if the spool can't be read or written.
 pub async fn release_given(
     spool: &Handle,
     phone: &Phone,
@@ -68,7 +71,7 @@ pub async fn release_given(
     release_some(spool, phones, (rules, people, Some(action), action.at)).await
 }
 
-/// The input for a new verdict, the action of the person who assigned the lead (`None` for an
+/// The input for a new verdict, the action of the user who assigned the lead (or `None` for an
 /// automatic release), and the current time.
 type By<'a> = (&'a Rules, &'a People, Option<&'a Action>, EventTime);
 
@@ -91,10 +94,10 @@ async fn release_some(spool: &Handle, phones: &[Phone], by: By<'_>) -> Result<u6
     Ok(left)
 }
 
-/// Reads a page of rows after the last one of the previous page.
+/// Reads one page of rows, starting after the given row.
 type PageRead<K> = fn(&Store, Option<&(K, RowId)>) -> Result<Vec<(K, RowId)>, Error>;
 
-/// Releases every waiting call that `read` returns, page by page.
+/// Releases every waiting call returned by `read`, page by page.
 async fn release_pages<K: Clone + Send + 'static>(
     spool: &Handle,
     read: PageRead<K>,
@@ -150,7 +153,7 @@ async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64,
                 tracing::info!(call = %row.uuid, id = %row.id, lead, "a waiting call is sent");
                 Ok(1)
             }
-            // The call still waits for something else, or a person has changed it first.
+            // The call is still waiting for something else, or a user changed it first.
             Ok(_) | Err(Error::Refused { .. }) => Ok(0),
             Err(error) => Err(error),
         }
@@ -158,7 +161,7 @@ async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64,
     join_all(writes).await.into_iter().sum()
 }
 
-/// Returns the step of a call with this verdict. `None` if nothing changes.
+/// Returns the step for a call with this verdict, or `None` if nothing changes.
 fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
     let waits = match row.state {
         State::Waiting => true,
@@ -188,11 +191,12 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
     }
 }
 
-/// Turns calls that have waited for [`WAITING_MAX`] into dead letters, at most 100 at once. Returns
-/// their number, which is 0 if there are no more such calls.
+/// Turns up to 100 calls that have waited for [`WAITING_MAX`] into dead letters, and returns how
+/// many there were, which is 0 if there are no more.
 ///
 /// # Errors
-/// If the spool cannot be read or written.
+///
+/// Returns an error if the spool can't be read or written.
 pub async fn expire(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let before = now.minus(WAITING_MAX);
     let rows = spool

@@ -1,20 +1,21 @@
-//! Log messages about a source's connection: one message when an outage begins, one when the outage
-//! ends, and few if the connection is lost often. Changes that exceed the limit are added up and
-//! logged with the next message. Pure: the caller passes `now`.
+//! Log messages about a source's connection. There's one when an outage starts, one when it ends,
+//! and only a few if the connection is lost frequently. Changes beyond that limit are added up and
+//! logged with the next message. This is pure code that's given `now` by the caller.
 
 use super::gap_log::Gap;
 use callbridge_call::EventTime;
 use std::time::Duration;
 
-/// Number of lines that can be logged about a source in a short time.
+/// How many lines can be logged about a source in quick succession.
 const ROOM: u32 = 8;
-/// Time after which one more line is allowed.
+/// How long it takes until one more line is allowed.
 const ONE_MORE_AFTER: Duration = Duration::from_secs(300);
 
-/// Changes of a source's connection since they were last logged.
+/// What has changed about a source's connection since that was last logged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// `true` if the source came up, `false` if it went down. `None` if the state has not changed.
+    /// `true` if the source came up, `false` if it went down, or `None` if its state hasn't
+    /// changed.
     pub up: Option<bool>,
     /// Why the source is or was down, or why events are missing.
     pub why: Option<String>,
@@ -23,7 +24,7 @@ pub struct News {
     /// The total length of all gaps in that time.
     pub missing: Duration,
     pub gaps: u32,
-    /// Number of times the connection came up.
+    /// How many times the connection came up.
     pub reconnects: u32,
 }
 
@@ -60,15 +61,15 @@ impl News {
     }
 }
 
-/// The log of one source's connection: the used lines, and the changes that must still be logged.
+/// The log of a source's connection, with the lines used up and the changes still to be logged.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// Number of lines of [`ROOM`] that are used up.
+    /// How many of the [`ROOM`] lines have been used up.
     logged: u32,
-    /// Time since which [`ONE_MORE_AFTER`] is counted for the next allowed line.
+    /// Since when [`ONE_MORE_AFTER`] has been counted for the next allowed line.
     filled: Option<EventTime>,
     unreported: Option<News>,
-    /// Why the connection went down. `None` while it is up.
+    /// Why the connection went down, or `None` while it's up.
     down: Option<String>,
 }
 
@@ -81,9 +82,9 @@ impl Report {
         news.why = why.or(news.why.take());
     }
 
-    /// Notes that the connection is down. During an outage, another reason is logged when the
-    /// outage ends. With `is_ours`, the cause is our secret or a setting. Then the reason is logged
-    /// at once, because a person must fix it.
+    /// Records that the connection is down. If the reason changes during an outage, the new one
+    /// isn't logged until the outage ends. With `is_ours`, the cause is our secret or a setting, so
+    /// the reason is logged immediately, because someone has to fix it.
     pub(super) fn down(&mut self, why: String, is_ours: bool) {
         let is_known = self.down.replace(why.clone()).is_some();
         if is_known && !is_ours && self.unreported.is_none() {
@@ -94,12 +95,12 @@ impl Report {
         news.why = Some(why);
     }
 
-    /// Notes that the source has reported missing events, for the reason `why`.
+    /// Records that the source reported missing events, for the reason `why`.
     pub(super) fn note_loss(&mut self, why: String) {
         self.unreported.get_or_insert_default().why = Some(why);
     }
 
-    /// Adds a finished gap to the log message.
+    /// Adds a gap that has ended to the log message.
     pub(super) fn gap(&mut self, gap: &Gap) {
         let news = self.unreported.get_or_insert_default();
         let from = news.gap.map_or(gap.from, |(from, _)| from.min(gap.from));
@@ -108,7 +109,7 @@ impl Report {
         news.gaps += 1;
     }
 
-    /// Takes the changes, once the log allows a line.
+    /// Takes the changes once the log allows another line.
     pub(super) fn take(&mut self, now: EventTime) -> Option<News> {
         self.unreported.as_ref()?;
         let filled = *self.filled.get_or_insert(now);

@@ -1,4 +1,4 @@
-//! Tests of calls of an Asterisk that is killed. Its CEL events come from a queue or a file.
+//! Tests of calls on an Asterisk that's killed, with its CEL events coming from a queue or a file.
 
 use super::{Batch, Intake};
 use callbridge_call::EventTime;
@@ -16,8 +16,8 @@ fn intake() -> Intake {
     intake
 }
 
-/// Makes an event of the trunk's channel `counter` that was created at `born`. Both times are in
-/// seconds after `BEGAN`.
+/// Creates an event of the trunk channel `counter`, which was created at `born`. Both times are in
+/// seconds since `BEGAN`.
 fn event(name: &str, (born, counter): (i64, u32), at: i64) -> String {
     let id = format!("{}.{counter}", BEGAN + born);
     let time = EventTime::from_seconds(BEGAN + at);
@@ -52,8 +52,8 @@ fn tick(intake: &mut Intake, at: i64) -> Batch {
     intake.take(&People::default(), now)
 }
 
-/// Returns the linkedid, the reason of incompleteness, and the end (in seconds after `BEGAN`) of
-/// each finished call.
+/// Returns each finished call's linkedid, why it's incomplete, and its end (in seconds since
+/// `BEGAN`).
 fn finished_calls(batch: &Batch) -> Vec<(String, Option<String>, i64)> {
     let mut calls = Vec::new();
     for op in &batch.ops {
@@ -66,8 +66,8 @@ fn finished_calls(batch: &Batch) -> Vec<(String, Option<String>, i64)> {
     calls
 }
 
-/// Returns the calls that finish from second `from` to second `until`, although no more events
-/// arrive. The clock runs in steps of a second.
+/// Returns the calls that finish from second `from` through second `until` without any more events
+/// arriving. The clock advances in one-second steps.
 fn finished_calls_until(
     intake: &mut Intake,
     from: i64,
@@ -126,7 +126,7 @@ fn calls_of_a_killed_asterisk_end_after_a_daemon_restart() {
 #[test]
 fn cel_events_out_of_order_end_no_call() {
     let mut intake = intake();
-    // The newest event arrives first, and then an old event arrives again.
+    // The newest event arrives first, and then an old event is redelivered.
     send_event(&mut intake, 1, &event("CHAN_START", (50, 9), 50), 51);
     send_event(&mut intake, 2, &event("CHAN_START", (40, 8), 40), 51);
     send_event(&mut intake, 3, &event("CHAN_START", (10, 7), 10), 51);

@@ -1,6 +1,6 @@
-//! The loop of the intake. The loop takes a group of items, assembles and judges their calls, and
-//! commits the result. Only then does each source get its verdict. While the disk is full, the loop
-//! takes no more items and loses none.
+//! The intake's loop, which takes a group of items, assembles and judges their calls, and commits
+//! the result. Only then does each source get its verdict. While the disk is full, the loop doesn't
+//! take any more items, so none are lost.
 
 use crate::{Batch, Intake, release::release, unmatched::Prefix, written::Files};
 use callbridge_mapping::{People, journal};
@@ -12,28 +12,28 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::sync::watch;
 
-/// Maximum items of one commit.
+/// Maximum number of items per commit.
 const GROUP_ITEMS_MAX: usize = 4_096;
-/// Maximum bytes of one commit's frames.
+/// Maximum size in bytes of the frames in a commit.
 const GROUP_BYTES_MAX: usize = 8 << 20;
-/// Wait between two tries of a commit that the disk refuses.
+/// How long to wait before retrying a commit that the disk rejected.
 const DISK_RETRY: Duration = Duration::from_secs(2);
-/// The loop wakes at least this often, so a change of the wall clock is soon noticed.
+/// The loop wakes up at least this often, so that changes to the wall clock are noticed quickly.
 const IDLE_WAKE: Duration = Duration::from_secs(1);
 
-/// The current lists of leads and employees, replaced as a whole when a list changes.
+/// The current lead and employee lists, which are replaced as a whole when a list changes.
 pub type SharedPeople = Arc<RwLock<Arc<People>>>;
 
-/// Views of the intake for `status`, metrics and the notice of readiness.
+/// Views of the intake for `status`, metrics, and the readiness notification.
 pub struct ShellViews {
-    /// Status of each source, in the order of the flags. Updated with each pass of the loop.
+    /// Each source's status, in the order of the flags, updated on each iteration of the loop.
     pub statuses: watch::Sender<Vec<status::SourceStatus>>,
-    /// Sources that have been up at least once.
+    /// Which sources have been up at least once.
     pub seen_up: watch::Sender<Vec<bool>>,
 }
 
 impl ShellViews {
-    /// Makes the views of these sources, none of which was up yet.
+    /// Creates the views of these sources, none of which has been up yet.
     pub fn new(statuses: Vec<status::SourceStatus>) -> Self {
         Self {
             seen_up: watch::Sender::new(vec![false; statuses.len()]),
@@ -42,40 +42,42 @@ impl ShellViews {
     }
 }
 
-/// Parts that the loop of the intake uses.
+/// What the intake's loop uses.
 pub struct Shell {
-    /// Assembles and judges calls, without a clock, socket or file.
+    /// Assembles and judges calls, without a clock, socket, or file.
     pub intake: Intake,
-    /// End of the ring from which the sources' items are taken.
+    /// The end of the ring that the sources' items are taken from.
     pub ring: RingEnd,
     /// The channel to each source, in the order of the flags.
     pub verdicts: Vec<Verdicts>,
-    /// Counters of each source, in the order of the flags.
+    /// Each source's counters, in the order of the flags.
     pub counts: Vec<Counts>,
-    /// Stores calls and positions. Each batch is one transaction.
+    /// Stores calls and positions, with one transaction per batch.
     pub spool: spool::Handle,
-    /// Finds calls that are finished already by their ids.
+    /// Looks up finished calls by their IDs.
     pub memory: spool::FinishedCalls,
-    /// Current lists of leads and employees, shared with the code that reloads them.
+    /// The current lead and employee lists, shared with the code that reloads them.
     pub people: SharedPeople,
     /// Publishes the state of the sources.
     pub views: ShellViews,
-    /// `true` when the process must stop. Then the loop no longer waits for a full disk.
+    /// Becomes `true` when the process should stop, after which the loop no longer waits for a full
+    /// disk.
     pub stopped: watch::Receiver<bool>,
-    /// The log shows only the last digits of phone numbers.
+    /// Whether the log shows only the last digits of phone numbers.
     pub mask_phones: bool,
-    /// Heartbeat of the loop.
+    /// The loop's heartbeat.
     pub pulse: Heartbeat,
-    /// Checks the format of sources that are files, in the background.
+    /// Checks the format of file sources in the background.
     pub files: Files,
 }
 
 impl Shell {
-    /// Runs until every source is gone. Then all items that were taken are committed, and all
+    /// Runs until all sources are gone, by which time all items taken have been committed and all
     /// sources have their verdicts.
     ///
     /// # Errors
-    /// If the spool is permanently gone, or two endpoints conflict.
+    ///
+    /// Returns an error if the spool is permanently gone or two endpoints conflict.
     pub async fn run(mut self) -> anyhow::Result<()> {
         loop {
             self.pulse.beat();
@@ -84,7 +86,7 @@ impl Shell {
             let wake = deadline
                 .map_or(IDLE_WAKE, |at| at.since(clock::steady()))
                 .clamp(Duration::from_millis(1), IDLE_WAKE);
-            // `Ok(None)` if every source is gone, an error if the deadline comes first.
+            // `Ok(None)` if all sources are gone, or an error if the deadline passes first.
             let first = tokio::time::timeout(wake, self.ring.next()).await;
             let over = matches!(first, Ok(None));
             if let Ok(Some((source, item))) = first {
@@ -107,7 +109,7 @@ impl Shell {
                 } else {
                     tracing::info!(reason, "this machine's clock is right again: continuing");
                 }
-                // While our clock is wrong, no call can be judged, so sources of whole calls are
+                // While our clock is wrong, calls can't be judged, so sources of whole calls are
                 // paused.
                 for (at, verdicts) in self.verdicts.iter().enumerate() {
                     if self.intake.carries_whole_calls(at) {
@@ -129,8 +131,8 @@ impl Shell {
         }
     }
 
-    /// Passes to the intake how far the wall clock is from the arrival clock. The arrival clock is
-    /// reset when a wrong wall clock has been set.
+    /// Tells the intake how far the wall clock is from the clock used for arrivals, which is reset
+    /// once a wrong wall clock has been set.
     fn set_clocks(&mut self) {
         let right_from = self.intake.settings.clock_right_from;
         if clock::steady() < right_from && clock::now().wall >= right_from {
@@ -179,8 +181,8 @@ impl Shell {
             Item::Idle { position } => {
                 self.intake.read_to(source, &position);
                 self.intake.at_end(source, clock::steady());
-                // Nothing was read of this file, so check its format, in the background because the
-                // disk can hang.
+                // Nothing was read from this file, so check its format. This is done in the
+                // background, because the disk might hang.
                 if self.intake.has_read_nothing(source) {
                     self.files
                         .check_format(source, self.intake.settings.decoding());
@@ -196,7 +198,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Logs what was found out about the sources since the last commit.
+    /// Logs what has been learned about the sources since the last commit.
     fn report(&mut self) {
         for (source, message) in self.files.formats_found() {
             if self.intake.has_read_nothing(source) {
@@ -276,8 +278,8 @@ impl Shell {
         Ok(())
     }
 
-    /// Stores the batch, however long the disk is full. Consumption pauses meanwhile, and continues
-    /// automatically.
+    /// Stores the batch, no matter how long the disk stays full. Consumption is paused in the
+    /// meantime, and continues automatically.
     async fn store(&mut self, ops: &[Op]) -> anyhow::Result<Vec<Done>> {
         let mut paused = false;
         let done = loop {
@@ -312,9 +314,9 @@ impl Shell {
         Ok(done)
     }
 
-    /// Releases just stored calls that can be sent now. A lead can become known between a call's
-    /// verdict and its commit, when a release cannot find the call yet. From now on, a release
-    /// finds the call in the spool.
+    /// Releases newly stored calls that can be sent now. If a lead becomes known between a call's
+    /// verdict and its commit, a release can't find the call yet. From now on, it will find it in
+    /// the spool.
     async fn recheck(&mut self, waiting: &[Finished]) -> anyhow::Result<()> {
         let people = &self.people_in_force();
         let rules = &self.intake.settings.rules;
@@ -334,7 +336,7 @@ impl Shell {
         loop {
             match release(spool, Some(&phones), rules, people, clock::now().wall).await {
                 Ok(_) => return Ok(()),
-                // The next start checks all waiting calls.
+                // All waiting calls will be checked at the next startup.
                 Err(error) if error.is_retryable() && *self.stopped.borrow() => return Ok(()),
                 Err(error) if error.is_retryable() => tokio::time::sleep(DISK_RETRY).await,
                 Err(error) => return Err(error.into()),
@@ -347,7 +349,7 @@ impl Shell {
     }
 
     fn log(&self, ops: &[Op]) {
-        // A file of another format has one unreadable message per line.
+        // A file in a different format has one unreadable message per line.
         let mut unreadable: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         for op in ops {
             match op {
@@ -370,7 +372,7 @@ impl Shell {
     }
 }
 
-/// Returns the calls that wait for a lead or an employee.
+/// Returns the calls that are waiting for a lead or an employee.
 fn waiting_calls(ops: &[Op]) -> Vec<Finished> {
     let mut waiting = Vec::new();
     for op in ops {
@@ -399,7 +401,7 @@ fn log_call(finished: &spool::Finished, mask: bool) {
         tracing::info!(%call, linkedid = %record.linkedid, remark, "a value was corrected");
     }
     let trunk = record.trunk.as_deref().unwrap_or_default();
-    // A waiting call needs no action by a person.
+    // A waiting call doesn't require any action.
     let letter = match judged.reason {
         Some(Reason::NoLead) => "a finished call waits for its lead",
         Some(Reason::NoEmployee) => "a finished call waits for its employee",

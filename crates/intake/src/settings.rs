@@ -1,4 +1,4 @@
-//! The settings of the assembler and of each source, from the flags.
+//! The settings of the assembler and each source, from the flags.
 
 use crate::{gap_log::GapLog, unmatched::UnmatchedLog};
 use callbridge_call::{EventTime, trunk::Conflict};
@@ -7,27 +7,28 @@ use callbridge_mapping::Rules;
 use callbridge_source::{SourceUrl, Transport};
 use std::collections::BTreeMap;
 
-/// Flags of the intake that apply to all sources.
+/// The intake's flags that apply to all sources.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `--settle`, `--cdr-wait`, `--max-call`, `--max-open-calls`, without the trunks of a PBX.
+    /// `--settle`, `--cdr-wait`, `--max-call`, and `--max-open-calls`, without any PBX's trunks.
     pub calls: callbridge_call::Settings,
     /// The value of `--pbx-timezone`, for times without an offset.
     pub zone: Option<jiff::tz::TimeZone>,
     /// The columns of a CSV file without a header (`--columns`).
     pub columns: Option<callbridge_asterisk::CsvColumns>,
-    /// While our clock shows a time before this one, the clock is wrong, and calls are held.
+    /// If our clock shows an earlier time than this, it's wrong, and calls are held.
     pub clock_right_from: EventTime,
-    /// Trunks, and which of their calls are journaled.
+    /// The trunks, and which of their calls are journaled.
     pub rules: Rules,
 }
 
 impl Settings {
-    /// Returns the settings of the assembler for this PBX: the flags, with the endpoints of the
-    /// PBX's trunks.
+    /// Returns the assembler settings for this PBX, which are the flags along with the endpoints of
+    /// the PBX's trunks.
     ///
     /// # Errors
-    /// If two equally long endpoints can match one channel.
+    ///
+    /// Returns an error if two equally long endpoints can match the same channel.
     pub fn assembler(&self, pbx: &str) -> Result<callbridge_call::Settings, Conflict> {
         Ok(callbridge_call::Settings {
             endpoints: self.rules.trunks.endpoints(pbx)?,
@@ -35,7 +36,8 @@ impl Settings {
         })
     }
 
-    /// Returns the settings to decode messages: zone, columns, and variables of the lead rules.
+    /// Returns the settings for decoding messages: time zone, columns, and variables used in lead
+    /// rules.
     pub fn decoding(&self) -> DecoderSettings {
         DecoderSettings {
             zone: self.zone.clone(),
@@ -45,28 +47,28 @@ impl Settings {
     }
 }
 
-/// Facts of one source that the intake needs.
+/// What the intake needs to know about a source.
 #[derive(Clone, Debug)]
 pub struct SourceSettings {
-    /// Full URL of the source, and the key of its stored position and gaps.
+    /// The source's full URL, which is also the key for its stored position and gaps.
     pub shown: String,
-    /// URL without the file of the source's secret, for JSON.
+    /// The URL without the source's secret file, for JSON.
     pub url: String,
-    /// Label in logs, status and metrics: `office/ami`.
+    /// Label in logs, status, and metrics, such as `office/ami`.
     pub label: String,
     pub pbx: String,
     pub format: Format,
-    /// The source is a file, which has a current end.
+    /// Whether the source is a file, which has a current end.
     pub file: bool,
-    /// The source reports each event only once (AMI, ESL, WebSocket). Events during an outage are
-    /// lost.
+    /// Whether the source reports each event only once (AMI, ESL, WebSocket), so that events are
+    /// lost during an outage.
     pub forgets: bool,
-    /// `--catch-up`: a second account of the calls that another source reports.
+    /// Whether this is a second record of calls that another source reports (`--catch-up`).
     pub catch_up: bool,
 }
 
 impl SourceSettings {
-    /// Makes a source of this URL. [`label_all`] makes its label unique.
+    /// Creates a source for this URL. [`label_all`] makes its label unique.
     pub fn new(url: &SourceUrl, pbx: String, catch_up: bool) -> Self {
         Self {
             shown: url.to_string(),
@@ -85,7 +87,7 @@ impl SourceSettings {
     }
 }
 
-/// Appends a number to a label that another source has already: `office/ami`, `office/ami-2`.
+/// Appends a number to labels that are already in use, as in `office/ami` and `office/ami-2`.
 pub fn label_all(sources: &mut [SourceSettings]) {
     let mut met: BTreeMap<String, u32> = BTreeMap::new();
     for source in sources {
@@ -97,19 +99,18 @@ pub fn label_all(sources: &mut [SourceSettings]) {
     }
 }
 
-/// The facts that an earlier run stored in the spool, in addition to its open calls.
+/// What an earlier run stored in the spool besides its open calls.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// The first `server_name` of each PBX.
     pub servers: BTreeMap<String, String>,
-    /// Time up to which nothing of each source is missing, by [`SourceSettings::shown`].
+    /// Time up to which nothing from each source is missing, by [`SourceSettings::shown`].
     pub last_received: BTreeMap<String, EventTime>,
-    /// Start of the first connection to each PBX. Earlier calls are not filled in from a catch-up
-    /// file.
+    /// When we first connected to each PBX. Earlier calls aren't filled in from a catch-up file.
     pub since: BTreeMap<String, EventTime>,
-    /// Newest gaps of all sources, up to 50.
+    /// The most recent gaps of all sources, up to 50.
     pub gaps: GapLog,
-    /// Channels of no trunk that carried outside numbers.
+    /// Channels that carried outside numbers but don't match any trunk.
     pub unmatched: UnmatchedLog,
 }
 

@@ -1,4 +1,4 @@
-//! One source: its decoder, its state, and the verdicts that are still to be sent to it.
+//! A source, with its decoder, its state, and the verdicts still to be sent to it.
 
 use crate::{Memory, Settings, SourceSettings, proof::Proof, report::Report, written};
 use callbridge_call::{ClockDifference, EventTime, Line};
@@ -8,18 +8,18 @@ use callbridge_source::{CountsNow, FilePosition, Frame, SourceId};
 use callbridge_spool::{Op, UnreadableBytes};
 use std::time::Duration;
 
-/// Maximum unreadable messages of a source that are checked for another format, before the first
-/// message that can be read.
+/// Maximum number of a source's unreadable messages that are checked for a different format, before
+/// the first one that can be read.
 const CHECKED_MAX: u8 = 16;
 
-/// A source with the intake's state.
+/// A source, along with the state that the intake keeps for it.
 pub(super) struct IntakeSource {
     pub(super) settings: SourceSettings,
     pub(super) decoder: Decoder,
     pub(super) status: status::SourceStatus,
-    /// The source is a file that does not exist, so no events of its PBX wait in it.
+    /// Whether the source is a file that doesn't exist (and so has no pending events).
     pub(super) is_absent: bool,
-    /// Number of the source's connections so far.
+    /// Number of connections that the source has had so far.
     pub(super) connection: u64,
     pub(super) last_mark: Option<EventTime>,
     pub(super) up_since_frame: bool,
@@ -28,38 +28,38 @@ pub(super) struct IntakeSource {
     pub(super) last_received: Option<EventTime>,
     /// The value of `last_received` before the newest frame.
     pub(super) received_before: Option<EventTime>,
-    /// `last_received` is newer than the stored time.
+    /// Whether `last_received` is newer than the stored time.
     pub(super) is_unstored: bool,
-    /// The connection is stalled, so its messages arrive late or not at all.
+    /// Whether the connection is stalled, so that its messages arrive late or not at all.
     pub(super) is_stalled: bool,
     /// Delay and arrival time of the last event that was much too late.
     pub(super) late: Option<(Duration, EventTime)>,
-    /// The start of the current gap. `None` without a gap.
+    /// When the current gap started, or `None` if there isn't one.
     pub(super) gap_since: Option<EventTime>,
-    /// The connection will report the last ended gap again.
+    /// Whether the connection will report the last gap that ended once more.
     pub(super) gap_is_reported_again: bool,
-    /// The connection was up before in this process.
+    /// Whether the connection has been up before in this process.
     pub(super) was_up: bool,
     /// Number of the last frame to acknowledge with the next commit.
     pub(super) through: Option<u64>,
     pub(super) refused: Vec<u64>,
     pub(super) position: Option<FilePosition>,
-    /// Substitute time of the file's last event without a time. Events without a time are ordered
-    /// by their place in the file.
+    /// Substitute time of the file's last event without a timestamp. Such events are ordered by
+    /// their position in the file.
     pub(super) ordered: EventTime,
-    /// Message about the format that the source has instead of the configured one. `None` if it has
-    /// the configured format, or its format is not known.
+    /// A message about the source not being in the configured format, or `None` if it is or its
+    /// format isn't known.
     pub(super) other_format: Option<String>,
     checked: u8,
-    /// Evidence that the source receives events, and the rights that its account lacks.
+    /// Evidence that the source receives events, and the permissions that its account lacks.
     pub(super) proof: Proof,
-    /// Changes of the source's connection that must be logged.
+    /// Changes to the source's connection that still need to be logged.
     pub(super) report: Report,
 }
 
 impl IntakeSource {
-    /// Makes a source that has read nothing. `memory` has the time up to which nothing of the
-    /// source is missing from an earlier run.
+    /// Creates a source that hasn't read anything. `memory` has the time up to which nothing from
+    /// the source was missing in an earlier run.
     pub(super) fn new(settings: SourceSettings, flags: &Settings, memory: &Memory) -> Self {
         let shown = &settings.shown;
         Self {
@@ -95,7 +95,7 @@ impl IntakeSource {
         }
     }
 
-    /// Returns the connection or file of a frame. `None` if the order of its events shows nothing,
+    /// Returns a frame's connection or file, or `None` if the order of its events is inconclusive,
     /// as with a broker that redelivers.
     pub(super) fn line(&self, id: SourceId, frame: &Frame) -> Option<Line> {
         let settings = &self.settings;
@@ -113,8 +113,8 @@ impl IntakeSource {
         })
     }
 
-    /// Notes the arrival and position of a frame. `wall_ahead` is how far our wall clock is ahead
-    /// of the arrival clock.
+    /// Records a frame's arrival and position. `wall_ahead` is how far our wall clock is ahead of
+    /// the clock used for arrivals.
     pub(super) fn note(&mut self, frame: &Frame, wall_ahead: ClockDifference) {
         self.through = Some(frame.seq);
         self.received_before = self.last_received;
@@ -131,12 +131,12 @@ impl IntakeSource {
         }
     }
 
-    /// Returns `true` for a file that was read to its end.
+    /// Returns `true` for a file that has been read to its end.
     pub(super) fn is_at_end(&self) -> bool {
         self.settings.file && self.status.state == SourceState::Done
     }
 
-    /// Notes that a message of the source was read.
+    /// Records that a message from the source was read.
     pub(super) fn on_message(&mut self) {
         self.up_since_frame = false;
         if self.status.state == SourceState::Connected {
@@ -144,7 +144,7 @@ impl IntakeSource {
         }
     }
 
-    /// Checks an unreadable message for another format, until the source has a readable message.
+    /// Checks an unreadable message for a different format, until the source has a readable one.
     /// Returns the source's label and a message about the format, but only once.
     pub(super) fn other_format_of(&mut self, bytes: &[u8]) -> Option<(String, String)> {
         let first = self.status.read == 0 && self.checked < CHECKED_MAX;
@@ -157,8 +157,8 @@ impl IntakeSource {
         Some((self.settings.label.clone(), message))
     }
 
-    /// Copies the source's own counters. All counters are named, so the compiler reports a new
-    /// counter.
+    /// Copies the source's own counters. All counters are listed, so that the compiler points out
+    /// any new one.
     pub(super) fn note_counts(&mut self, counts: CountsNow) {
         let CountsNow {
             frames: _,
@@ -171,7 +171,7 @@ impl IntakeSource {
         self.status.too_long = too_long;
     }
 
-    /// Returns the status with the problems that were found so far.
+    /// Returns the status along with the problems found so far.
     pub(super) fn status_with_problems(&self) -> status::SourceStatus {
         let mut shown = self.status.clone();
         shown.reason = shown.reason.or_else(|| self.other_format.clone());
@@ -192,8 +192,8 @@ impl IntakeSource {
         std::mem::take(&mut self.proof.unreported)
     }
 
-    /// Returns why the frame's bytes cannot be read: its source could not read the record, or has
-    /// only its beginning.
+    /// Returns why the frame's bytes can't be read, either because its source couldn't read the
+    /// record or because only the start of it was kept.
     pub(super) fn fault_of(&self, frame: &Frame) -> Option<String> {
         let details = frame.details.as_ref()?;
         let Some(length) = details.cut_from else {
@@ -210,8 +210,8 @@ impl IntakeSource {
         Some(why)
     }
 
-    /// Returns the operation that removes earlier dead letters of the frame's file, because a call
-    /// was read from it. `None` for a frame that is not a whole file.
+    /// Returns the operation that removes earlier dead letters for the frame's file, because a call
+    /// was read from it, or `None` for a frame that isn't a whole file.
     pub(super) fn file_read(&self, frame: &Frame) -> Option<Op> {
         let file = frame.details.as_ref()?.file.as_ref()?;
         Some(Op::FileRead {
@@ -221,8 +221,8 @@ impl IntakeSource {
         })
     }
 
-    /// Returns the operation that stores an unreadable frame. Also refuses the frame, so the source
-    /// does not deliver it again.
+    /// Returns the operation that stores an unreadable frame, and rejects the frame so that the
+    /// source doesn't deliver it again.
     pub(super) fn set_aside(&mut self, frame: &Frame, why: String) -> Op {
         self.status.unreadable += 1;
         self.refused.push(frame.seq);

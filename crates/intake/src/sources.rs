@@ -1,4 +1,5 @@
-//! The state of each source: what its connection reports besides frames, and what `status` shows.
+//! The state of each source, which covers what its connection reports besides frames and what
+//! `status` shows.
 
 use crate::{
     IntakeSource,
@@ -20,7 +21,7 @@ impl Intake {
             if let Clock::Right(now) = self.clock {
                 status.late_seconds = source.late_seconds(now);
             }
-            // A file with held calls counts as being read: more records can decide them.
+            // A file with held calls is shown as being read, because more records may decide them.
             if let Some(reconciler) = self.reconciler_of(source) {
                 status.awaited = reconciler.waiting().count() as u64;
                 if status.state == SourceState::Done && !reconciler.is_empty() {
@@ -32,8 +33,8 @@ impl Intake {
         statuses
     }
 
-    /// Returns the status of each source while nothing can be stored. Queues are then not read, so
-    /// they are shown as down with this reason.
+    /// Returns the status of each source while nothing can be stored. Since queues aren't read in
+    /// that case, they're shown as down for this reason.
     pub fn statuses_while_held(&self) -> Vec<status::SourceStatus> {
         let mut all = self.statuses();
         for (status, source) in all.iter_mut().zip(&self.sources) {
@@ -53,14 +54,14 @@ impl Intake {
         Some(&second.reconciler)
     }
 
-    /// Copies the counters of each source, in the order of the flags.
+    /// Copies each source's counters, in the order of the flags.
     pub fn note_counts(&mut self, counts: impl Iterator<Item = CountsNow>) {
         for (source, counts) in self.sources.iter_mut().zip(counts) {
             source.note_counts(counts);
         }
     }
 
-    /// Notes that the source's connection is up.
+    /// Records that the source's connection is up.
     pub fn up(&mut self, id: SourceId, now: EventTime) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -70,7 +71,7 @@ impl Intake {
             source.status.state = SourceState::Connected;
             let since = now.by_clock(self.wall_ahead);
             source.status.connected_since = Some(since.floor_seconds().get());
-            // The new connection has proved nothing yet.
+            // The new connection hasn't proven anything yet.
             source.proof.received = false;
             source.proof.timed = false;
             source.proof.missing_rights.clear();
@@ -86,20 +87,20 @@ impl Intake {
         self.listens(at, now);
     }
 
-    /// Notes that a file was read to this place, with or without a frame.
+    /// Records that a file has been read up to here, with or without a frame.
     pub fn read_to(&mut self, id: SourceId, position: &FilePosition) {
         let source = &mut self.sources[usize::from(id.0)];
         source.position = Some(position.clone());
     }
 
-    /// Returns `true` if no event, no call, and no other format was found in the source so far.
+    /// Returns `true` if no event, call, or different format has been found in the source so far.
     pub fn has_read_nothing(&self, id: SourceId) -> bool {
         let source = &self.sources[usize::from(id.0)];
         source.status.read == 0 && source.other_format.is_none()
     }
 
-    /// Notes that a source has another format than the configured one, with a message for the log
-    /// and `status`.
+    /// Records that a source isn't in the configured format, with a message for the log and
+    /// `status`.
     pub fn report_format_mismatch(&mut self, id: SourceId, message: String) {
         let source = &mut self.sources[usize::from(id.0)];
         source.other_format = Some(message.clone());
@@ -107,12 +108,12 @@ impl Intake {
             .push((source.settings.label.clone(), message));
     }
 
-    /// Notes a right that the account of a source lacks, as its connection found out.
+    /// Records a permission that a source's account lacks, as determined by its connection.
     pub fn report_missing_right(&mut self, id: SourceId, right: MissingRight) {
         let source = &mut self.sources[usize::from(id.0)];
         let (kind, message) = describe(right);
         source.proof.report_missing(kind, message);
-        // Our test event came back, but no events of calls come.
+        // Our test event came back, but no call events are arriving.
         let state = &mut source.status.state;
         if kind == RightKind::Calls && *state == SourceState::Up {
             *state = SourceState::Connected;
@@ -129,8 +130,8 @@ impl Intake {
         }
     }
 
-    /// Returns new messages about rights that an account lacks, along with the source's label, and
-    /// forgets them.
+    /// Takes the new messages about permissions that an account lacks, along with the source's
+    /// label.
     pub fn take_lacks(&mut self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for source in &mut self.sources {

@@ -93,7 +93,7 @@ fn time_at(seconds: i64) -> EventTime {
     EventTime::from_seconds(1_795_151_317 + seconds)
 }
 
-/// Returns the gaps that the intake stores at this second. `None` if they are unchanged.
+/// Returns the gaps that the intake stores at this second, or `None` if they haven't changed.
 fn take_stored_gaps(intake: &mut Intake, seconds: i64) -> Option<String> {
     intake.tick(time_at(seconds));
     intake.reconcile(time_at(seconds), &mut |_, _| None);
@@ -158,8 +158,8 @@ fn gap_is_listed_then_marked_filled_by_catch_up_file() {
     assert_eq!(take_stored_gaps(&mut intake, 90), Some(gap_json(true)));
 }
 
-/// Returns the time of a recorded line (1795151317 if the line has none). Frames arrive at their
-/// own times, so their calls are live.
+/// Returns the time of a recorded line, or 1795151317 if it has none. Frames arrive at their own
+/// times, so their calls are live.
 pub(crate) fn recorded_time(line: &str) -> EventTime {
     let (_, after) = line
         .split_once("\"Timestamp\": \"")
@@ -303,7 +303,7 @@ fn unreadable_frame_is_kept_refused_and_hides_no_call() {
     assert_eq!(intake.statuses()[0].unreadable, 1);
 }
 
-/// Returns the recording's call as the spool knows it, if `id` is the id of one of its channels.
+/// Returns the recording's call as known to the spool, if `id` is one of its channels' IDs.
 fn known_call(id: &str) -> Option<Known> {
     id.starts_with("1795151317.").then(|| Known {
         own: id == "1795151317.146",
@@ -342,7 +342,7 @@ fn different_call_with_ids_of_finished_call_reaches_spool() {
 fn same_ids_twice_in_batch_store_one_call_and_one_conflict() {
     let mut intake = intake();
     let later = FRAMES.replace("998901110001", "998935550000");
-    // The times are an hour later. The ids are the same.
+    // The times are an hour later, but the IDs are the same.
     let later = later.replace("\"Timestamp\": \"17951513", "\"Timestamp\": \"17951549");
     for (seq, line) in (1..).zip(FRAMES.lines().chain(later.lines())) {
         send_line(&mut intake, seq, line);

@@ -1,13 +1,14 @@
 //! Calls in progress. The spool keeps their snapshots under a name that consists of the PBX and the
-//! account of its calls. This module reads and writes these names, and returns the calls that the
-//! snapshots contain.
+//! branch of its calls. This module reads and writes these names, and returns the calls in the
+//! snapshots.
 
 use super::{Intake, settings::Settings};
 use callbridge_call::{Assembler, EventTime, FinishedCall, OpenChange, Patience, Reconciler};
 use callbridge_spool::Op;
 use std::collections::BTreeMap;
 
-/// An account of a PBX's calls, or the calls that are held until both accounts are there.
+/// One of the records of a PBX's calls, or the calls that are held until both records are
+/// available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Branch {
     Events,
@@ -17,8 +18,8 @@ pub(super) enum Branch {
     Held,
 }
 
-/// The suffixes of stored names. The suffix of records comes first, because the name before it can
-/// be any PBX's name, even one with a `?`.
+/// The suffixes of stored names. The one for records comes first, because what precedes it can be
+/// any PBX name, even one with a `?`.
 const SUFFIXES: [(Branch, &str); 5] = [
     (Branch::Records, "?cdr"),
     (Branch::CatchUpEvents, "?second"),
@@ -28,8 +29,8 @@ const SUFFIXES: [(Branch, &str); 5] = [
 ];
 
 impl Branch {
-    /// Splits a stored name into PBX and account: `hq?held` are the held calls of `hq`. The account
-    /// is `None` for a name that no version of callbridge wrote.
+    /// Splits a stored name into PBX and branch, so that `hq?held` means the held calls of `hq`.
+    /// The branch is `None` for a name that no version of callbridge has written.
     pub(super) fn read(name: &str) -> (&str, Option<Self>) {
         if let Some(pbx) = name.strip_suffix(SUFFIXES[0].1) {
             return (pbx, Some(Self::Records));
@@ -39,7 +40,7 @@ impl Branch {
         (pbx, known.map(|(branch, _)| *branch))
     }
 
-    /// Adds the operations that store the changes of this account.
+    /// Adds the operations that store this branch's changes.
     pub(super) fn keep(self, pbx: &str, changes: Vec<OpenChange>, ops: &mut Vec<Op>) {
         let suffix = (SUFFIXES.iter())
             .find(|(branch, _)| *branch == self)
@@ -92,7 +93,7 @@ pub fn under_way(
             continue;
         }
         if !assemblers.contains_key(pbx) {
-            // contradictory trunks are refused at the start
+            // Contradictory trunks are rejected at startup.
             let Ok(settings) = settings.assembler(pbx) else {
                 continue;
             };

@@ -6,16 +6,16 @@ use callbridge_call::{EventTime, Extension};
 use callbridge_model::status;
 use callbridge_spool::Op;
 
-/// Maximum number of prefixes. The channels of all other prefixes are counted together.
+/// Maximum number of prefixes. Channels with any other prefix are counted together.
 const KEPT: usize = 32;
-/// Name under which the channels of all other prefixes are counted together.
+/// Name under which channels with any other prefix are counted.
 const OTHERS: &str = "other";
-/// Name of the spool's setting for the prefixes.
+/// Name of the spool setting that holds the prefixes.
 pub const KEY: &str = "unmatched";
-/// Seconds after which an unseen prefix is forgotten.
+/// Number of seconds after which a prefix that hasn't been seen is forgotten.
 const FORGOTTEN_SECONDS: i64 = 30 * 86_400;
 
-/// Prefixes and their counts, first seen first.
+/// Prefixes and their counts, in the order they were first seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnmatchedLog {
     seen: Vec<status::Unmatched>,
@@ -37,10 +37,11 @@ pub(super) struct Prefix {
 }
 
 impl UnmatchedLog {
-    /// Restores the stored log. Empty if there is none.
+    /// Restores the stored log, or an empty one if there is none.
     ///
     /// # Errors
-    /// If the text is not in the form of this version.
+    ///
+    /// Returns an error if the text isn't in this version's format.
     pub fn restore(text: Option<&str>) -> Result<Self, serde_json::Error> {
         let seen = text.map(serde_json::from_str).transpose()?;
         Ok(Self {
@@ -97,20 +98,20 @@ impl UnmatchedLog {
             !old && !is_named(unmatched)
         });
         if self.seen.len() < kept {
-            // There is room for some of the prefixes that were counted together. They are listed
-            // separately when they come again.
+            // There's room for some of the prefixes that were counted together. They'll be listed
+            // separately when they occur again.
             self.seen.retain(|unmatched| unmatched.prefix != OTHERS);
             self.changed = true;
         }
     }
 
-    /// Returns the operation that stores the prefixes. `None` if nothing has changed since the last
-    /// call.
+    /// Returns the operation that stores the prefixes, or `None` if nothing has changed since the
+    /// last call.
     pub(super) fn take(&mut self) -> Option<Op> {
         if !std::mem::take(&mut self.changed) {
             return None;
         }
-        // Strings, numbers and lists always serialize.
+        // Strings, numbers, and lists can always be serialized.
         let value = serde_json::to_string(&self.seen).unwrap_or_default();
         Some(Op::meta(KEY, value))
     }

@@ -1,4 +1,4 @@
-//! Tests of records that a source cannot read, and of gaps in its connection.
+//! Tests of records that a source can't read, and of gaps in its connection.
 
 use super::tests::{FRAMES, SOURCE, finished_calls, intake, send_line, take_to_end};
 use super::{Batch, Intake};
@@ -8,7 +8,7 @@ use callbridge_model::Reason;
 use callbridge_source::{Frame, RecordDetails};
 use callbridge_spool::Op;
 
-/// Makes a frame of a file that holds one record.
+/// Creates a frame for a file that contains a single record.
 fn frame_of_file(seq: u64, bytes: &str, details: RecordDetails) -> Frame {
     Frame {
         seq,
@@ -43,7 +43,8 @@ fn record_over_size_limit_is_a_dead_letter_naming_its_file() {
         cut_from: Some(1_258_291),
         fault: None,
     };
-    // The bytes look like an event. They are not decoded, because the end of the record is missing.
+    // The bytes look like an event, but they aren't decoded, because the end of the record is
+    // missing.
     let line = FRAMES.lines().next().expect("a frame");
     let batch = take_frame(&mut intake, &frame_of_file(1, line, details));
     let [unread] = unreadable_bytes(&batch)[..] else {
@@ -96,8 +97,8 @@ fn gap_soon_after_the_first_connection_is_counted() {
     assert_eq!(intake.statuses()[0].gaps, 1);
 }
 
-/// Sends the recording, with a frame in its middle that breaks off after the unique id `id`.
-/// Returns `true` if the call is a dead letter `incomplete`.
+/// Sends the recording, with a frame in the middle that's cut off after the unique ID `id`. Returns
+/// `true` if the call is an `incomplete` dead letter.
 fn is_incomplete_after(id: &str) -> bool {
     let lines: Vec<&str> = FRAMES.lines().collect();
     let mut intake = intake();

@@ -1,7 +1,7 @@
-//! Calls that arrive whole, one message per call (`format=call`). They wait in this module until
-//! they are judged.
+//! Calls that arrive whole, with one message per call (`format=call`). They're kept here until
+//! they're judged.
 //!
-//! Such calls need no assembler. Each message names its PBX.
+//! Such calls don't need an assembler. Each message identifies its PBX.
 
 use crate::IntakeSource;
 use callbridge_call::{ClockDifference, Decoded, EventTime, FinishedCall, ReportedCall};
@@ -11,7 +11,8 @@ use callbridge_source::Frame;
 use callbridge_spool::{Finished, Op};
 use std::time::Duration;
 
-/// A call whose message arrives this soon after its end is live, and is sent before the backlog.
+/// How soon after its end a call's message must arrive for the call to be live, which means that
+/// it's sent before the backlog.
 const LIVE_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -20,14 +21,14 @@ pub(super) struct WaitingCall {
     call: FinishedCall,
 }
 
-/// Calls from messages, until they are judged.
+/// Calls from messages that haven't been judged yet.
 #[derive(Debug, Default)]
 pub(super) struct WholeCalls {
     pub(super) waiting: Vec<WaitingCall>,
 }
 
 impl WholeCalls {
-    /// Processes one message. Returns the operation that stores the message if it is unreadable.
+    /// Processes one message, returning the operation that stores the message if it's unreadable.
     pub(super) fn take(
         &mut self,
         source: &mut IntakeSource,
@@ -44,7 +45,7 @@ impl WholeCalls {
         }
     }
 
-    /// Judges the calls that arrived since the last time.
+    /// Judges the calls that have arrived since the last time.
     pub(super) fn judge_all(&mut self, judge: impl Fn(&FinishedCall, &str) -> Judged) -> Vec<Op> {
         let mut ops = Vec::with_capacity(self.waiting.len());
         for waiting in std::mem::take(&mut self.waiting) {
@@ -54,7 +55,7 @@ impl WholeCalls {
         ops
     }
 
-    /// Decides again which calls are live, because our clock was wrong when they arrived.
+    /// Determines anew which calls are live, because our clock was wrong when they arrived.
     pub(super) fn clock_is_right(&mut self, now: EventTime) {
         for WaitingCall { call, .. } in &mut self.waiting {
             call.live = now.since(call.ended) <= LIVE_WITHIN;

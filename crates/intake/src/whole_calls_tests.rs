@@ -1,4 +1,4 @@
-//! Tests of messages that hold a whole call each (`format=call`).
+//! Tests of messages that each contain a whole call (`format=call`).
 
 use super::core::{Batch, Intake};
 use super::settings::{Memory, Settings, SourceSettings};

@@ -1,4 +1,4 @@
-//! Compares the format of a source with the configured one. Returns messages for `run` and `check`.
+//! Compares a source's format with the configured one, and returns messages for `run` and `check`.
 
 use callbridge_formats::{
     Decoded, Decoder, DecoderSettings, Format, FormatFit, Frame, Frames, Likeness, is_header,
@@ -8,11 +8,11 @@ use callbridge_source::{SourceId, SourceUrl, Transport};
 use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 
-/// Number of times that a file without readable messages is checked.
+/// How many times to check a file without readable messages.
 const LOOKS_MAX: u8 = 3;
 
-/// Describes why nothing of a source can be read. `None` if something can be read, or the source
-/// has no messages yet.
+/// Describes why nothing from a source can be read, or returns `None` if something can be or the
+/// source has no messages yet.
 pub fn describe_mismatch(format: Format, fit: &FormatFit, bytes: &[u8]) -> Option<String> {
     match fit {
         FormatFit::Empty | FormatFit::Reads { .. } | FormatFit::Quiet => None,
@@ -21,8 +21,8 @@ pub fn describe_mismatch(format: Format, fit: &FormatFit, bytes: &[u8]) -> Optio
     }
 }
 
-/// Describes the format of a message that is not in the configured `format`. `None` if the message
-/// has that format, or its format is not recognized.
+/// Describes the format of a message that isn't in the configured `format`, or returns `None` if it
+/// is or its format isn't recognized.
 pub(super) fn message(format: Format, bytes: &[u8]) -> Option<String> {
     let like = Likeness::recognize(bytes).filter(|like| like.format != Some(format))?;
     Some(mismatch_message(format, &like))
@@ -33,13 +33,12 @@ fn mismatch_message(format: Format, like: &Likeness) -> String {
     format!("it has nothing in the format {format}, but looks like {like}")
 }
 
-/// Checks a file's format. `None` if the file has the configured format, or its format cannot be
-/// determined.
+/// Checks a file's format, returning `None` if it's the configured one or can't be determined.
 fn check_file(url: &SourceUrl, settings: DecoderSettings) -> Option<String> {
     let Transport::File { path, format, from } = &url.transport else {
         return None;
     };
-    // The source itself reports a file that cannot be opened.
+    // A file that can't be opened is reported by the source itself.
     let bytes = callbridge_source::sample(path, *format, from).ok()?;
     describe_mismatch(
         *format,
@@ -48,11 +47,11 @@ fn check_file(url: &SourceUrl, settings: DecoderSettings) -> Option<String> {
     )
 }
 
-/// The sources that are files. The format of a file is checked if nothing in it can be read. Checks
-/// run in the background, because the disk can hang.
+/// The file sources. A file's format is checked if nothing in it can be read. Checks run in the
+/// background, because the disk might hang.
 #[derive(Debug, Default)]
 pub struct Files {
-    /// URL of each file, and the remaining number of checks, by source.
+    /// Each file's URL and the number of checks left, by source.
     all: BTreeMap<u16, (SourceUrl, u8)>,
     looks: JoinSet<(SourceId, Option<String>)>,
 }
@@ -71,7 +70,7 @@ impl Files {
         }
     }
 
-    /// Starts a check of the file's format in the background. Does nothing after three checks.
+    /// Starts a background check of the file's format, unless there have already been three.
     pub fn check_format(&mut self, source: SourceId, settings: DecoderSettings) {
         let Some((url, looks)) = self.all.get_mut(&source.0) else {
             return;
@@ -85,8 +84,8 @@ impl Files {
             .spawn_blocking(move || (source, check_file(&url, settings)));
     }
 
-    /// Takes the results of the checks that have ended. Returns the files that have another format,
-    /// each with a message about the format.
+    /// Takes the results of the checks that have finished, and returns the files in a different
+    /// format, each with a message about it.
     pub fn formats_found(&mut self) -> Vec<(SourceId, String)> {
         let looks = std::iter::from_fn(|| self.looks.try_join_next()).flatten();
         let found = looks.filter_map(|(source, message)| Some((source, message?)));
@@ -94,7 +93,7 @@ impl Files {
     }
 }
 
-/// Explains what to do with a file of no known format that begins with these bytes.
+/// Explains what to do with a file in an unknown format that starts with these bytes.
 pub fn unknown_message(format: Format, beginning: &[u8]) -> String {
     columns_seen(format, beginning)
         .or_else(|| first_reason(format, beginning))
@@ -105,8 +104,8 @@ pub fn unknown_message(format: Format, beginning: &[u8]) -> String {
         })
 }
 
-/// Returns why the first row under a header cannot be read. `None` without a header, or if the row
-/// can be read.
+/// Returns why the first row below a header can't be read, or `None` if there's no header or the
+/// row can be read.
 fn first_reason(format: Format, beginning: &[u8]) -> Option<String> {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut has_header = false;
@@ -125,7 +124,8 @@ fn first_reason(format: Format, beginning: &[u8]) -> Option<String> {
     None
 }
 
-/// Shows the columns of a CSV file without a header, and how to name them. `None` for other files.
+/// Shows the columns of a CSV file without a header and how to name them, or returns `None` for
+/// other files.
 fn columns_seen(format: Format, beginning: &[u8]) -> Option<String> {
     const SHOWN_CHARS_MAX: usize = 24;
     const FIELDS_MIN: usize = 3;

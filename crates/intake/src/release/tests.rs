@@ -1,4 +1,4 @@
-//! Tests that release waiting calls when their leads become known.
+//! Tests that waiting calls are released once their leads become known.
 
 use super::*;
 use callbridge_call::EpochSeconds;
@@ -11,7 +11,7 @@ use callbridge_spool::{LeadDirectory, Letter, LetterFilter, Settings, open, tabl
 use callbridge_testkit::sample::call;
 use std::sync::Arc;
 
-/// A spool with one trunk whose leads are those of the directory.
+/// A spool with a single trunk that gets its leads from the directory.
 struct Place {
     spool: Handle,
     people: People,
@@ -52,7 +52,7 @@ impl Place {
         }
     }
 
-    /// Judges the sample call by the leads that are known now, and stores it.
+    /// Judges the sample call by the leads known now, and stores it.
     async fn store_call(&self) {
         let call = call();
         let judged = judge(&call, "pbx1", &self.rules, &self.people, time_at(0));
