@@ -1,12 +1,12 @@
 //! Maps a finished call to the values for the CRM's journal. The input is a call, the
-//! administrator's flags, and the lists of leads and employees. The output is a record, or the
-//! reason why there is none.
+//! administrator's flags, and the lead and employee lists. The output is a record, or the reason
+//! why there is none.
 //!
-//! | module | what it contains |
+//! | module | contents |
 //! |---|---|
 //! | [`trunk`] | outside lines: their endpoints, numbers, leads, and employees |
-//! | [`people`] | the owners of numbers and extensions: lists and rules |
-//! | [`journal`] | maps a finished call to a record for the CRM, or to a reason why not |
+//! | [`people`] | who numbers and extensions belong to, based on lists and rules |
+//! | [`journal`] | maps a finished call to a record for the CRM, or to the reason why not |
 
 pub mod journal;
 pub mod people;

@@ -1,5 +1,5 @@
-//! Outside lines and their settings: `NAME=ENDPOINT[,key=value…]`. All errors of a flag are
-//! reported.
+//! Outside lines and their settings, in the form `NAME=ENDPOINT[,key=value…]`. All errors in a flag
+//! are reported.
 
 use crate::people::rule::{EmployeeRule, LeadRule, employee_rule, lead_rules};
 use callbridge_call::trunk::Conflict;
@@ -8,32 +8,35 @@ use callbridge_call::{Endpoints, FinishedCall, TrunkEndpoint};
 use callbridge_model::Country;
 use std::collections::BTreeSet;
 
-/// A checked trunk: `--trunk NAME=ENDPOINT[,key=value…]` with the defaults.
+/// A validated trunk (`--trunk NAME=ENDPOINT[,key=value…]`), including the defaults.
 #[derive(Clone, Debug)]
 pub struct Trunk {
-    /// The administrator's name, unique within a PBX: `city`.
+    /// The administrator's name for it, such as `city`, which is unique within a PBX.
     pub name: String,
-    /// The part before the suffix in the names of the trunk's channels (`PJSIP/city`), or another
-    /// fact that the PBX reports about them (`gateway/city`). It can contain `*`. Several endpoints
-    /// are separated by `|`. Empty for a trunk that only messages name and that has no channels.
+    /// The part before the suffix in the names of the trunk's channels (`PJSIP/city`), or something
+    /// else that the PBX reports about them (`gateway/city`).
+    ///
+    /// It may contain `*`, and several endpoints are separated by `|`. It's empty for a trunk that
+    /// has no channels and is only used in messages.
     pub endpoint: String,
-    /// The id of the trunk's PBX. `None` if the trunk applies to every PBX.
+    /// The ID of the trunk's PBX, or `None` if the trunk applies to every PBX.
     pub pbx: Option<String>,
-    /// Country of the numbers without a country code.
+    /// Country of numbers without a country code.
     pub country: Option<Country>,
-    /// Prefix that extensions dial for an outside line: `9`. Digits, `*`, `#` or `+`, never empty.
+    /// Prefix that extensions dial for an outside line, such as `9`. Consists of digits, `*`, `#`,
+    /// or `+`, and is never empty.
     pub strip: Option<String>,
-    /// Rules for a call's lead, in the order in which they are tried.
+    /// Rules for a call's lead, in the order they're tried.
     pub leads: Vec<LeadRule>,
-    /// Employees by their extensions. `None` if no flag names employees.
+    /// Employees by extension, or `None` if no flag specifies any.
     pub employees: Option<EmployeeRule>,
-    /// Unanswered calls are journaled.
+    /// Whether unanswered calls are journaled.
     pub unanswered: bool,
     pub journal: bool,
 }
 
 impl Default for Trunk {
-    /// Makes a trunk without any settings, for messages without a trunk.
+    /// Creates a trunk without any settings, for messages that don't specify one.
     fn default() -> Self {
         Self {
             name: "default".to_owned(),
@@ -54,10 +57,11 @@ impl Default for Trunk {
 pub struct Trunks(Vec<Trunk>);
 
 impl Trunks {
-    /// Makes the list of trunks, and checks that the trunks do not conflict.
+    /// Creates the list of trunks, checking that they don't conflict.
     ///
     /// # Errors
-    /// Messages about duplicate names on one PBX, and about endpoints of equal precedence.
+    ///
+    /// Returns messages about duplicate names on a PBX and about endpoints with equal precedence.
     pub fn new(trunks: Vec<Trunk>) -> Result<Self, Vec<String>> {
         let mut errors = Vec::new();
         for (at, trunk) in trunks.iter().enumerate() {
@@ -78,15 +82,16 @@ impl Trunks {
         }
     }
 
-    /// Returns the endpoints by which the assembler of a PBX finds the trunk of a channel.
+    /// Returns the endpoints that the assembler of a PBX uses to find a channel's trunk.
     ///
     /// # Errors
-    /// Never for trunks of [`Trunks::new`], which checked all of them.
+    ///
+    /// Never returns an error for trunks from [`Trunks::new`], which has checked all of them.
     pub fn endpoints(&self, pbx: &str) -> Result<Endpoints, Conflict> {
         Endpoints::new(self.of_pbx(pbx).flat_map(Trunk::trunk_endpoints).collect())
     }
 
-    /// Returns `true` if channels with this name belong to a trunk of the PBX.
+    /// Returns `true` if channels with this name belong to one of the PBX's trunks.
     pub fn take_in(&self, pbx: &str, channel: &str) -> bool {
         self.of_pbx(pbx).any(|trunk| trunk.matches_channel(channel))
     }
@@ -100,7 +105,7 @@ impl Trunks {
         self.0.iter().filter(move |trunk| trunk.serves(pbx))
     }
 
-    /// Returns the channel variables that lead rules use.
+    /// Returns the channel variables used in lead rules.
     pub fn variables(&self) -> BTreeSet<String> {
         let rules = self.0.iter().flat_map(|trunk| &trunk.leads);
         rules.filter_map(LeadRule::variable).cloned().collect()
@@ -111,15 +116,15 @@ impl Trunks {
         self.0.iter()
     }
 
-    /// Returns `true` if there is no trunk. Every call then looks internal.
+    /// Returns `true` if there are no trunks, in which case every call looks internal.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl Trunk {
-    /// Returns `true` if the trunk applies to the PBX with this id. The trunk's `pbx=NAME` can be
-    /// the whole id, or the `server_name` at its end.
+    /// Returns `true` if the trunk applies to the PBX with this ID. The trunk's `pbx=NAME` may be
+    /// the whole ID or the `server_name` at its end.
     fn serves(&self, pbx: &str) -> bool {
         let server = pbx.rsplit_once('/').map(|(_, server)| server);
         (self.pbx.as_deref()).is_none_or(|own| pbx == own || server == Some(own))
@@ -131,9 +136,9 @@ impl Trunk {
             .any(|endpoint| endpoint.matches(channel))
     }
 
-    /// Returns a telephone that the trunk's pattern also matches: `PJSIP/101` for `PJSIP/*`. Only
-    /// for technologies with which telephones log in, because the lines of a card can really be one
-    /// trunk.
+    /// Returns a phone that the trunk's pattern also matches, such as `PJSIP/101` for `PJSIP/*`.
+    /// This only applies to technologies that phones use to register, because a card's lines may
+    /// really be a single trunk.
     pub fn telephone_within(&self) -> Option<String> {
         if !self.endpoint.contains('*') {
             return None;
@@ -154,12 +159,12 @@ impl Trunk {
         None
     }
 
-    /// Returns `true` if channels can belong to the trunk. Otherwise only messages name the trunk.
+    /// Returns `true` if channels can belong to the trunk. Otherwise, it's only used in messages.
     pub fn has_channels(&self) -> bool {
         self.endpoints().next().is_some()
     }
 
-    /// Returns the trunk's endpoints: one, or several separated by `|`.
+    /// Returns the trunk's endpoints, which are separated by `|` if there are several.
     pub fn endpoints(&self) -> impl Iterator<Item = &str> {
         self.endpoint
             .split('|')
@@ -167,7 +172,7 @@ impl Trunk {
     }
 
     /// Returns the trunk's endpoints. Their calls wait for a CDR if the trunk reads the lead from
-    /// the CDR's user field.
+    /// its user field.
     fn trunk_endpoints(&self) -> impl Iterator<Item = TrunkEndpoint> {
         let mut rules = self.leads.iter();
         let awaits_cdr = rules.any(|rule| matches!(rule, LeadRule::UserField(_)));
@@ -177,28 +182,28 @@ impl Trunk {
         })
     }
 
-    /// Returns `true` if the call was not answered, and `unanswered=no` leaves such calls out.
+    /// Returns `true` if the call wasn't answered and `unanswered=no` excludes such calls.
     pub(crate) fn keeps_out(&self, call: &FinishedCall) -> bool {
         !self.unanswered && !call.answered
     }
 
-    /// Returns `true` if some PBX has both trunks.
+    /// Returns `true` if there can be a PBX that has both trunks.
     fn shares_pbx(&self, other: &Self) -> bool {
         self.pbx.is_none() || other.pbx.is_none() || self.pbx == other.pbx
     }
 }
 
-/// The keys of a trunk, for messages.
+/// A trunk's keys, for messages.
 const KEYS: &str = "pbx, country, strip, lead, employees, unanswered, journal";
 
-/// Parses one `--trunk`, or returns all of its errors as messages. Missing keys come from
-/// `defaults`: the flags `--country --strip --lead --employees --unanswered`.
+/// Parses one `--trunk`, or returns messages about all of its errors. Missing keys are taken from
+/// `defaults`, i.e., the flags `--country --strip --lead --employees --unanswered`.
 pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
     let mut errors = Vec::new();
     let mut pieces = pieces(text).into_iter();
     let head = pieces.next().unwrap_or_default();
     let (name, endpoint) = head.split_once('=').unwrap_or((&head, ""));
-    // `city=` is a trunk that only messages name: it has no channels.
+    // `city=` is a trunk that's only used in messages and has no channels.
     let of_messages = head.strip_suffix('=').is_some_and(is_name);
     if name.is_empty() || (endpoint.is_empty() && !of_messages) {
         errors.push("must begin with NAME=ENDPOINT, as in `city=PJSIP/city`".to_owned());
@@ -253,7 +258,8 @@ fn set(trunk: &mut Trunk, key: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Splits at commas, but only before `word=`: patterns and file names can contain other commas.
+/// Splits at commas, but only in front of `word=`, since patterns and file names may contain other
+/// commas.
 fn pieces(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     for piece in text.split(',') {
@@ -272,11 +278,12 @@ fn pieces(text: &str) -> Vec<String> {
     pieces
 }
 
-/// Checks an endpoint in the form of channel names (technology, slash, the rest) or of
+/// Checks an endpoint, which has the form of a channel name (technology, slash, and the rest) or of
 /// `gateway/NAME`.
 fn endpoint_form(endpoint: &str) -> Result<(), String> {
     let good = endpoint.split_once('/').is_some_and(|(technology, rest)| {
-        // A name can contain blanks, but after a blank, another slash begins a second endpoint.
+        // A name may contain spaces, but after a space, another slash would start a second
+        // endpoint.
         let mut words = rest.split(' ');
         let is_name = words.next().is_some_and(|word| !word.is_empty())
             && words.all(|word| !word.is_empty() && !word.contains('/'));
@@ -296,14 +303,14 @@ fn endpoint_form(endpoint: &str) -> Result<(), String> {
     ))
 }
 
-/// Parses a two-letter country code of ISO 3166: `UZ`.
+/// Parses a two-letter ISO 3166 country code, such as `UZ`.
 pub fn country(text: &str) -> Result<Country, String> {
     Country::parse(text).ok_or_else(|| {
         format!("`{text}` is not a country code: give two letters of ISO 3166, such as `UZ`")
     })
 }
 
-/// Parses a dial prefix: `9`. Up to 16 digits, `*`, `#` or `+`.
+/// Parses a dial prefix, such as `9`, which has up to 16 digits, `*`, `#`, or `+`.
 pub fn strip(text: &str) -> Result<String, String> {
     if (1..=16).contains(&text.len())
         && text

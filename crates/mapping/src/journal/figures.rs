@@ -1,38 +1,38 @@
-//! The figures of a call: its uuid, start, duration, and talk.
+//! A call's UUID and numbers, i.e., its start, duration, and talk time.
 
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall, Linkedid};
 use callbridge_model::{CallUuid, Zone};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The namespace of the calls' uuids. With another namespace, every call would be journaled twice.
+/// The namespace of the calls' UUIDs. Changing it would journal every call a second time.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae1);
 
-/// 2000-01-01. No call can have begun earlier.
+/// 2000-01-01. No call can have started before that.
 const EARLIEST: EventTime = EventTime::from_seconds(946_684_800);
 
 /// How far a call's start or end may be ahead of this machine's clock.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// Maximum seconds by which two separately rounded figures can differ.
+/// Maximum number of seconds by which two separately rounded numbers can differ.
 const ROUNDING_SEC: u32 = 1;
 
-/// Returns the idempotency key of a call (§2.6 `uuid`): UUIDv5 of the PBX's id, a NUL byte and the
-/// root linkedid.
+/// Returns a call's idempotency key (§2.6 `uuid`), which is the UUIDv5 of the PBX's ID, a NUL byte,
+/// and the root linkedid.
 pub fn uuid(pbx: &str, linkedid: &Linkedid) -> CallUuid {
     let name = [pbx.as_bytes(), b"\0", linkedid.as_str().as_bytes()].concat();
     CallUuid(Uuid::new_v5(&NAMESPACE, &name))
 }
 
-/// Returns a message if no call can have begun at `start`, because it is before 2000 or too far
-/// after `now`. Returns `None` if the start is possible. The journal takes epoch seconds (§2.6
+/// Returns a message if no call can have started at `start`, because it's before 2000 or too far
+/// ahead of `now`, or `None` if the start is possible. The journal takes epoch seconds (§2.6
 /// `VALID_EPOCH_SEC`).
 pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
     let ahead = start.since(now);
     if start >= EARLIEST && ahead <= AHEAD_MAX {
         return None;
     }
-    // If the year cannot be written, only the seconds are shown.
+    // If the year can't be formatted, only the seconds are shown.
     let shown = Zone::utc()
         .format(start, "%Y-%m-%dT%H:%M:%SZ")
         .unwrap_or_else(|| format!("{} s", start.floor_seconds()));
@@ -58,28 +58,27 @@ pub fn wrong_end(end: EventTime, now: EventTime) -> Option<String> {
     ))
 }
 
-/// The figures for the journal, and their errors.
+/// The numbers for the journal, along with any errors in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// The start of the call. If the PBX's start is impossible, the call's arrival minus its
-    /// duration.
+    /// When the call started, or its arrival minus its duration if the PBX's start is impossible.
     pub started_at: EpochSeconds,
-    /// Whole seconds from the start to the end, rounded half up, at least 1.
+    /// Whole seconds from start to end, rounded half up, but at least 1.
     pub duration_sec: u32,
-    /// Seconds of talk, at most `duration_sec`. 0 if not answered.
+    /// Talk time in seconds, at most `duration_sec`, or 0 if the call wasn't answered.
     pub talk_time_sec: u32,
-    /// Message of [`wrong_start`]. `None` if the PBX's start is possible.
+    /// The message from [`wrong_start`], or `None` if the PBX's start is possible.
     pub wrong_start: Option<String>,
-    /// Message of [`wrong_end`]. `None` if the end is possible.
+    /// The message from [`wrong_end`], or `None` if the end is possible.
     pub wrong_end: Option<String>,
-    /// Message with both figures if the talk is longer than the call.
+    /// A message with both numbers if the talk time exceeds the duration.
     pub talk_excess: Option<String>,
-    /// Sentences about talk that was reduced to the duration.
+    /// Sentences about talk time that was reduced to the duration.
     pub remarks: Vec<String>,
 }
 
 impl Figures {
-    /// Makes the figures of a call that arrived at `now`. Exact intervals are rounded to whole
+    /// Computes the numbers for a call that arrived at `now`. Exact intervals are rounded to whole
     /// seconds, half up.
     pub fn from_call(call: &FinishedCall, now: EventTime) -> Self {
         let length = call.ended.since(call.started);
@@ -109,7 +108,7 @@ impl Figures {
     }
 }
 
-/// Rounds to whole seconds, half up. The journal's figures end at `u32::MAX - 1`.
+/// Rounds to whole seconds, half up. The journal's numbers only go up to `u32::MAX - 1`.
 pub fn half_up(exact: Duration) -> u32 {
     let seconds = (exact.as_micros() + 500_000) / 1_000_000;
     u32::try_from(seconds).unwrap_or(u32::MAX).min(u32::MAX - 1)
@@ -131,7 +130,7 @@ mod tests {
     /// Promise: The same call always has the same uuid.
     #[test]
     fn uuid_is_the_uuid5_of_pbx_and_linkedid() {
-        // Made with Python: uuid.uuid5(NAMESPACE, "pbx1\0" + "1795151317.146")
+        // Computed in Python: uuid.uuid5(NAMESPACE, "pbx1\0" + "1795151317.146")
         for (pbx, linkedid, expected) in [
             (
                 "pbx1",
@@ -154,7 +153,7 @@ mod tests {
         }
     }
 
-    /// Returns the duration and the talk time of an answered call.
+    /// Returns the duration and talk time of an answered call.
     fn whole_seconds(length_ms: u64, talk_ms: u64) -> (u32, u32) {
         let figures = figures(length_ms, talk_ms, true);
         (figures.duration_sec, figures.talk_time_sec)
@@ -190,7 +189,7 @@ mod tests {
         assert_eq!((excess.duration_sec, excess.talk_time_sec), (4, 4));
     }
 
-    /// Returns the error of a start at this second. The current second is 1795151317.
+    /// Returns the error for a start at this second. The current second is 1795151317.
     fn wrong_start_of(seconds: i64) -> Option<String> {
         let now = EventTime::from_seconds(1_795_151_317);
         wrong_start(EventTime::from_seconds(seconds), now)

@@ -1,5 +1,5 @@
-//! Tests that a call that arrives as one message belongs to the right trunk, and that its errors
-//! name the field.
+//! Tests that a call arriving as a single message belongs to the right trunk, and that errors in it
+//! refer to the field.
 
 use super::*;
 use crate::people::files::Watched;
@@ -24,7 +24,7 @@ fn rules(flags: &[&str]) -> Rules {
     }
 }
 
-/// Makes the sample call as a message that gives a lead and an employee.
+/// Creates the sample call as a message that specifies a lead and an employee.
 fn message_call() -> FinishedCall {
     let mut call = sample::call();
     call.given = Some(GivenIds {
@@ -66,7 +66,7 @@ fn judge_with_flags(call: &FinishedCall, flags: &[&str]) -> Judged {
 
 const CITY: &str = "city=,lead=var:LEAD_ID,employees=101:501";
 
-/// Judges the message call again, with the values of a retry.
+/// Judges the message call again, using the values of a retry.
 fn remap_with(record: &CallRecord, choice: Option<RetryValues>) -> Judged {
     let call = message_call();
     let rules = rules(&[CITY]);
@@ -124,7 +124,7 @@ fn unknown_trunk_is_reported_only_if_pbx_has_trunks() {
         judge_with_flags(&elsewhere, &["city=,pbx=other"]).outcome,
         Outcome::Journal
     );
-    // After a --trunk flag names the trunk, the dead letter can be sent.
+    // Once the trunk has been added with a --trunk flag, the dead letter can be sent.
     let (now, people) = (elsewhere.ended, People::default());
     let rules = rules(&["nowhere="]);
     let mended = remap(&wrong.record, &elsewhere, None, &rules, &people, now);
@@ -145,7 +145,7 @@ fn message_without_a_trunk_uses_the_default_flags() {
     assert_eq!((phone.as_str(), record.trunk), ("+998901110001", None));
 }
 
-/// Judges the message call after `change`, and returns the reason and the message.
+/// Judges the message call after applying `change`, and returns the reason and the message.
 fn reason_text(change: impl Fn(&mut FinishedCall)) -> String {
     let (mut call, now) = (message_call(), message_call().ended);
     change(&mut call);
@@ -184,7 +184,7 @@ fn impossible_times_are_reported_by_field() {
     );
 }
 
-/// Judges a call that has this number and no lead, and returns the message.
+/// Judges a call with this number and no lead, and returns the message.
 fn message_of_number(number: Option<&str>) -> String {
     let mut call = message_call();
     call.given = Some(GivenIds::default());

@@ -1,13 +1,13 @@
 //! Maps a finished call to the values for the CRM's journal.
 //!
-//! The input is a [`FinishedCall`], the administrator's flags ([`Rules`]), the lists of leads and
-//! employees ([`People`]), and `now`. The output is [`Judged`]. The code uses no clock, file, or
-//! socket, and the same call always has the same uuid. A dead letter is judged again ([`remap`]) if
-//! a person requests it, or if its lead becomes known.
+//! The input is a [`FinishedCall`], the administrator's flags ([`Rules`]), the lead and employee
+//! lists ([`People`]), and `now`. The output is [`Judged`]. The code uses no clock, file, or
+//! socket, and the same call always gets the same UUID. A dead letter is judged again ([`remap`])
+//! when a user requests it or when its lead becomes known.
 //!
-//! | module | what it contains |
+//! | module | contents |
 //! |---|---|
-//! | [`figures`] | uuid, start, duration, talk |
+//! | [`figures`] | UUID, start, duration, and talk time |
 
 pub mod figures;
 
@@ -25,42 +25,43 @@ use std::collections::BTreeMap;
 /// The administrator's flags that apply to all calls.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// All trunks that `--trunk` names.
+    /// All trunks given in `--trunk`.
     pub trunks: Trunks,
-    /// The settings for messages that name no trunk.
+    /// The settings for messages that don't specify a trunk.
     pub without_trunk: Option<Trunk>,
-    /// Calls that began before this time are skipped (`--not-before`).
+    /// Calls that started before this time are skipped (`--not-before`).
     pub not_before: Option<EventTime>,
-    /// Earliest start for single PBXs, by their id (`from=DATE` of a file).
+    /// Earliest start for individual PBXs, by ID (a file's `from=DATE`).
     pub since: BTreeMap<String, EventTime>,
-    /// Country of the CRM's numbers without a country code: `--country`, or the only country of the
-    /// trunks.
+    /// Country of CRM numbers without a country code, from `--country` or the only country among
+    /// the trunks.
     pub country: Option<Country>,
-    /// A call waits if its extension has no employee (`--require-employee`).
+    /// Whether a call waits if its extension has no employee (`--require-employee`).
     pub require_employee: bool,
-    /// Calls go to a hub (`--forward`), which can know the lead. A trunk without a lead rule leaves
-    /// the lead to the hub.
+    /// Whether calls go to a hub (`--forward`), which may know the lead. In that case, a trunk
+    /// without a lead rule leaves the lead to the hub.
     pub forwards: bool,
 }
 
 impl Rules {
-    /// Returns every trunk whose rules can apply to a call, including [`Rules::without_trunk`].
+    /// Returns every trunk whose rules may apply to a call, including [`Rules::without_trunk`].
     pub fn every_trunk(&self) -> impl Iterator<Item = &Trunk> {
         self.trunks.iter().chain(&self.without_trunk)
     }
 
-    /// Returns the earliest start of journaled calls of this PBX. `None` without a limit.
+    /// Returns the earliest start of this PBX's journaled calls, or `None` if there's no limit.
     fn limit(&self, pbx: &str) -> Option<EventTime> {
-        // `pbx1/branch` is a second PBX whose calls come from the source of `pbx1`.
+        // `pbx1/branch` is a second PBX whose calls come from the source for `pbx1`.
         let of_source = pbx.split('/').next().and_then(|root| self.since.get(root));
         let own = self.since.get(pbx).or(of_source);
         self.not_before.max(own.copied())
     }
 }
 
-/// Maps a finished call of this PBX to a record, and decides whether it is journaled. `now` is the
-/// wall clock's time, or for a recording the time of the last event. It counts as the time at which
-/// the call arrived.
+/// Maps a finished call on this PBX to a record, and decides whether it's journaled.
+///
+/// `now` is the wall clock's time or, for a recording, the time of the last event. It's used as the
+/// time when the call arrived.
 pub fn judge(
     call: &FinishedCall,
     pbx: &str,
@@ -131,8 +132,8 @@ pub fn judge(
     }
 }
 
-/// Returns the trunk whose rules apply to a call. A message can name no trunk, or come from a PBX
-/// without trunks. For such messages, [`Rules::without_trunk`] applies.
+/// Returns the trunk whose rules apply to a call. [`Rules::without_trunk`] applies to messages that
+/// don't specify a trunk or come from a PBX without trunks.
 fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a Trunk> {
     let without_trunk = if call.given.is_some() {
         rules.without_trunk.as_ref()
@@ -149,8 +150,9 @@ fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a 
     found
 }
 
-/// Returns the customer's number. If the call has none, returns the number on the first channel
-/// that the PBX itself called, but only if a lead has that number, because it can be the company's.
+/// Returns the customer's number. If the call doesn't have one, returns the number on the first
+/// channel that the PBX itself called, but only if a lead has that number, because it may be the
+/// company's.
 fn client_phone(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
     for number in call.number.iter().chain(&call.more_numbers) {
         if let Some(phone) = normalize_number(number, trunk, call.direction) {
@@ -174,8 +176,8 @@ fn normalize_number(
     normalize(number, country, strip, direction)
 }
 
-/// Returns the outcome and the reason for a call that is not journaled, because of a flag or
-/// because it is internal. Returns `None` for every other call.
+/// Returns the outcome and reason for a call that isn't journaled because of a flag or because it's
+/// internal, or `None` for any other call.
 fn exclusion(
     call: &FinishedCall,
     trunk: Option<&Trunk>,
@@ -195,7 +197,7 @@ fn exclusion(
             return Some((Outcome::Skipped, why));
         }
     }
-    // An impossible start cannot be compared with the limit.
+    // An impossible start can't be compared with the limit.
     if let Some(limit) = limit
         && figures.wrong_start.is_none()
         && call.started < limit
@@ -206,8 +208,8 @@ fn exclusion(
     None
 }
 
-/// Returns an error of the call itself, such as an impossible start. It takes precedence over a
-/// missing lead or employee. For a call from a message, the error names the message's field.
+/// Returns an error in the call itself, such as an impossible start, which takes precedence over a
+/// missing lead or employee. For a call from a message, the error refers to the message's field.
 fn facts(call: &FinishedCall, figures: &Figures) -> Option<(Reason, String)> {
     let of_message = call.given.is_some();
     if let Some(why) = &figures.wrong_start {
@@ -236,15 +238,15 @@ fn field_error(of_message: bool, field: &str, why: &str, allowed: &str) -> Strin
     }
 }
 
-/// The CRM ids of a call's lead and employee, or the reasons why they are missing.
+/// The CRM IDs of a call's lead and employee, or why they're missing.
 #[derive(Default)]
 struct CallOwners {
-    /// The lead, and text for its origin, as `explain` shows it.
+    /// The lead, along with a description of where it came from for `explain`.
     lead: Option<(LeadId, String)>,
     employee_id: Option<EmployeeId>,
     no_lead: Option<(Reason, String)>,
-    /// Message that the extension has no employee. `None` if an employee is known, and if the call
-    /// has no extension.
+    /// A message saying that the extension has no employee, or `None` if the employee is known or
+    /// the call has no extension.
     no_employee: Option<String>,
 }
 
@@ -309,7 +311,7 @@ fn find_owners(
     owners
 }
 
-/// Adds the error of the message's phone to `why`, the reason for a missing lead.
+/// Adds the error in the message's phone number to `why`, the reason for the missing lead.
 fn explain_missing_lead(
     call: &FinishedCall,
     trunk: &Trunk,
@@ -333,8 +335,8 @@ fn explain_missing_lead(
 }
 
 impl CallOwners {
-    /// Returns the reason why the call cannot be journaled yet: no lead, or no employee although
-    /// one is required.
+    /// Returns why the call can't be journaled yet, which is either that it has no lead or that it
+    /// has no employee although one is required.
     fn missing(&self, employee_required: bool) -> Option<(Reason, String)> {
         if let Some(no_lead) = &self.no_lead {
             return Some(no_lead.clone());
@@ -347,10 +349,10 @@ impl CallOwners {
     }
 }
 
-/// Text for the origin of a lead that a person set with a retry.
+/// Description of where a lead came from if a user set it in a retry.
 pub const BY_HAND: &str = "given by hand, with a retry";
 
-/// The employee that a person chose.
+/// The employee chosen by a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EmployeeChoice {
@@ -359,20 +361,19 @@ pub enum EmployeeChoice {
     None,
 }
 
-/// Values that a person sets for a call with a retry.
+/// Values that a user sets for a call in a retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryValues {
-    /// Lead for the call. `None` uses the lead that the rules find now.
+    /// The call's lead, or `None` to use the one that the rules find now.
     pub lead: Option<LeadId>,
-    /// Employee for the call. `None` uses the employee that the lists name now.
+    /// The call's employee, or `None` to use the one in the lists now.
     pub employee: Option<EmployeeChoice>,
-    /// Answer, talk time, and direction, for dead letters `incomplete`.
+    /// Whether it was answered, talk time, and direction, for `incomplete` dead letters.
     pub said: Option<SuppliedFacts>,
 }
 
 impl RetryValues {
-    /// Returns the text that is stored as the person's action:
-    /// `retry with lead 4002, employee 501`.
+    /// Returns the text that's stored as the user's action: `retry with lead 4002, employee 501`.
     pub fn text(&self) -> String {
         let mut values = Vec::new();
         if let Some(lead) = self.lead {
@@ -402,10 +403,11 @@ impl RetryValues {
     }
 }
 
-/// Judges the stored call `old` again. Its uuid, start, duration and talk stay. Its lead and
-/// employee are looked up again. `by` has the values that a person chose for a retry. Errors of the
-/// call itself, such as an impossible start, are not checked again, so a retry sends the stored
-/// values.
+/// Judges the stored call `old` again.
+///
+/// Its UUID, start, duration, and talk time are kept, while its lead and employee are looked up
+/// again. `by` has the values that a user chose for a retry. Errors in the call itself, such as an
+/// impossible start, aren't checked again, so a retry sends the stored values.
 ///
 /// The outcome is [`Outcome::Journal`], or [`Outcome::DeadLetter`] if the lead or a required
 /// employee is still missing.
@@ -423,7 +425,7 @@ pub fn remap(
     };
     let mut record = old.clone();
     let mut known = call.clone();
-    // The stored extension counts, even if the current rules would find another.
+    // The stored extension is used, even if the current rules would find a different one.
     known.employee = old.employee.clone().map(callbridge_call::Extension::new);
     if record.client_phone.is_none() {
         record.client_phone = client_phone(call, trunk, people);

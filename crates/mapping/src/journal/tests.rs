@@ -75,8 +75,7 @@ fn answered_call_becomes_a_record_with_every_value() {
     );
 }
 
-/// Returns rules that skip each call of this PBX that begins less than a second after the sample
-/// call.
+/// Returns rules that skip calls on this PBX that start less than a second after the sample call.
 fn rules_since(pbx: &str) -> Rules {
     Rules {
         since: [(pbx.to_owned(), call().started.plus(Duration::from_secs(1)))].into(),
@@ -308,7 +307,7 @@ fn waiting_call_is_released_when_a_list_has_its_number() {
     );
 
     std::fs::write(&file, "phone,leadId\n901110001,4001\n").expect("written");
-    // The file is read at the second check that finds it unchanged.
+    // The file is read on the second check that finds it unchanged.
     let looks = [lists.reload(call.ended), lists.reload(call.ended)];
     assert_eq!(looks.map(|news| news.len()), [0, 1]);
     let released = remap(
@@ -340,8 +339,8 @@ fn judge_shown(rules: &Rules, shown: &str) -> Judged {
     judge(&call, "pbx1", rules, lists.people(), call.ended)
 }
 
-/// An outbound call of a campaign shows the company's number. A callback shows the customer's
-/// number. Only the customer's number has a lead.
+/// A campaign's outbound call shows the company's number, whereas a callback shows the customer's.
+/// Only the customer's number has a lead.
 #[test]
 fn shown_number_is_customer_number_only_with_a_lead() {
     let dir = tempfile::tempdir().expect("a folder");

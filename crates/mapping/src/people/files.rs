@@ -1,5 +1,5 @@
-//! Watches the files of lists: which version of each file was read, and whether the file must be
-//! read again.
+//! Watches the list files, keeping track of which version of each one was read and whether it must
+//! be reread.
 
 use super::list::{self, LeadList};
 use super::rows::{BadRow, ListReport, WrongHeader};
@@ -15,38 +15,38 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum bytes of a list (about ten million rows). A larger file is refused.
+/// Maximum size of a list in bytes (about ten million rows). A larger file is rejected.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// A file that was written less than this time before it was read is read again, because it can
-/// have changed within the same tick of its clock.
+/// A file that was written less than this long before it was read is reread, because it may have
+/// changed within the same tick of its clock.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// Maximum checks of a changing file. A list is replaced once two checks in a row found the same
-/// file, because a file that is being written lacks rows and can end in the middle of a row. After
-/// this many checks, the file is read anyway.
+/// Maximum number of checks of a changing file. A list is replaced once two consecutive checks have
+/// found the same file, because a file that's still being written lacks rows and may end in the
+/// middle of one. After this many checks, it's read anyway.
 const LOOKS_MAX: u32 = 30;
 
-/// A list that cannot be used.
+/// A list that can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}: no such file")]
     Missing(PathBuf),
     #[error("{0}: cannot be read: {1}")]
     Unreadable(PathBuf, io::Error),
-    /// The file is larger than 256 MB, the maximum for a list.
+    /// The file is larger than 256 MB, which is the maximum for a list.
     #[error("{0}: larger than 256 MB")]
     TooLarge(PathBuf),
-    /// The first line does not name the columns.
+    /// The first line doesn't contain the columns.
     #[error("{0}: {1}")]
     Header(PathBuf, WrongHeader),
-    /// The file has rows, but none is valid.
+    /// The file has rows, but none of them is valid.
     #[error("{0}: no row of it can be used; {first}", first = .1.first(ToString::to_string))]
     Useless(PathBuf, ListReport),
 }
 
 impl Error {
-    /// Returns the invalid rows, if they are the cause.
+    /// Returns the invalid rows, if they're the cause.
     pub const fn list_report(&self) -> Option<&ListReport> {
         match self {
             Self::Useless(_, about) => Some(about),
@@ -54,7 +54,7 @@ impl Error {
         }
     }
 
-    /// Returns the message for a log. Numbers are reduced to their last four digits.
+    /// Returns the message for a log, with numbers reduced to their last four digits.
     pub fn masked(&self) -> String {
         match self {
             Self::Useless(file, about) => {
@@ -66,22 +66,22 @@ impl Error {
     }
 }
 
-/// A list that was read again, or that could not be read.
+/// A list that was reread or couldn't be read.
 #[derive(Debug)]
 pub struct News {
-    /// The path of the list, as the flag names it.
+    /// The list's path, as given in the flag.
     pub file: PathBuf,
     pub kind: ListKind,
-    /// Country for the list's numbers. Trunks of two countries can read one file differently.
-    /// `None` for employees.
+    /// Country of the list's numbers, or `None` for employees. Trunks in two countries may read the
+    /// same file differently.
     pub country: Option<Country>,
-    /// The changes of the list, whose valid rows are now in use. On an error, the old list stays in
-    /// use. An error is reported once, until the file changes again.
+    /// What changed in the list, whose valid rows are now in use. If there's an error, the old list
+    /// stays in use, and the error is reported once until the file changes again.
     pub result: Result<ListChange, Error>,
 }
 
 impl News {
-    /// Returns the report on the file's rows, if it has any.
+    /// Returns the report on the file's rows, if there is one.
     pub fn list_report(&self) -> Option<&ListReport> {
         match &self.result {
             Ok(change) => Some(&change.about),
@@ -93,28 +93,28 @@ impl News {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ListKind {
-    /// Rows of phones and leads.
+    /// Rows with phone numbers and leads.
     Leads,
     Employees,
 }
 
 impl ListKind {
-    /// Returns the kind in logs and JSON: `leads`, `employees`.
+    /// Returns the kind as it appears in logs and JSON, i.e., `leads` or `employees`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 }
 
-/// Changes in a newly read list.
+/// What changed in a newly read list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListChange {
-    /// Report on the list's rows, including the invalid rows.
+    /// The report on the list's rows, including invalid ones.
     pub about: ListReport,
-    /// Phones whose leads have changed, sorted. Empty for employees.
+    /// Phone numbers whose leads have changed, sorted, or empty for employees.
     pub phones: Vec<Phone>,
 }
 
-/// A list's kind and file. The file has no country for employees.
+/// A list's kind and file. For employees, the file has no country.
 type List = (ListKind, LeadFile);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,16 +128,17 @@ enum Seen {
     },
 }
 
-/// State of a list's file, by which the next check decides whether to read it.
+/// The state of a list's file, which the next check uses to decide whether to read it.
 #[derive(Clone, Copy, Debug, Default)]
 struct FileState {
     seen: Seen,
-    /// A newer version that is not read yet, and the number of checks that found the file changed.
+    /// A newer version that hasn't been read yet, and the number of checks that found the file
+    /// changed.
     newer: Option<(FileVersion, u32)>,
 }
 
 impl FileState {
-    /// Returns `true` if the file was the same at the last check, or has changed at too many
+    /// Returns `true` if the file was the same on the last check, or has changed on too many
     /// checks.
     fn check_stable(&mut self, version: FileVersion) -> bool {
         if matches!(self.seen, Seen::Version { version: old, .. } if old == version) {
@@ -152,7 +153,7 @@ impl FileState {
     }
 }
 
-/// The lists in use, and their files.
+/// The lists in use, along with their files.
 #[derive(Debug, Default)]
 pub struct Watched {
     people: People,
@@ -160,7 +161,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Makes the lists of these trunks. Nothing is read yet.
+    /// Creates the lists for these trunks, without reading anything yet.
     pub fn for_trunks<'a>(trunks: impl Iterator<Item = &'a Trunk>) -> Self {
         let mut watched = Self::default();
         for trunk in trunks {
@@ -178,16 +179,17 @@ impl Watched {
         watched
     }
 
-    /// Returns the files of all lists, each once.
+    /// Returns the distinct files of all lists.
     pub fn files(&self) -> BTreeSet<&Path> {
         let files = self.known.keys().map(|(_, (file, _))| file.as_path());
         files.collect()
     }
 
-    /// Reads all lists, and returns a report on each list.
+    /// Reads all lists, and returns a report on each one.
     ///
     /// # Errors
-    /// An error for each list that cannot be used.
+    ///
+    /// Returns an error for each list that can't be used.
     pub fn load<'a>(
         trunks: impl Iterator<Item = &'a Trunk>,
         now: EventTime,
@@ -208,14 +210,14 @@ impl Watched {
         }
     }
 
-    /// Adds this directory of leads.
+    /// Adds this lead directory.
     #[must_use]
     pub fn with_directory(mut self, directory: Arc<dyn Directory>) -> Self {
         self.people = self.people.with_directory(directory);
         self
     }
 
-    /// Returns the lists in use, with the directory if there is one.
+    /// Returns the lists in use, along with the directory if there is one.
     pub fn people(&self) -> &People {
         &self.people
     }
@@ -232,8 +234,7 @@ impl Watched {
                 continue;
             };
             let result = bytes.and_then(|bytes| take(&mut self.people, list, &bytes));
-            // A file that was read again only because it was young, and that is unchanged, is not
-            // reported.
+            // A file that was only reread because it was new, and hasn't changed, isn't reported.
             let again = matches!((known.seen, seen), (
                 Seen::Version { version: a, settled: false },
                 Seen::Version { version: b, .. },
@@ -254,7 +255,7 @@ impl Watched {
     }
 }
 
-/// Replaces a list with the valid rows of its file. If no row is valid, the old list stays in use.
+/// Replaces a list with the valid rows in its file. If no row is valid, the old list stays in use.
 fn take(people: &mut People, (kind, file): &List, bytes: &[u8]) -> Result<ListChange, Error> {
     let (path, country) = file;
     match kind {
@@ -282,8 +283,8 @@ fn take(people: &mut People, (kind, file): &List, bytes: &[u8]) -> Result<ListCh
     }
 }
 
-/// Reads a file's current version and bytes. Returns `None` if the file is unchanged, or not stable
-/// while a list of it is in use (`in_force`).
+/// Reads a file's current version and bytes, or returns `None` if it hasn't changed or isn't stable
+/// while a list from it is in use (`in_force`).
 fn read(
     path: &Path,
     known: &mut FileState,
@@ -313,8 +314,7 @@ fn read(
         let version_after = metadata
             .map(|metadata| FileVersion::from_metadata(&metadata))
             .ok();
-        // If the file was written meanwhile, the bytes can be incomplete, so the file is read
-        // again.
+        // If the file was written in the meantime, the bytes may be incomplete, so it's reread.
         settled &= read.is_err() || version_after == Some(version);
         match read {
             Ok(_) => Ok(bytes),

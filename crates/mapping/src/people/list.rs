@@ -1,5 +1,4 @@
-//! Lists of leads and employees. Every valid row of a file is used, and every invalid row is
-//! reported.
+//! Lead and employee lists. All valid rows in a file are used, and all invalid ones are reported.
 //!
 //! ```text
 //! phone,leadId            extension,employeeId
@@ -18,7 +17,7 @@ use std::ops::Deref;
 const LEADS: [&str; 2] = ["phone", "leadId"];
 const EMPLOYEES: [&str; 2] = ["extension", "employeeId"];
 
-/// Employees by their extensions, and the first extension of each employee.
+/// Employees by extension, along with each employee's first extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Employees {
     ids: BTreeMap<Extension, EmployeeId>,
@@ -32,7 +31,7 @@ impl Employees {
     }
 }
 
-/// Collects employees in the order of the list. If an extension occurs twice, the first row counts.
+/// Collects employees in list order. If an extension occurs twice, the first row is used.
 impl FromIterator<(Extension, EmployeeId)> for Employees {
     fn from_iter<T: IntoIterator<Item = (Extension, EmployeeId)>>(rows: T) -> Self {
         let mut all = Self::default();
@@ -54,11 +53,11 @@ impl Deref for Employees {
     }
 }
 
-/// Phones and their leads, sorted: 16 bytes per row. A phone with two leads keeps both.
+/// Phone numbers and their leads in sorted order, using 16 bytes per row. A number with two leads
+/// keeps both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeadList {
-    /// The digits of E.164 as a number (none begins with 0), and a lead. Sorted, without
-    /// duplicates.
+    /// The E.164 digits as a number (none starts with 0) and a lead. Sorted, without duplicates.
     rows: Vec<(u64, LeadId)>,
 }
 
@@ -66,7 +65,8 @@ impl LeadList {
     /// Parses the file's bytes. Numbers without a country code belong to `country`.
     ///
     /// # Errors
-    /// If the header does not name the columns.
+    ///
+    /// Returns an error if the header doesn't contain the columns.
     pub fn read(bytes: &[u8], country: Option<Country>) -> Result<(Self, ListReport), WrongHeader> {
         let mut rows = Vec::new();
         let mut about = ListReport::default();
@@ -119,7 +119,7 @@ impl LeadList {
         Ok((Self { rows }, about))
     }
 
-    /// Returns the leads of a phone. If there are several leads, it is not known which lead is
+    /// Returns the leads for a phone number. If there are several, there's no telling which one is
     /// right.
     pub fn find(&self, phone: &Phone) -> impl Iterator<Item = LeadId> {
         let digits = as_number(phone);
@@ -129,7 +129,7 @@ impl LeadList {
         of_phone.map(|(_, lead)| *lead)
     }
 
-    /// Returns the phones whose leads differ in `newer`.
+    /// Returns the phone numbers whose leads are different in `newer`.
     pub fn changed_phones(&self, newer: &Self) -> Vec<Phone> {
         let old = (self.rows.iter()).filter(|row| newer.rows.binary_search(row).is_err());
         let new = (newer.rows.iter()).filter(|row| self.rows.binary_search(row).is_err());
@@ -143,11 +143,12 @@ impl LeadList {
     }
 }
 
-/// Parses a list of extensions and employees. An extension for which the list names two employees
-/// is left out.
+/// Parses a list of extensions and employees, omitting any extension that's listed with two
+/// employees.
 ///
 /// # Errors
-/// If the header does not name the columns.
+///
+/// Returns an error if the header doesn't contain the columns.
 pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
     let mut about = ListReport::default();
     let mut lines: BTreeMap<Extension, (EmployeeId, u64)> = BTreeMap::new();
@@ -189,7 +190,7 @@ pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
     Ok((list, about))
 }
 
-/// Describes why a cell contains no number.
+/// Describes why a cell doesn't contain a number.
 fn no_number(cell: &str, country: Option<Country>) -> String {
     if numbers_in(cell) > 1 {
         return "holds several numbers: give each its own row, with the same lead".to_owned();
@@ -204,8 +205,9 @@ fn no_number(cell: &str, country: Option<Country>) -> String {
     }
 }
 
-/// Counts the parts of a cell that can each be a number. Separators between the digits of one
-/// number (blanks, dashes, brackets) do not count. A plus begins the next number.
+/// Counts the parts of a cell that could each be a number. Separators between the digits of a
+/// single number (spaces, dashes, and parentheses) don't count, whereas a plus starts the next
+/// number.
 fn numbers_in(cell: &str) -> usize {
     const DIGITS_MIN: usize = 5;
     let marks = [' ', '-', '.', '(', ')', '\u{a0}'];
@@ -215,8 +217,9 @@ fn numbers_in(cell: &str) -> usize {
         .count()
 }
 
-/// Converts a cell to the key of its phone: the digits of E.164 as a number. A number in E.164 is
-/// used directly, so a million rows are read in a second. A cell with several numbers has no key.
+/// Converts a cell to the key for its phone number, which is the E.164 digits as a number. A number
+/// already in E.164 is used directly, so that a million rows can be read in a second. A cell with
+/// several numbers has no key.
 fn key(text: &str, country: Option<Country>) -> Option<u64> {
     const DIGITS_MIN: usize = 8;
     if let Some(phone) = Phone::from_e164(text)
@@ -370,7 +373,7 @@ mod tests {
         }
         let about = read("phone;leadId\n901110001;1\n").1;
         assert_eq!(about.remarks(), " (separated by `;`)");
-        // The header defines the separator. Rows with another separator are reported.
+        // The header determines the separator, and rows with a different one are reported.
         let (list, about) = read("phone,leadId\n901110001;1\n901110002,2\n");
         assert_eq!((list.rows.len(), about.bad), (1, 1));
     }

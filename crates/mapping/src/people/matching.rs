@@ -1,5 +1,5 @@
-//! Finds employees that match no calls: entries that cannot be extensions, and lists that match no
-//! call.
+//! Finds employees that don't match any calls, i.e., entries that can't be extensions and lists
+//! that don't match any call.
 
 use super::People;
 use crate::journal::Rules;
@@ -7,23 +7,23 @@ use callbridge_call::Extension;
 use callbridge_model::status::{Doubtful, Employees, Unlisted};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The extension of a call, with its trunk.
+/// A call's extension and trunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsedExtension {
     pub pbx: String,
-    /// Name of the trunk, unique within its PBX.
+    /// The trunk's name, which is unique within its PBX.
     pub trunk: String,
-    /// The extension as the PBX names it.
+    /// The extension as reported by the PBX.
     pub extension: Extension,
-    /// Epoch seconds.
+    /// In epoch seconds.
     pub started: i64,
 }
 
-/// Latin and Cyrillic letters that are mistaken for digits.
+/// Latin and Cyrillic letters that can be mistaken for digits.
 const LOOK_ALIKES: [(&str, char); 3] = [("OoОо", '0'), ("IlІ|", '1'), ("Зз", '3')];
 
-/// Returns the extension that was probably meant, if the only letters in the text look like digits:
-/// `101` for `1O1`.
+/// Returns the extension that was probably meant if the only letters in the text look like digits,
+/// such as `101` for `1O1`.
 pub fn probable_extension(extension: &str) -> Option<String> {
     let meant: String = extension.chars().map(look_alike_digit).collect();
     let all_digits = meant.bytes().all(|b| b.is_ascii_digit());
@@ -35,7 +35,7 @@ pub fn probable_extension(extension: &str) -> Option<String> {
     }
 }
 
-/// Returns the digit that a letter is mistaken for. Any other character stays.
+/// Returns the digit that a letter can be mistaken for, leaving any other character unchanged.
 fn look_alike_digit(character: char) -> char {
     for (letters, digit) in LOOK_ALIKES {
         if letters.contains(character) {
@@ -45,7 +45,7 @@ fn look_alike_digit(character: char) -> char {
     character
 }
 
-/// Compares the employee lists of the trunks with the extensions of the newest calls (`met`).
+/// Compares the trunks' employee lists with the extensions of the most recent calls (`met`).
 pub fn compare(rules: &Rules, people: &People, met: &[UsedExtension]) -> Employees {
     let mut listed = BTreeSet::new();
     for trunk in rules.trunks.iter() {
@@ -157,7 +157,7 @@ mod tests {
             unlisted.last_at,
         );
         assert_eq!(summary, ("101", 2, 20));
-        // The trunk has no list of employees, so its call is not counted.
+        // The trunk has no employee list, so its call isn't counted.
         let bare = parse("bare=PJSIP/bare", &Trunk::default()).expect("a good flag");
         let rules = Rules {
             trunks: Trunks::new(rules.trunks.iter().cloned().chain([bare]).collect()).expect("two"),
@@ -169,7 +169,7 @@ mod tests {
             &[used_extension("bare", "109", 10)],
         );
         assert_eq!((found.calls, found.unlisted.len()), (0, 1));
-        // An extension that really has this name is not mistyped.
+        // An extension that's really called that isn't mistyped.
         let real = compare(
             &rules,
             &People::default(),

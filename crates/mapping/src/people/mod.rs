@@ -1,15 +1,15 @@
-//! The lead and the employee of a call, as the CRM's ids: leads by each trunk's rules, and
-//! employees by extension.
+//! A call's lead and employee as CRM IDs, where the lead is determined by the trunk's rules and the
+//! employee by the extension.
 //!
-//! [`People`] is a pure table: the same question always has the same answer. [`files::Watched`]
-//! reads the lists, and reads them again when they change.
+//! [`People`] is a pure table, so the same question always gets the same answer. [`files::Watched`]
+//! reads the lists and rereads them when they change.
 //!
-//! | module | what it contains |
+//! | module | contents |
 //! |---|---|
-//! | [`rule`] | `var:`, `userfield:`, `csv:`, and employees, as flags name them |
-//! | [`list`] | lists of leads and employees; [`rows`]: the valid and invalid rows of a file |
-//! | [`matching`] | employees that match no calls |
-//! | [`files`] | which version of which file was read |
+//! | [`rule`] | `var:`, `userfield:`, `csv:`, and employees, as given in flags |
+//! | [`list`] | lead and employee lists; [`rows`]: a file's valid and invalid rows |
+//! | [`matching`] | employees that don't match any calls |
+//! | [`files`] | which version of each file was read |
 
 pub mod files;
 pub mod list;
@@ -27,61 +27,63 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Result of the rules for a call's lead, with text for the reason.
+/// What the rules say about a call's lead, along with a human-readable reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeadAnswer {
-    /// A rule gives this one lead.
+    /// A rule yields exactly one lead.
     One(LeadId, String),
-    /// No rule gives a lead.
+    /// No rule yields a lead.
     None(String),
-    /// One rule gives two leads of equal rank.
+    /// A rule yields two leads of equal rank.
     Two(LeadId, LeadId, String),
 }
 
-/// A directory of leads for the rule `directory`.
+/// A lead directory for the `directory` rule.
 pub trait Directory: std::fmt::Debug + Send + Sync {
-    /// Looks up the lead of this number among the leads that were learned from the CRM.
+    /// Looks up this number's lead among those learned from the CRM.
     ///
     /// # Errors
-    /// A message, if it cannot be looked up now.
+    ///
+    /// Returns a message if it can't be looked up right now.
     fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String>;
 
-    /// Looks up the lead that a person has assigned to this number (`lead give`), with text about
-    /// that person. Returns `None` if no lead is assigned.
+    /// Looks up the lead that a user has assigned to this number (`lead give`) along with a text
+    /// about that user, returning `None` if no lead is assigned.
     ///
     /// # Errors
-    /// A message, if it cannot be looked up now.
+    ///
+    /// Returns a message if it can't be looked up right now.
     fn assigned_lead(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String>;
 }
 
-/// The file of a lead list and its trunk's country. Two trunks can read one file differently.
+/// A lead list's file and its trunk's country. Two trunks may read the same file differently.
 pub(crate) type LeadFile = (PathBuf, Option<Country>);
 
-/// The lists of leads and employees in use, and the directory of leads.
+/// The lead and employee lists in use, along with the lead directory.
 #[derive(Clone, Debug, Default)]
 pub struct People {
     pub(crate) leads: BTreeMap<LeadFile, LeadList>,
     pub(crate) employees: BTreeMap<PathBuf, Employees>,
-    /// The directory of leads, if there is one.
+    /// The lead directory, if there is one.
     pub(crate) directory: Option<Arc<dyn Directory>>,
 }
 
 impl People {
-    /// Adds this directory of leads.
+    /// Adds this lead directory.
     #[must_use]
     pub fn with_directory(mut self, directory: Arc<dyn Directory>) -> Self {
         self.directory = Some(directory);
         self
     }
 
-    /// Returns the lead of a call whose customer has this number, from the first rule of the trunk
-    /// that knows a lead. A lead that a person has assigned to the number comes after all
-    /// information from the dialplan, and before every list.
+    /// Returns the lead of a call whose customer has this number, from the first of the trunk's
+    /// rules that finds one. A lead that a user has assigned to the number comes after all
+    /// information from the dialplan, but before any list.
     pub fn lead_of(&self, call: &FinishedCall, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
         let rules = &trunk.leads;
         let first_by_number = rules.iter().position(LeadRule::is_by_number);
         let (first_rules, other_rules) = rules.split_at(first_by_number.unwrap_or(rules.len()));
-        // The dialplan can name a lead, which any rule of the trunk can read.
+        // The dialplan may specify a lead, which any of the trunk's rules may read.
         let named = rules.iter().any(|rule| {
             !rule.is_by_number()
                 && !matches!(self.ask(rule, call, phone, trunk), LeadAnswer::None(_))
@@ -91,7 +93,7 @@ impl People {
         } else {
             self.assigned_lead(phone)
         };
-        // If the assigned leads cannot be read, any rule can still give a lead.
+        // If the assigned leads can't be read, any rule may still yield a lead.
         let (assigned, unread) = match assignment {
             Some(LeadAnswer::None(why)) => (None, Some(LeadAnswer::None(why))),
             assigned => (assigned, None),
@@ -126,8 +128,8 @@ impl People {
         }
     }
 
-    /// Finds the lead by the number only, for `lead check` and the release of a waiting call. Rules
-    /// that need other facts of the call find no lead.
+    /// Finds the lead by number alone, for `lead check` and the release of waiting calls. Rules
+    /// that need to know more about the call don't find a lead.
     pub fn lead_of_phone(&self, phone: &Phone, trunk: &Trunk) -> LeadAnswer {
         let listed = trunk.leads.iter().filter_map(|rule| match rule {
             LeadRule::Variable(_) | LeadRule::UserField(_) => None,
@@ -149,13 +151,13 @@ impl People {
         self.employees_at(trunk)?.get(extension).copied()
     }
 
-    /// Returns an employee's extension by the trunk's list. If the employee has several extensions,
-    /// returns the first.
+    /// Returns an employee's extension according to the trunk's list, or the first one if there are
+    /// several.
     pub fn extension_of<'a>(&'a self, id: EmployeeId, trunk: &'a Trunk) -> Option<&'a Extension> {
         self.employees_at(trunk)?.extension_of(id)
     }
 
-    /// Returns all employees of a trunk. `None` without a list, or before it could be read.
+    /// Returns all of a trunk's employees, or `None` if there's no list or it couldn't be read yet.
     pub fn employees_at<'a>(&'a self, trunk: &'a Trunk) -> Option<&'a Employees> {
         match trunk.employees.as_ref()? {
             EmployeeRule::List(list) => Some(list),
@@ -163,14 +165,15 @@ impl People {
         }
     }
 
-    /// Returns `true` if an employee has this extension, by the list of any trunk of the PBX.
+    /// Returns `true` if an employee has this extension according to the list of any of the PBX's
+    /// trunks.
     pub fn knows(&self, extension: &Extension, trunks: &Trunks, pbx: &str) -> bool {
         let mut of_pbx = trunks.of_pbx(pbx);
         of_pbx.any(|trunk| self.employee_of(extension, trunk).is_some())
     }
 
-    /// Looks up the lead that a person has assigned to the number. Returns `None` if no lead is
-    /// assigned, and for a hidden caller.
+    /// Looks up the lead that a user has assigned to the number, returning `None` if no lead is
+    /// assigned or the caller's number is hidden.
     fn assigned_lead(&self, phone: Option<&Phone>) -> Option<LeadAnswer> {
         match self.directory.as_ref()?.assigned_lead(phone?) {
             Ok(given) => given.map(|(lead, message)| LeadAnswer::One(lead, message)),
@@ -218,8 +221,8 @@ impl People {
     }
 }
 
-/// Returns the first answer with a lead. If no answer has a lead, returns the reasons of all
-/// answers, or `unasked` if there are no answers.
+/// Returns the first answer with a lead. If none has one, returns the reasons from all answers, or
+/// `unasked` if there are no answers.
 fn first_of(answers: impl Iterator<Item = LeadAnswer>, unasked: String) -> LeadAnswer {
     let mut misses = Vec::new();
     for answer in answers {
@@ -256,8 +259,8 @@ fn user_field(pattern: &Regex, call: &FinishedCall) -> LeadAnswer {
     one_of(&format!("user field by `{pattern}`"), groups)
 }
 
-/// Returns the lead in these texts, if they name only one lead. `what` describes the source of the
-/// texts. A text that is not a lead id is skipped if another text names a lead.
+/// Returns the lead in these texts if they contain only one. `what` describes where the texts come
+/// from. A text that isn't a lead ID is skipped if another one contains a lead.
 fn one_of<'a>(what: &str, texts: impl Iterator<Item = &'a str>) -> LeadAnswer {
     let mut leads = BTreeSet::new();
     let mut junk = None;

@@ -8,30 +8,30 @@ use callbridge_asterisk::cell_value;
 use callbridge_model::safe;
 use std::fmt;
 
-/// Maximum number of invalid rows that are kept with their messages. Further rows are only counted.
+/// Maximum number of invalid rows to keep with their messages. Any further ones are merely counted.
 const NAMED_MAX: usize = 1_000;
-/// Bytes that can separate cells: commas, or the characters of spreadsheets in locales with a
-/// decimal comma.
+/// Bytes that may separate cells: the comma, or what spreadsheets use in locales with a decimal
+/// comma.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
-/// The first line does not name the columns.
+/// The first line doesn't contain the columns.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line 1: the header must name the columns `{wants}`, but is `{says}`")]
 pub struct WrongHeader {
-    /// Columns that the header must name: `phone,leadId`.
+    /// The columns that the header must contain, such as `phone,leadId`.
     pub wants: String,
-    /// First line of the file, at most 60 characters.
+    /// The file's first line, limited to 60 characters.
     pub says: String,
 }
 
-/// A row that cannot be used.
+/// A row that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRow {
-    /// Line of the file, from 1 for the header.
+    /// Line number in the file, starting at 1 for the header.
     pub line: u64,
-    /// The cell, shortened. Empty if the message contains everything.
+    /// The cell, shortened, or empty if the message says everything.
     pub cell: String,
-    /// Error of the row, as a predicate of the cell: `is not an employee id`.
+    /// What's wrong with the cell, in the form of a predicate such as `is not an employee id`.
     pub message: String,
 }
 
@@ -44,7 +44,7 @@ impl BadRow {
         }
     }
 
-    /// Returns the message for a log. A number is reduced to its last four digits.
+    /// Returns the message for a log, with a number reduced to its last four digits.
     pub fn masked(&self) -> String {
         self.describe(&masked(&self.cell))
     }
@@ -56,10 +56,10 @@ impl fmt::Display for BadRow {
     }
 }
 
-/// Minimum digits of a phone number. A shorter cell is shown in full.
+/// Minimum number of digits in a phone number. A shorter cell is shown in full.
 const PHONE_DIGITS_MIN: usize = 7;
 
-/// Replaces every digit of a long number by a dot, except the last four.
+/// Replaces all but the last four digits of a long number with dots.
 fn masked(cell: &str) -> String {
     let digits = cell.chars().filter(char::is_ascii_digit).count();
     if digits < PHONE_DIGITS_MIN {
@@ -78,23 +78,23 @@ fn masked(cell: &str) -> String {
     masked
 }
 
-/// Report on the rows of a list's file.
+/// A report on the rows in a list's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListReport {
-    /// Valid rows, without duplicates.
+    /// Number of valid rows, without duplicates.
     pub rows: usize,
-    /// Rows that repeat another row.
+    /// Number of rows that repeat another one.
     pub repeated: usize,
-    /// Character between the cells. `None` for a comma.
+    /// The character between the cells, or `None` for a comma.
     pub separator: Option<char>,
-    /// The first invalid rows, by line.
+    /// The first invalid rows, ordered by line.
     pub named: Vec<BadRow>,
-    /// Number of all invalid rows, including those in `named`.
+    /// Total number of invalid rows, including those in `named`.
     pub bad: usize,
 }
 
 impl ListReport {
-    /// Returns `true` if there are neither valid rows nor invalid ones.
+    /// Returns `true` if there are neither valid nor invalid rows.
     pub const fn is_empty(&self) -> bool {
         self.rows == 0 && self.bad == 0
     }
@@ -104,12 +104,12 @@ impl ListReport {
         self.rows == 0 && self.bad > 0
     }
 
-    /// Returns the number of invalid rows that are not listed.
+    /// Returns how many invalid rows aren't listed.
     pub fn unlisted_count(&self) -> usize {
         self.bad - self.named.len()
     }
 
-    /// Returns the first invalid row, formatted by `shown`. Empty if there is no invalid row.
+    /// Returns the first invalid row as formatted by `shown`, or an empty text if there isn't one.
     pub(super) fn first(&self, shown: fn(&BadRow) -> String) -> String {
         self.named.first().map(shown).unwrap_or_default()
     }
@@ -121,7 +121,8 @@ impl ListReport {
         }
     }
 
-    /// Remarks that need no action: ` (separated by `;`, 2 given twice)`. Empty if there are none.
+    /// Returns remarks that don't require any action, such as ` (separated by `;`, 2 given twice)`,
+    /// or an empty text if there are none.
     pub fn remarks(&self) -> String {
         let mut remarks = Vec::new();
         match self.separator {
@@ -139,7 +140,7 @@ impl ListReport {
     }
 }
 
-/// Makes the report on a row with an unusable cell.
+/// Creates the report on a row with an unusable cell.
 pub(super) fn unusable_row(line: u64, cell: &str, message: impl Into<String>) -> BadRow {
     BadRow {
         line,
@@ -148,19 +149,20 @@ pub(super) fn unusable_row(line: u64, cell: &str, message: impl Into<String>) ->
     }
 }
 
-/// A row of two columns in the file.
+/// A row with two columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairRow {
-    /// The line on which the row begins, from 1.
+    /// The line that the row starts on, counted from 1.
     pub line: u64,
-    /// The cells of the row. Neither is empty.
+    /// The row's cells, neither of which is empty.
     pub cells: [String; 2],
 }
 
-/// Reads both cells of each valid row. Also returns a report on the file's rows.
+/// Reads both cells of each valid row, and returns them along with a report on the file's rows.
 ///
 /// # Errors
-/// If the header does not name the columns.
+///
+/// Returns an error if the header doesn't contain the columns.
 pub fn pairs(
     bytes: &[u8],
     columns: [&'static str; 2],
@@ -175,8 +177,8 @@ pub fn pairs(
     Ok((pairs, about))
 }
 
-/// Calls `take` with the line and the two cells of each row. An invalid row, and a row that `take`
-/// refuses, is added to the report `about`. Reading continues with the next row.
+/// Calls `take` with the line and both cells of each row. Rows that are invalid or rejected by
+/// `take` are added to the report `about`, and reading continues with the next row.
 pub(super) fn each_row(
     bytes: &[u8],
     columns: [&'static str; 2],
@@ -246,7 +248,7 @@ fn missing_cell(line: u64, column: &str) -> BadRow {
     unusable_row(line, "", format!("the {column} is missing"))
 }
 
-/// Returns the most frequent separator in the header. A comma if there is none.
+/// Returns the most frequent separator in the header, or a comma if there is none.
 fn separator(header: &[u8]) -> u8 {
     let mut most = b',';
     let mut most_count = 0;
@@ -260,7 +262,7 @@ fn separator(header: &[u8]) -> u8 {
     most
 }
 
-/// Returns the line on which a row begins. The reader's own count stops before empty lines.
+/// Returns the line that a row starts on. The reader's own count stops before empty lines.
 fn line_of(bytes: &[u8], at: &csv::Position) -> u64 {
     let from = usize::try_from(at.byte()).unwrap_or(bytes.len());
     let rest = bytes.get(from..).unwrap_or_default().iter();

@@ -1,4 +1,4 @@
-//! The sources of leads and employees, as flags name them.
+//! Where leads and employees come from, as given in flags.
 
 use super::list::Employees;
 use callbridge_asterisk::decoder::VARIABLE_NAME_BYTES_MAX;
@@ -8,16 +8,16 @@ use regex::Regex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A source of a call's lead.
+/// Where a call's lead comes from.
 #[derive(Clone, Debug)]
 pub enum LeadRule {
-    /// `var:LEAD_ID`: the value of a channel variable.
+    /// The value of a channel variable, as in `var:LEAD_ID`.
     Variable(String),
-    /// `userfield:lead=(\d+)`: the pattern's first group in a user field.
+    /// The pattern's first group in a user field, as in `userfield:lead=(\d+)`.
     UserField(Regex),
-    /// `csv:FILE`: a list of phones and leads.
+    /// A list of phone numbers and leads (`csv:FILE`).
     Csv(PathBuf),
-    /// `directory`: phones and leads learned from the CRM.
+    /// Phone numbers and leads learned from the CRM (`directory`).
     Directory,
 }
 
@@ -30,8 +30,8 @@ impl LeadRule {
         }
     }
 
-    /// Returns `true` for a rule that looks up the number, and does not read information from the
-    /// dialplan.
+    /// Returns `true` for a rule that looks up the number, as opposed to reading information from
+    /// the dialplan.
     pub const fn is_by_number(&self) -> bool {
         match self {
             Self::Variable(_) | Self::UserField(_) => false,
@@ -43,11 +43,11 @@ impl LeadRule {
 /// The forms of a lead rule, for messages.
 const FORMS: &str = "var:NAME, userfield:REGEX, csv:FILE and directory, separated by `;`";
 
-/// Maximum memory of a compiled pattern.
+/// Maximum memory used by a compiled pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-/// Parses `var:LEAD_ID;csv:/etc/leads.csv`, or returns an error message. A `;` that does not begin
-/// a rule belongs to the pattern before it.
+/// Parses `var:LEAD_ID;csv:/etc/leads.csv`, or returns an error message. A `;` that doesn't start a
+/// new rule is part of the pattern before it.
 pub fn lead_rules(text: &str) -> Result<Vec<LeadRule>, String> {
     let mut pieces: Vec<String> = Vec::new();
     for piece in text.split(';') {
@@ -101,10 +101,10 @@ fn pattern(text: &str) -> Result<Regex, String> {
     Ok(pattern)
 }
 
-/// A source of employees by their extensions.
+/// Where employees come from, by extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmployeeRule {
-    /// Pairs in the flag itself: `101:501;102:502`.
+    /// Pairs in the flag itself, as in `101:501;102:502`.
     List(Employees),
     /// A file with the header `extension,employeeId`.
     File(PathBuf),
@@ -115,7 +115,7 @@ pub fn employee_rule(text: &str) -> Result<EmployeeRule, String> {
     if text.is_empty() {
         return Err("is empty; give `101:501;102:502` or a file".to_owned());
     }
-    // A list has pairs and no slash. A file name that looks like a list is written `./101:501`.
+    // A list has pairs and no slash. A file name that looks like a list is written as `./101:501`.
     if text.contains('/') || !text.contains(':') {
         return Ok(EmployeeRule::File(PathBuf::from(text)));
     }

@@ -18,7 +18,7 @@ fn trunks(flag: &str) -> Trunks {
     Trunks::new(vec![trunk(flag)]).expect("one trunk")
 }
 
-/// Makes a change with `rows` good rows. `number` is new, or has another lead now.
+/// Creates a change with `rows` valid rows, in which `number` is new or has a different lead.
 fn leads(rows: usize, number: &str) -> ListChange {
     ListChange {
         about: rows::ListReport {
@@ -33,7 +33,7 @@ fn load(trunks: &Trunks) -> Watched {
     Watched::load(trunks.iter(), later_time()).expect("good").0
 }
 
-/// Returns the effects of a changed file. A file is read at the second check that finds the file
+/// Returns the effects of a changed file, which is read on the second check that finds it
 /// unchanged.
 fn reload(watched: &mut Watched) -> Vec<News> {
     let first = watched.reload(later_time());
@@ -49,7 +49,7 @@ fn lead(id: i64) -> LeadId {
     LeadId::new(id).expect("positive")
 }
 
-/// Returns a time long after any file of a test was written.
+/// Returns a time long after any of the tests' files were written.
 fn later_time() -> EventTime {
     callbridge_model::clock::now()
         .wall
@@ -173,7 +173,7 @@ fn changed_list_uses_good_rows_and_reports_bad_rows_once() {
     assert!(matches!(second_answer, LeadAnswer::None(_)));
 }
 
-/// Asserts that the number of the first list still has the lead 1.
+/// Asserts that the number from the first list still has lead 1.
 fn assert_old_list(watched: &Watched, trunk: &Trunk) {
     let answer = lead_of_number(watched, trunk, Some("+998901110001"));
     assert!(matches!(answer, LeadAnswer::One(id, _) if id == lead(1)));
@@ -243,7 +243,7 @@ fn list_being_written_is_read_once_stable_or_after_limit() {
     );
 }
 
-/// Loads the lists as if each file was read at the moment when it was written.
+/// Loads the lists as if each file were read at the very moment it was written.
 fn load_at_once(trunks: &Trunks) -> Watched {
     let loaded = Watched::load(trunks.iter(), EventTime::from_seconds(0));
     loaded.expect("good").0
@@ -304,7 +304,7 @@ fn employees_are_read_again_when_their_file_changes() {
     assert_eq!(employee_of_101(&watched, trunk), EmployeeId::new(777));
 }
 
-/// A directory in which a person has assigned lead 9 to this number. `Err` if reading fails.
+/// A directory in which a user has assigned lead 9 to this number, or `Err` if reading fails.
 #[derive(Debug)]
 struct OneAssignedLead(Result<Phone, String>);
 
