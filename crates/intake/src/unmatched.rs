@@ -86,11 +86,7 @@ impl UnmatchedLog {
 
     /// Forgets prefixes that a flag names by now, and prefixes that were not seen for 30 days.
     /// `is_named` returns `true` if a flag names these channels.
-    pub(super) fn prune(
-        &mut self,
-        now: EventTime,
-        is_named: impl Fn(&status::Unmatched) -> bool,
-    ) {
+    pub(super) fn prune(&mut self, now: EventTime, is_named: impl Fn(&status::Unmatched) -> bool) {
         let now = now.floor_seconds().get();
         let kept = self.seen.len();
         self.seen.retain(|unmatched| {
