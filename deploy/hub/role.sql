@@ -1,9 +1,10 @@
--- The role, the database, and the schema of a hub. Run it once, on the primary, as the superuser:
+-- Creates a hub's role, database, and schema. Run it once, on the primary, as the superuser:
 --
 --   sudo -u postgres psql -f role.sql
 --   sudo -u postgres psql -c '\password callbridge'
 --
--- The role can use its schema, and has no other right.
+-- The role can use its own schema and has no other permissions. If synchronous_standby_names is set and
+-- no such standby is connected, every statement here waits for one, so connect it first.
 \set ON_ERROR_STOP on
 CREATE ROLE callbridge LOGIN;
 CREATE DATABASE callbridge ENCODING 'UTF8' LOCALE 'C.UTF-8' TEMPLATE template0;
