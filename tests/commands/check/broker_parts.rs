@@ -3,7 +3,7 @@
 use super::findings::{self, CheckReport};
 use crate::commands::sidecar::{Place, start_crm};
 use callbridge_sandbox::Server;
-use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker, raw};
 
 /// The most runs of one `check`. The broker serves all tests, so it can fail to answer within 10 s.
 const TRIES: usize = 6;
@@ -70,6 +70,33 @@ async fn queue_consumed_by_the_daemon_passes_check() {
         status["sources"][1]["state"], "connected",
         "the daemon still consumes the queue"
     );
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn poison_message_passes_check_and_the_daemon_takes_it() {
+    let broker = Broker::shared();
+    broker.declare("check_poison").await;
+    raw::publish(
+        broker,
+        "",
+        b"check_poison",
+        &raw::deep_headers(1_000),
+        b"not json",
+    )
+    .await;
+    broker.publish("check_poison", &["not json either"]).await;
+    let url = broker.url(ADMINISTRATOR);
+    let (place, _crm, flags) = stage(&source(&url, "check_poison")).await;
+    check(&place, &flags).await.assert_clean();
+    let daemon = place.start_daemon(&flags).await;
+    crate::commands::sidecar::poll_until("both messages acknowledged", async || {
+        let status = place.status().await?;
+        let are_kept = status["books"]["unreadable"] == 2;
+        (are_kept && broker.depth("check_poison").await == 0).then_some(())
+    })
+    .await;
+    check(&place, &flags).await.assert_clean();
     daemon.stop().await;
 }
 

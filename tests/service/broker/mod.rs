@@ -3,5 +3,6 @@
 mod alarm;
 mod consumption;
 mod notices;
+mod poison;
 mod stage;
 mod tls;

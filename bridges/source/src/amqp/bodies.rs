@@ -4,11 +4,13 @@
 //! A broker limits the number of unacknowledged messages, not their bytes. lapin holds each body
 //! whole, so a few large messages would fill our memory, again at each start. So the connection
 //! itself is read with a limit. Bytes of a body beyond its limit are left out here. When all bodies
-//! together reach their limit, nothing more is read until the consumer takes messages.
+//! together reach their limit, nothing more is read until the consumer takes messages. Methods and
+//! content headers pass through [`frames`] on the way.
 //!
 //! Heartbeats replace the bytes that are left out, so a long body on a slow connection does not
 //! look like a dead connection.
 
+use super::frames::{self, CONTENT, HEAD};
 use crate::connect::Stream;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,13 +24,11 @@ const READ_BYTES: usize = 64 << 10;
 /// connection that only publishes, because nothing takes the lengths there.
 const CUT_MAX: usize = 4_096;
 
-/// Number of bytes at the start of each frame: type, channel, and length.
-const HEAD: usize = 7;
-/// Number of bytes at the start of a content header: class, weight, and length of the body.
-const CONTENT: usize = 12;
+const METHOD: u8 = 1;
 const CONTENT_HEADER: u8 = 2;
 const BODY: u8 = 3;
-const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, 0xce];
+const END: u8 = 0xce;
+const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, END];
 
 /// Count of the bytes held in bodies, shared between the connection and the consumer of the
 /// messages.
@@ -94,7 +94,7 @@ impl Bodies {
 #[derive(Debug)]
 struct Cutter {
     bodies: Bodies,
-    /// The beginning of a frame whose head is not complete yet.
+    /// The beginning of a frame, until enough of it is known to pass it on.
     begun: Vec<u8>,
     /// Number of the next bytes to pass on. After them, `drop` bytes are left out.
     keep: u64,
@@ -118,7 +118,10 @@ impl Cutter {
     }
 
     /// Processes the bytes in `read`, and appends the bytes to pass on to `stays`.
-    fn cut(&mut self, mut read: &[u8], stays: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// Returns an error for a frame that no broker may send.
+    fn cut(&mut self, mut read: &[u8], stays: &mut Vec<u8>) -> io::Result<()> {
         while !read.is_empty() {
             if self.keep > 0 {
                 stays.extend_from_slice(split(&mut read, &mut self.keep));
@@ -129,49 +132,70 @@ impl Cutter {
             } else {
                 self.begun.push(read[0]);
                 read = &read[1..];
-                self.understand(stays);
+                self.understand(stays)?;
             }
         }
+        Ok(())
     }
 
-    /// Interprets the head of a frame, once `begun` contains all of its bytes. Appends the head to
+    /// Interprets a frame, once `begun` contains enough of it. Appends what is known of it to
     /// `stays`, or a heartbeat if the whole frame is left out.
-    fn understand(&mut self, stays: &mut Vec<u8>) {
-        let [kind, high, low, a, b, c, d, rest @ ..] = &self.begun[..] else {
-            return;
+    fn understand(&mut self, stays: &mut Vec<u8>) -> io::Result<()> {
+        let Some((head, payload)) = self.begun.split_first_chunk::<HEAD>() else {
+            return Ok(());
         };
-        let channel = u16::from_be_bytes([*high, *low]);
-        let length = u32::from_be_bytes([*a, *b, *c, *d]);
-        let is_content = *kind == CONTENT_HEADER && length as usize >= CONTENT;
-        if is_content && rest.len() < CONTENT {
+        let [kind, high, low, a, b, c, d] = *head;
+        let channel = u16::from_be_bytes([high, low]);
+        let length = u32::from_be_bytes([a, b, c, d]);
+        frames::check_length(kind, length)?;
+        match kind {
+            METHOD => {
+                if payload.len() < length as usize {
+                    return Ok(());
+                }
+                let mut method = payload.to_vec();
+                frames::clean_method(&mut method)?;
+                push_frame(stays, [kind, high, low], &method);
+                self.keep = 1;
+            }
+            CONTENT_HEADER => {
+                let Some(mut kept) = frames::keep_content_type(payload, length as usize)? else {
+                    return Ok(());
+                };
+                self.drop = u64::from(length) - payload.len() as u64 + 1;
+                self.content(channel, &mut kept[4..CONTENT]);
+                push_frame(stays, [kind, high, low], &kept);
+                stays.push(END);
+            }
+            BODY => self.body(channel, length, stays),
+            _ => {
+                stays.extend_from_slice(&self.begun);
+                self.keep = u64::from(length) + 1;
+            }
+        }
+        self.begun.clear();
+        Ok(())
+    }
+
+    /// Handles the head of a body's frame.
+    fn body(&mut self, channel: u16, length: u32, stays: &mut Vec<u8>) {
+        let left = self.left.entry(channel).or_insert(u64::MAX);
+        let length = u64::from(length);
+        let keep = length.min(*left);
+        *left -= keep;
+        self.bodies.held.lock().bytes += keep;
+        if keep == 0 && length > 0 {
+            self.drop = length + 1;
+            stays.extend_from_slice(&HEARTBEAT);
             return;
         }
-        let length = u64::from(length);
-        let mut begun = std::mem::take(&mut self.begun);
-        match *begun.first().unwrap_or(&0) {
-            CONTENT_HEADER if is_content => {
-                self.content(channel, &mut begun[HEAD + 4..]);
-                self.keep = length - CONTENT as u64 + 1;
-            }
-            BODY => {
-                let left = self.left.entry(channel).or_insert(u64::MAX);
-                let keep = length.min(*left);
-                *left -= keep;
-                self.bodies.held.lock().bytes += keep;
-                if keep == 0 && length > 0 {
-                    self.drop = length + 1;
-                    stays.extend_from_slice(&HEARTBEAT);
-                    return;
-                }
-                let kept = u32::try_from(keep).unwrap_or(u32::MAX);
-                begun[3..HEAD].copy_from_slice(&kept.to_be_bytes());
-                self.keep = keep;
-                self.drop = length - keep;
-                self.ends = true;
-            }
-            _ => self.keep = length + 1,
-        }
-        stays.extend_from_slice(&begun);
+        let kept = u32::try_from(keep).unwrap_or(u32::MAX);
+        let [high, low] = channel.to_be_bytes();
+        stays.extend([BODY, high, low]);
+        stays.extend(kept.to_be_bytes());
+        self.keep = keep;
+        self.drop = length - keep;
+        self.ends = true;
     }
 
     /// Handles the header of a message whose body comes next on this channel. `size` begins with
@@ -191,6 +215,14 @@ impl Cutter {
         }
         self.left.insert(channel, most);
     }
+}
+
+/// Appends a frame without the octet that ends it.
+fn push_frame(stays: &mut Vec<u8>, kind_and_channel: [u8; 3], payload: &[u8]) {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    stays.extend(kind_and_channel);
+    stays.extend(length.to_be_bytes());
+    stays.extend(payload);
 }
 
 /// Takes at most `part` bytes from the beginning of `read`, and subtracts their number from `part`.
@@ -242,7 +274,7 @@ impl AsyncRead for LimitedLine {
             if read.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            limited.cutter.cut(read.filled(), &mut limited.stays);
+            limited.cutter.cut(read.filled(), &mut limited.stays)?;
         }
         let ready = &limited.stays[limited.given..];
         let length = ready.len().min(buffer.remaining());
@@ -279,10 +311,13 @@ mod tests {
         frame
     }
 
-    fn header(channel: u16, size: u64) -> Vec<u8> {
+    /// Returns a content header with a content type and, unless `table` is empty, headers.
+    fn header(channel: u16, size: u64, table: &[u8]) -> Vec<u8> {
         let mut payload = vec![0, 60, 0, 0];
         payload.extend(size.to_be_bytes());
-        payload.extend([0x80, 0, 4, b't', b'e', b'x', b't']);
+        payload.extend([if table.is_empty() { 0x80 } else { 0xa0 }, 0]);
+        payload.extend(b"\x04text");
+        payload.extend(table);
         frame(CONTENT_HEADER, channel, &payload)
     }
 
@@ -290,7 +325,7 @@ mod tests {
     /// `most` bytes.
     fn message(channel: u16, body: &[u8], most: usize) -> Vec<u8> {
         let mut all = frame(1, channel, b"deliver");
-        all.extend(header(channel, body.len() as u64));
+        all.extend(header(channel, body.len() as u64, b""));
         body.chunks(most)
             .for_each(|part| all.extend(frame(BODY, channel, part)));
         all
@@ -310,6 +345,10 @@ mod tests {
         kept
     }
 
+    fn cut(cutter: &mut Cutter, read: &[u8], stays: &mut Vec<u8>) {
+        cutter.cut(read, stays).expect("frames of a broker");
+    }
+
     fn bodies() -> Bodies {
         Bodies::new(10, 25)
     }
@@ -320,8 +359,8 @@ mod tests {
         let mut cutter = Cutter::new(bodies.clone());
         let mut stays = Vec::new();
         let long: Vec<u8> = (0..40).collect();
-        cutter.cut(&message(1, &long, 8), &mut stays);
-        cutter.cut(&message(1, b"short", 8), &mut stays);
+        cut(&mut cutter, &message(1, &long, 8), &mut stays);
+        cut(&mut cutter, &message(1, b"short", 8), &mut stays);
         assert_eq!(
             stays.windows(8).filter(|bytes| *bytes == HEARTBEAT).count(),
             3
@@ -336,6 +375,27 @@ mod tests {
     }
 
     #[test]
+    fn headers_are_dropped_however_long_and_the_body_is_kept() {
+        let mut cutter = Cutter::new(bodies());
+        let mut stays = Vec::new();
+        cut(&mut cutter, &header(1, 5, &[7; 300_000]), &mut stays);
+        cut(&mut cutter, &frame(BODY, 1, b"short"), &mut stays);
+        let mut wanted = header(1, 5, b"");
+        wanted.extend(frame(BODY, 1, b"short"));
+        assert_eq!(stays, wanted);
+    }
+
+    #[test]
+    fn frame_above_the_limit_is_an_error_each_time_it_is_read() {
+        let mut cutter = Cutter::new(bodies());
+        let mut stays = Vec::new();
+        for _ in 0..2 {
+            let error = cutter.cut(&[METHOD, 0, 0, 0x7f, 0, 0, 0, 0], &mut stays);
+            assert!(error.is_err() && stays.is_empty());
+        }
+    }
+
+    #[test]
     fn full_buffer_pauses_line_until_bodies_are_taken() {
         let bodies = bodies();
         let mut cutter = Cutter::new(bodies.clone());
@@ -344,14 +404,14 @@ mod tests {
         let line = Waker::from(Arc::clone(&wakes));
         assert!(bodies.has_room(&line));
         for _ in 0..3 {
-            cutter.cut(&message(1, &[7; 9], 8), &mut stays);
+            cut(&mut cutter, &message(1, &[7; 9], 8), &mut stays);
         }
         assert!(!bodies.has_room(&line), "27 bytes are held");
         assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
         bodies.note_taken(9);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         assert!(bodies.has_room(&line));
-        cutter.cut(&message(1, &[7; 9], 8), &mut stays);
+        cut(&mut cutter, &message(1, &[7; 9], 8), &mut stays);
         assert!(!bodies.has_room(&line));
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
     }
@@ -377,7 +437,7 @@ mod tests {
             let (mut rest, mut turns) = (&written[..], pieces.iter().cycle());
             while !rest.is_empty() {
                 let piece = (*turns.next().expect("some")).min(rest.len());
-                cutter.cut(&rest[..piece], &mut stays);
+                cut(&mut cutter, &rest[..piece], &mut stays);
                 rest = &rest[piece..];
             }
             prop_assert_eq!(remove_heartbeats(&stays), wanted);
@@ -390,7 +450,7 @@ mod tests {
         ) {
             let mut cutter = Cutter::new(bodies());
             let mut stays = Vec::new();
-            cutter.cut(&bytes, &mut stays);
+            let _ = cutter.cut(&bytes, &mut stays);
             prop_assert!(stays.len() <= bytes.len() + HEARTBEAT.len());
         }
     }

@@ -3,6 +3,7 @@
 //! it to lapin.
 
 use super::bodies::{Bodies, LimitedLine};
+use super::frames::FRAME_BYTES_MAX;
 use super::messages;
 use crate::{Error, Secret, Settings, Stream, Target, TcpEndpoint, url::Broker};
 use async_compat::Compat;
@@ -54,6 +55,7 @@ impl Login {
             ..AMQPUri::default()
         };
         uri.query.heartbeat = Some(self.broker.heartbeat);
+        uri.query.frame_max = Some(FRAME_BYTES_MAX);
         uri.authority.host.clone_from(&endpoint.host);
         uri.authority.port = endpoint.port;
         let login = &mut uri.authority.userinfo;

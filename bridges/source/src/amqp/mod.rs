@@ -4,6 +4,7 @@
 
 mod bodies;
 mod connect;
+mod frames;
 mod messages;
 pub mod publish;
 mod tags;

@@ -4,6 +4,7 @@
 //! Its keeper (`crate::keeper`) starts epmd and rabbitmq-server, and ends both.
 
 mod configuration;
+pub mod raw;
 
 use self::configuration::{configure, definitions, deployed, post};
 use crate::authority::Authority;
@@ -12,7 +13,7 @@ use crate::port::free_port;
 use crate::wait::DEADLINE;
 use lapin::options::{
     BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
-    QueueDeclareOptions, QueueDeleteOptions,
+    QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
@@ -422,6 +423,26 @@ impl Broker {
             self
         });
         again.await.expect("it starts again")
+    }
+
+    /// Creates an exchange that passes each message to this queue, whatever its routing key.
+    pub async fn bind_fanout(&self, queue: &str, exchange: &str) {
+        let (_connection, channel) = self.channel().await;
+        let (kind, options) = (
+            lapin::ExchangeKind::Fanout,
+            ExchangeDeclareOptions::default(),
+        );
+        let made = channel.exchange_declare(exchange.into(), kind, options, FieldTable::default());
+        made.await.expect("an exchange");
+        let options = QueueBindOptions::default();
+        let bound = channel.queue_bind(
+            queue.into(),
+            exchange.into(),
+            "".into(),
+            options,
+            FieldTable::default(),
+        );
+        bound.await.expect("bound");
     }
 
     /// Deletes a queue, even if it has consumers.
