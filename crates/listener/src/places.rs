@@ -74,7 +74,7 @@ pub struct Answering<'a>(&'a ConnectionPlace);
 
 /// Returns a random number below `below`, which must not be 0. The slight bias of the remainder
 /// does not help an attacker.
-fn random(below: usize) -> usize {
+pub fn random(below: usize) -> usize {
     let mut bytes = [0; 8];
     // If the system gives no random bytes, the result is 0: the connection that waits longest is
     // cut.

@@ -3,15 +3,16 @@
 
 use crate::answer::{self, Handled, Problem, see};
 use crate::language::{LANGUAGE_COOKIE, Language};
+use crate::random::form_token;
 use crate::request::{Asked, FormFields, link, local_path};
 use crate::sessions::{LoggedIn, SESSION_SECONDS};
 use crate::shell::{PageShell, Viewer, now_seconds};
-use crate::throttle::{Admitted, LoginThrottle, WAIT_MAX};
-use crate::{page::Page, passwords::PASSWORD_BYTES_MAX, random};
+use crate::throttle::{Admitted, LoginThrottle, LoginTurn, WAIT_MAX};
+use crate::{page::Page, passwords::PASSWORD_BYTES_MAX};
 use askama::Template;
 use callbridge_admin::PageRole;
 use callbridge_listener::body::Body;
-use callbridge_listener::places::PeerGroup;
+use callbridge_listener::places::{PeerGroup, random};
 use callbridge_model::clock;
 use hyper::{Response, StatusCode, header, header::HeaderValue};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -135,7 +136,8 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     let name = asked.form.get("name").unwrap_or_default().to_owned();
     let next = asked.form.typed_value("next");
     let carried = asked.form.typed_value(CARRIED);
-    let Some(turn) = LoginTurn::enter(page, asked.from, &name) else {
+    let attempt = LoginAttempt::enter(page, asked.from, &name);
+    if !attempt.wait().await {
         tracing::debug!(from = ?asked.from, "refused a login to the page: too many tries");
         let view = LoginSheet {
             name: &name,
@@ -146,11 +148,10 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         let refused = answer::html_as(StatusCode::TOO_MANY_REQUESTS, &view)?;
         let seconds = WAIT_MAX.as_secs().to_string();
         return Ok(answer::add_header(refused, "retry-after", &seconds));
-    };
-    turn.wait().await;
+    }
     let password = asked.form.typed_value("password");
     let Some(role) = role(page, &name, password).await else {
-        drop(turn);
+        drop(attempt);
         tracing::warn!(from = ?asked.from, "wrong name or password for the page");
         let view = LoginSheet {
             name: &name,
@@ -160,13 +161,13 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         };
         return answer::html_as(StatusCode::FORBIDDEN, &view);
     };
-    turn.succeed();
+    attempt.succeed();
     let line = page.settings.people.borrow().print(&name);
     let token = open_session(page, &name, role, line).await?;
     let mut response = if carried.is_empty() {
         see(local_path(&next))
     } else {
-        let form_token = random::form_token(&token);
+        let form_token = form_token(&token);
         let mut shell = shell.clone();
         shell.viewer = Some(Viewer {
             who: name,
@@ -187,33 +188,44 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
 }
 
 /// A login that the throttle admitted. It leaves the throttle when dropped.
-struct LoginTurn<'a> {
+struct LoginAttempt<'a> {
     page: &'a Page,
+    began: Duration,
     admitted: Admitted,
 }
 
-impl<'a> LoginTurn<'a> {
-    fn enter(page: &'a Page, from: PeerGroup, name: &str) -> Option<Self> {
-        let admitted = lock_throttle(page).enter(clock::now().boot, from, name)?;
-        Some(Self { page, admitted })
+impl<'a> LoginAttempt<'a> {
+    fn enter(page: &'a Page, from: PeerGroup, name: &str) -> Self {
+        let began = clock::now().boot;
+        let admitted = lock_throttle(page).enter(began, from, name, random);
+        // This may have displaced an attempt that waits for its turn.
+        page.login_left.notify_waiters();
+        Self {
+            page,
+            began,
+            admitted,
+        }
     }
 
-    async fn wait(&self) {
-        if !self.admitted.wait.is_zero() {
-            tokio::time::sleep(self.admitted.wait).await;
-        }
+    /// Waits until the password can be hashed. Returns `false` if another attempt has taken the
+    /// place, though not before the longest wait is over, since a client that retries at once would
+    /// otherwise displace everyone else.
+    async fn wait(&self) -> bool {
+        tokio::time::sleep(self.admitted.wait).await;
         loop {
             let mut left = std::pin::pin!(self.page.login_left.notified());
             left.as_mut().enable();
-            if self.try_begin() {
-                return;
+            let turn = lock_throttle(self.page).try_begin(self.admitted.rank);
+            match turn {
+                LoginTurn::Hash => return true,
+                LoginTurn::Wait => left.await,
+                LoginTurn::Displaced => {
+                    let waited = clock::now().boot.saturating_sub(self.began);
+                    tokio::time::sleep(WAIT_MAX.saturating_sub(waited)).await;
+                    return false;
+                }
             }
-            left.await;
         }
-    }
-
-    fn try_begin(&self) -> bool {
-        lock_throttle(self.page).try_begin(self.admitted.rank)
     }
 
     fn leave(&self, is_right: bool) {
@@ -227,7 +239,7 @@ impl<'a> LoginTurn<'a> {
     }
 }
 
-impl Drop for LoginTurn<'_> {
+impl Drop for LoginAttempt<'_> {
     fn drop(&mut self) {
         // After `succeed`, the try has already left, so this does nothing.
         self.leave(false);

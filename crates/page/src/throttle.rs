@@ -1,10 +1,12 @@
 //! Decides which logins are hashed, and in which order.
 //!
-//! Hashing a password takes a tenth of a second, one at a time, so a flood of logins must not fill
-//! the queue. Wrong passwords are counted by address and by name. An address or a name over its
-//! limit has one try under way per pair of address and name. Every other try is refused at once.
-//! Addresses under their limit are hashed first, so a flood from other addresses delays a right
-//! login by a few seconds at most, also if the flood uses its name.
+//! Hashing a password takes a tenth of a second, and only one is hashed at a time. A flood of
+//! logins must not keep a right password out, even if it comes from the same address and uses the
+//! same name. So no try is refused because of its address or name. Wrong passwords are counted by
+//! both, and a try over a limit only waits. Addresses under their limit are hashed first.
+//!
+//! When all places are taken, a new try takes the place of a random waiting one, chosen from the
+//! address with the most waiting tries. A flood from one address therefore only loses its own.
 
 use callbridge_listener::places::PeerGroup;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,12 +24,9 @@ const WAIT_FIRST: Duration = Duration::from_millis(500);
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(2);
 /// The wait of an address under its limit while the name or the sum of all is over its limit.
 const WAIT_OF_OTHERS: Duration = Duration::from_secs(1);
-/// Maximum tries under way from addresses under their limit.
-const PENDING_MAX: usize = 16;
-/// Maximum tries under way from addresses over their limit.
-const PENDING_OVER_MAX: usize = 8;
-/// Maximum tries under way from one address over its limit, each with another name.
-const PENDING_OF_ONE_MAX: usize = 4;
+/// Maximum tries under way from addresses under their limit, and also from those over it. Hashing
+/// that many takes about six seconds, so a right password doesn't wait longer than that.
+const PLACES: usize = 64;
 /// Maximum tries that are remembered of one address or name. This many have the longest wait.
 const TRIES_MAX: usize = 16;
 /// Maximum addresses, and maximum names, that are remembered. If there are more, those without a
@@ -74,7 +73,7 @@ enum TryProgress {
     Hashes,
 }
 
-/// A try that will be hashed.
+/// A try that has a place, which it may lose to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admitted {
     pub(crate) rank: Rank,
@@ -82,10 +81,27 @@ pub(crate) struct Admitted {
     pub(crate) wait: Duration,
 }
 
+/// What a try whose wait is over has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoginTurn {
+    /// The password can be hashed.
+    Hash,
+    /// Other tries come first. Ask again when a try has entered or left.
+    Wait,
+    /// Another try has taken the place.
+    Displaced,
+}
+
 impl LoginThrottle {
-    /// Admits a try, or refuses it at once (`None`). A refused try does not count as wrong, because
-    /// its password is not checked. An admitted try must end with [`LoginThrottle::leave`].
-    pub(crate) fn enter(&mut self, now: Duration, from: PeerGroup, name: &str) -> Option<Admitted> {
+    /// Admits a try, which must end with [`LoginThrottle::leave`]. If all places are taken, another
+    /// try loses its place, chosen with `roll`, which returns a random number below its argument.
+    pub(crate) fn enter(
+        &mut self,
+        now: Duration,
+        from: PeerGroup,
+        name: &str,
+        roll: impl FnOnce(usize) -> usize,
+    ) -> Admitted {
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();
         let wrong_of_address = count(&mut self.addresses, now, &from);
         let wrong_of_name = count(&mut self.names, now, &name);
@@ -94,9 +110,7 @@ impl LoginThrottle {
             name_is_over: wrong_of_name >= WRONG_MAX,
             id: self.next_id,
         };
-        if !self.has_room(rank, from, &name) {
-            return None;
-        }
+        self.make_room(rank.address_is_over, roll);
         let all_are_over = self.all.count(now) >= WRONG_OF_ALL_MAX;
         let mut wait = Duration::ZERO;
         if rank.name_is_over || all_are_over {
@@ -118,58 +132,64 @@ impl LoginThrottle {
             progress,
         };
         self.pending.insert(rank, entered);
-        Some(Admitted { rank, wait })
+        Admitted { rank, wait }
     }
 
-    fn has_room(&self, rank: Rank, from: PeerGroup, name: &str) -> bool {
-        let mut of_class = 0;
-        let mut of_address = 0;
-        for (known, pending) in &self.pending {
-            let is_over = rank.address_is_over || rank.name_is_over;
-            if is_over && pending.from == from && pending.name == name {
-                return false;
-            }
-            if known.address_is_over == rank.address_is_over {
-                of_class += 1;
-                of_address += usize::from(pending.from == from);
+    /// Displaces a waiting try if all places for addresses over their limit, or for those under it,
+    /// are taken. It doesn't count as wrong, since its password isn't checked.
+    fn make_room(&mut self, address_is_over: bool, roll: impl FnOnce(usize) -> usize) {
+        let mut taken = 0;
+        let mut waiting: BTreeMap<PeerGroup, Vec<Rank>> = BTreeMap::new();
+        for (rank, pending) in &self.pending {
+            if rank.address_is_over == address_is_over {
+                taken += 1;
+                if pending.progress != TryProgress::Hashes {
+                    waiting.entry(pending.from).or_default().push(*rank);
+                }
             }
         }
-        if rank.address_is_over {
-            of_class < PENDING_OVER_MAX && of_address < PENDING_OF_ONE_MAX
-        } else {
-            of_class < PENDING_MAX
+        if taken < PLACES {
+            return;
+        }
+        let most = waiting.values().map(Vec::len).max();
+        let busiest = waiting
+            .into_values()
+            .filter(|tries| Some(tries.len()) == most);
+        let candidates: Vec<Rank> = busiest.flatten().collect();
+        if !candidates.is_empty() {
+            self.leave(candidates[roll(candidates.len())], true);
         }
     }
 
-    /// Marks a try as ready after its wait. Returns `true` if its turn to be hashed has come.
-    /// Otherwise call this again when another try has left.
-    pub(crate) fn try_begin(&mut self, rank: Rank) -> bool {
-        if let Some(pending) = self.pending.get_mut(&rank) {
-            pending.progress = TryProgress::Ready;
+    /// Marks a try as ready after its wait, and begins to hash it if its turn has come.
+    pub(crate) fn try_begin(&mut self, rank: Rank) -> LoginTurn {
+        match self.pending.get_mut(&rank) {
+            Some(pending) => pending.progress = TryProgress::Ready,
+            None => return LoginTurn::Displaced,
         }
         for pending in self.pending.values() {
             if pending.progress == TryProgress::Hashes {
-                return false;
+                return LoginTurn::Wait;
             }
         }
         for (first, pending) in &mut self.pending {
             if pending.progress == TryProgress::Ready {
                 if *first != rank {
-                    return false;
+                    return LoginTurn::Wait;
                 }
                 pending.progress = TryProgress::Hashes;
-                return true;
+                return LoginTurn::Hash;
             }
         }
-        false
+        LoginTurn::Wait
     }
 
-    /// Ends a try. A try with the right password (`is_right`) no longer counts as wrong.
-    pub(crate) fn leave(&mut self, rank: Rank, is_right: bool) {
+    /// Ends a try. With `forgives`, it no longer counts as wrong.
+    pub(crate) fn leave(&mut self, rank: Rank, forgives: bool) {
         let Some(left) = self.pending.remove(&rank) else {
             return;
         };
-        if is_right {
+        if forgives {
             forgive(&mut self.addresses, left.began, &left.from);
             forgive(&mut self.names, left.began, &left.name);
             self.all.forgive(left.began);

@@ -5,6 +5,7 @@ mod calls;
 mod causes;
 mod client;
 mod fake;
+mod flood;
 mod letters;
 mod live;
 mod morning;
