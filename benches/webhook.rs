@@ -23,6 +23,7 @@ use callbridge_spool::{Handle, Op, Settings, Step};
 use callbridge_testkit::Wait as _;
 use callbridge_webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
 use callbridge_webhook::http;
+use callbridge_webhook::installations::Installations;
 use callbridge_webhook::receiver::Receiver;
 use callbridge_webhook::secrets::{Places, Secrets};
 use callbridge_webhook::tally::Tally;
@@ -185,7 +186,8 @@ fn receiver(spool: &Handle) -> Arc<Receiver> {
     };
     Arc::new(Receiver {
         spool: spool.clone(),
-        secrets: Secrets::new(places, None, None).0,
+        secrets: Secrets::new(places, None).0,
+        installations: Installations::default(),
         country: None,
         clock_right_from: callbridge_call::EventTime::from_seconds(0),
         tally: Arc::new(Tally::new()),
@@ -264,7 +266,7 @@ fn measure_judging() -> Vec<Op> {
         application: Some(SecretPlace::Variable(Secret::from(SECRET))),
         ..Places::default()
     };
-    let keyring = Secrets::new(places, None, None).0.current();
+    let keyring = Secrets::new(places, None).0.current();
     let all: Vec<_> = (0..EVENTS)
         .map(|n| (headers(&event(n), n), event(n)))
         .collect();
@@ -272,6 +274,7 @@ fn measure_judging() -> Vec<Op> {
         now: callbridge_model::clock::now().wall,
         right_from: EventTime::from_seconds(0),
         country: None,
+        could_be_ours: true,
     };
     let began = Instant::now();
     let judged = all.iter().map(|(headers, body)| {
@@ -282,7 +285,7 @@ fn measure_judging() -> Vec<Op> {
         let mut proof = keyring.begin(&headers);
         proof.add(body);
         match judge(&headers, body, proof, bench) {
-            Ok(Verified::Keep { delivery, .. }) => Op::Delivery(delivery),
+            Ok(Verified::Keep { delivery }) => Op::Delivery(delivery),
             other => panic!("{other:?}"),
         }
     });

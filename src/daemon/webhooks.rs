@@ -4,12 +4,14 @@
 use super::tasks::Tasks;
 use crate::config::{Config, Webhooks as Settings};
 use crate::{Failure, OrFail as _, build_time};
-use callbridge_model::Code;
-use callbridge_model::status::{SecretFile, Webhooks};
+use callbridge_call::shell::quoted;
+use callbridge_model::status::{SecretFile, WebhookMismatch, Webhooks};
+use callbridge_model::{Code, SecretKind, SecretPlace, clock};
 use callbridge_spool::Handle;
-use callbridge_webhook::receiver::{BOUND, Receiver};
+use callbridge_webhook::installations::{Installations, STORED};
+use callbridge_webhook::receiver::Receiver;
 use callbridge_webhook::secrets::{self, Places, Secrets};
-use callbridge_webhook::tally::Tally;
+use callbridge_webhook::tally::{Mismatch, Tally};
 use callbridge_webhook::{http, tls};
 use futures_util::FutureExt as _;
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
@@ -20,6 +22,7 @@ pub(crate) struct ReceiverView {
     address: SocketAddr,
     tls: bool,
     secrets: Arc<Secrets>,
+    places: Places,
     pub(crate) tally: Arc<Tally>,
 }
 
@@ -47,7 +50,39 @@ impl ReceiverView {
             state: if no_secret { "no_secret" } else { "listening" }.to_owned(),
             last_event_at: self.tally.last().map(|at| at.floor_seconds().get()),
             events,
+            mismatch: self.mismatch(),
         }
+    }
+
+    fn mismatch(&self) -> Option<WebhookMismatch> {
+        let Mismatch { installation, at } = self.tally.mismatch(clock::now().wall)?;
+        Some(WebhookMismatch {
+            fix: secret_fix(&self.places, &installation),
+            installation,
+            at: at.floor_seconds().get(),
+        })
+    }
+}
+
+/// Returns where to write the new secret of this installation, or how to give it.
+fn secret_fix(places: &Places, installation: &str) -> String {
+    match places
+        .installations
+        .get(installation)
+        .or(places.application.as_ref())
+    {
+        Some(SecretPlace::File(path)) => {
+            format!("write the new one to the first line of {}", path.display())
+        }
+        Some(SecretPlace::Variable(_)) => format!(
+            "set {} to the new one and restart callbridge",
+            SecretKind::Webhook.variable()
+        ),
+        // The header isn't signed, so it can contain anything.
+        None => format!(
+            "add --installation-secret={} with the new one",
+            quoted(&format!("{installation}=FILE"))
+        ),
     }
 }
 
@@ -73,13 +108,13 @@ pub(crate) async fn start(
     let tls = kept_tls.or_fail_at(Code::Configuration, "--webhook-cert")?;
     let asked = super::listen_at("--webhook-listen", settings.listen);
     let (listener, address) = asked.await?;
-    let bound = spool.meta(BOUND).await?;
+    let installations = spool.meta(STORED).await?;
     let places = Places {
         application: settings.application.clone(),
         installations: settings.installations.clone(),
     };
     let connection = secrets::connection_secret(spool).await;
-    let (secrets, errors) = Secrets::new(places, connection, bound);
+    let (secrets, errors) = Secrets::new(places.clone(), connection);
     for error in errors {
         tracing::warn!(%error, "a webhook secret cannot be used");
     }
@@ -87,6 +122,7 @@ pub(crate) async fn start(
         address,
         tls: tls.is_some(),
         secrets: Arc::clone(&secrets),
+        places,
         tally: Arc::new(Tally::new()),
     };
     tracing::info!(address = %shown.address, tls = shown.tls, "webhooks are received");
@@ -100,6 +136,7 @@ pub(crate) async fn start(
     let receiver = Arc::new(Receiver {
         spool: spool.clone(),
         secrets: Arc::clone(&secrets),
+        installations: Installations::new(installations.as_deref()),
         country: config.rules.country,
         clock_right_from: build_time::right_from(),
         tally: Arc::clone(&shown.tally),

@@ -23,13 +23,13 @@ type Forgery = (&'static str, u16, fn(&mut Delivery));
 
 /// Forgeries that the receiver must refuse.
 const FORGERIES: [Forgery; 11] = [
-    ("another signature", 401, |delivery| {
+    ("another signature", 503, |delivery| {
         delivery.change_last_digit();
     }),
-    ("another key", 401, |delivery| {
+    ("another key", 503, |delivery| {
         delivery.sign(&"1".repeat(64));
     }),
-    ("another body", 401, |delivery| delivery.body.insert(1, ' ')),
+    ("another body", 503, |delivery| delivery.body.insert(1, ' ')),
     ("stale", 503, |delivery| delivery.sign_with_offset(-600)),
     ("from the future", 503, |delivery| {
         delivery.sign_with_offset(600);
@@ -349,6 +349,13 @@ async fn forged_webhooks_confirm_no_call_and_true_event_counts_once() {
         forge(&mut forged);
         assert_eq!(forged.post(&client, &target).await, status, "{what}");
     }
+    let status = program.status().await.expect("a status");
+    let mismatch = status.webhooks.and_then(|webhooks| webhooks.mismatch);
+    let fix = mismatch.expect("a problem until the true event").fix;
+    assert!(
+        fix.contains("first line of ") && fix.contains("webhook-secret-file"),
+        "{fix}"
+    );
     let foreign = Delivery::new(secret, now, company + 900_001, &call_id);
     assert_eq!(
         foreign.post(&client, &target).await,
@@ -363,6 +370,8 @@ async fn forged_webhooks_confirm_no_call_and_true_event_counts_once() {
     let status = program
         .until("the call journaled", |current| current.books.journaled == 1)
         .await;
+    let webhooks = status.webhooks.as_ref().expect("a receiver");
+    assert_eq!(webhooks.mismatch, None, "the true event has ended it");
     assert!(
         status.books.balance() && status.books.settled(),
         "{:?}",

@@ -95,7 +95,10 @@ pub enum Refusal {
     Malformed,
     /// The secret that can verify the delivery may not be configured here.
     NoSecret,
-    /// No secret matches the signature.
+    /// No secret matches the signature, but the delivery could be the CRM's: it's fresh, and its
+    /// installation was verified before, or none was. The right secret may be added yet.
+    Mismatch,
+    /// No secret matches the signature, and the delivery isn't for us.
     Forged,
     /// The signature is correct, but its time is more than [`FRESH`] before or after ours.
     Stale,
@@ -117,7 +120,7 @@ impl Refusal {
         match self {
             Self::NoHeaders | Self::Unreadable(_) => 400,
             Self::Malformed | Self::Forged | Self::OtherId => 401,
-            Self::NoSecret | Self::Stale | Self::Clock => 503,
+            Self::NoSecret | Self::Mismatch | Self::Stale | Self::Clock => 503,
         }
     }
 }

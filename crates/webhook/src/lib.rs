@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`headers`] | the four headers of a delivery (§6.3) |
 //! | [`keyring`] | the secrets that can verify a delivery |
+//! | [`installations`] | whose deliveries were verified, for those that no secret matches |
 //! | [`event`] | the JSON of an event (§6.5 to §6.8), as far as callbridge uses it |
 //! | [`lead`] | changes of a lead in an event, for the directory |
 //! | [`verify`] | all checks: whether a delivery is stored, dropped, or refused |
@@ -21,10 +22,11 @@
 //! |---|---|
 //! | 200 | stored, known already, or verified and not for us |
 //! | 400 | no header of a delivery at all; verified, but not an event |
-//! | 401 | no secret matches the signature; headers that are not the CRM's |
+//! | 401 | headers that are not the CRM's; no secret matches, and it isn't for us |
 //! | 404, 405, 413 | another path, another method, a body that is too large |
 //! | 408 | a body that is not complete in time |
-//! | 503 | no secret, company not known yet, our clock wrong; no disk, time, room; stale time |
+//! | 503 | no secret, or none matches, but it could be ours; company not known yet, our clock wrong; |
+//! | | no disk, time, room; stale time |
 //!
 //! A stale time is a valid signature whose time is more than five minutes off. The 503 is a choice:
 //! a delivery is signed when it is sent (§6.3), so a delayed delivery comes back with a new time,
@@ -34,6 +36,7 @@
 pub mod event;
 pub mod headers;
 pub mod http;
+pub mod installations;
 pub mod keyring;
 pub mod lead;
 pub mod receiver;

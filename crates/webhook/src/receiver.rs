@@ -2,6 +2,7 @@
 
 use super::event::UnusedReason;
 use super::headers::{Headers, Refusal};
+use super::installations::{Installations, STORED};
 pub use super::keyring::Proof;
 use super::secrets::Secrets;
 use super::tally::Tally;
@@ -17,13 +18,11 @@ use tracing::{debug, info, warn};
 /// Maximum time to store an event. If storing takes longer, the answer is 503. The event can still
 /// be stored, and is then recognized when it comes again.
 const COMMIT_WITHIN: Duration = Duration::from_secs(1);
-// The event is stored first, and then the binding, so the commit time counts twice.
+// The event is stored first, and then its installation, so the commit time counts twice.
 const _: () = assert!(
     BODY_WITHIN.as_secs() + 2 * COMMIT_WITHIN.as_secs() < 10,
     "the CRM waits 10 s for an answer (§6.9.2)"
 );
-/// Name of the stored setting with the installation that the secret of `connect` belongs to.
-pub const BOUND: &str = "webhook.installation";
 
 /// Verifies deliveries, stores their content, and chooses the answers.
 #[derive(Debug)]
@@ -31,6 +30,7 @@ pub struct Receiver {
     pub spool: Handle,
     /// Current secrets that verify deliveries.
     pub secrets: Arc<Secrets>,
+    pub installations: Installations,
     /// Country of phones without a country code.
     pub country: Option<Country>,
     /// If our clock is before this time, it is wrong, because the program was built then.
@@ -60,8 +60,15 @@ impl Receiver {
             now,
             right_from: self.clock_right_from,
             country: self.country,
+            could_be_ours: self.installations.could_be_ours(&headers.installation),
         };
-        match judge(headers, body, proof, bench) {
+        let judged = judge(headers, body, proof, bench);
+        match &judged {
+            Err(Refusal::Mismatch) => self.tally.note_mismatch(&headers.installation, now),
+            Ok(_) => self.tally.note_match(&headers.installation),
+            Err(_) => {}
+        }
+        match judged {
             Err(refusal) => self.refuse(&refusal),
             Ok(Verified::Drop { kind, company, why }) => {
                 let word = why.word();
@@ -84,12 +91,12 @@ impl Receiver {
                 }
                 Answer { status: 200, word }
             }
-            Ok(Verified::Keep { delivery, binds }) => {
+            Ok(Verified::Keep { delivery }) => {
                 let kind = delivery.news.kind();
-                let installation = delivery.installation.clone();
                 let (answer, is_new) = self.keep(&delivery, now).await;
-                if binds && is_new {
-                    self.bind(&installation).await;
+                // The header isn't signed, so a replay could name any installation.
+                if is_new {
+                    self.remember(&delivery.installation).await;
                 }
                 self.tally.count(Some(kind), answer.word, now);
                 answer
@@ -97,17 +104,20 @@ impl Receiver {
         }
     }
 
-    /// Records and stores that this installation is our connection's. If storing fails, the first
-    /// delivery after the next restart stores it.
-    async fn bind(&self, installation: &str) {
-        let Some(value) = self.secrets.bind(installation) else {
+    /// Remembers that a delivery for this installation was verified. If storing this fails, the
+    /// first delivery after the next restart stores it.
+    async fn remember(&self, installation: &str) {
+        let Some(value) = self.installations.add(installation) else {
             return;
         };
-        let op = Op::meta(BOUND, value);
+        let op = Op::meta(STORED, value);
         match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
-            Ok(Ok(_)) => info!(installation, "events of our connection come under this id"),
-            Ok(Err(error)) => debug!(%error, "cannot store a binding"),
-            Err(_) => debug!("storing a binding takes long"),
+            Ok(Ok(_)) => info!(
+                installation,
+                "verified the first webhook of this installation"
+            ),
+            Ok(Err(error)) => debug!(%error, "cannot store an installation"),
+            Err(_) => debug!("storing an installation takes long"),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Tests that the receiver finds the installation of callbridge's connection by its secret, never
-//! by the header only.
+//! Tests that the receiver learns its installations from verified deliveries, never from a header
+//! alone, and that only those can bring a secret that isn't known yet.
 
 use super::*;
 use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
@@ -17,15 +17,11 @@ const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6
 /// Returns the receiver of the state in `folder`. The secret of the connection is [`SECRET`].
 async fn receiver(folder: &Path) -> (Receiver, Guard) {
     let (spool, guard) = spool::open(folder, Settings::default()).expect("a spool");
-    let bound = spool.read(|store| tables::meta::meta(store, BOUND)).await;
+    let stored = spool.read(|store| tables::meta::meta(store, STORED)).await;
     let receiver = Receiver {
         spool,
-        secrets: Secrets::new(
-            Places::default(),
-            Some(Secret::from(SECRET)),
-            bound.expect("readable"),
-        )
-        .0,
+        secrets: Secrets::new(Places::default(), Some(Secret::from(SECRET))).0,
+        installations: Installations::new(stored.expect("readable").as_deref()),
         country: None,
         clock_right_from: EventTime::from_seconds(0),
         tally: Arc::new(Tally::new()),
@@ -73,22 +69,24 @@ async fn receive(receiver: &Receiver, signed: &Signed, installation: &str) -> An
     receiver.take(&headers, proof, signed.body.as_bytes()).await
 }
 
-/// Returns the installation of the connection that the receiver uses, and the installation that the
-/// state has for the next start.
-async fn installations(receiver: &Receiver) -> (Option<String>, Option<String>) {
-    let connection = receiver.secrets.current().connection.clone();
-    let kept = receiver
-        .spool
-        .read(|store| tables::meta::meta(store, BOUND))
-        .await;
-    let kept = kept.expect("readable");
-    let kept = kept.and_then(|text| Some(text.split_once(' ')?.1.to_owned()));
-    (connection.expect("a connection").installation, kept)
+/// Returns the stored installations.
+async fn stored_installations(receiver: &Receiver) -> Option<String> {
+    let spool = &receiver.spool;
+    let stored = spool.read(|store| tables::meta::meta(store, STORED)).await;
+    stored.expect("readable")
 }
 
-/// Returns the expected result of [`installations`] if both are `installation`.
-fn both_installations(installation: &str) -> (Option<String>, Option<String>) {
-    (Some(installation.to_owned()), Some(installation.to_owned()))
+/// Returns the status of a fresh delivery that no known secret has signed.
+async fn receive_mismatch(receiver: &Receiver, installation: &str) -> u16 {
+    let mut delivery = sign_delivery("e-9", 77);
+    delivery.signature = format!("sha256={}", "0".repeat(64));
+    receive(receiver, &delivery, installation).await.status
+}
+
+async fn close(receiver: Receiver, guard: Guard) {
+    drop(receiver);
+    let closing = tokio::task::spawn_blocking(move || guard.close());
+    closing.await.expect("closed");
 }
 
 /// Stores the company 77 and the application 5 of the connection.
@@ -102,7 +100,7 @@ async fn bind_company(receiver: &Receiver) {
 }
 
 #[tokio::test]
-async fn replay_under_other_header_counts_and_binds_nothing() {
+async fn only_new_deliveries_of_our_company_teach_an_installation() {
     let folder = tempfile::tempdir().expect("a folder");
     let (receiver, guard) = receiver(folder.path()).await;
     let early = sign_delivery("e-0", 77);
@@ -110,49 +108,39 @@ async fn replay_under_other_header_counts_and_binds_nothing() {
         receive(&receiver, &early, "6").await.word,
         "company_unknown"
     );
-    assert_eq!(
-        installations(&receiver).await,
-        (None, None),
-        "the company of the connection is not known"
-    );
     bind_company(&receiver).await;
     let theirs = sign_delivery("e-1", 78);
     assert_eq!(receive(&receiver, &theirs, "6").await.word, "other_company");
-    assert_eq!(
-        installations(&receiver).await,
-        (None, None),
-        "another company's"
-    );
+    assert_eq!(stored_installations(&receiver).await, None);
     let true_one = sign_delivery("e-2", 77);
     assert_eq!(receive(&receiver, &true_one, "9001").await.word, "learned");
-    assert_eq!(installations(&receiver).await, both_installations("9001"));
     let replayed = receive(&receiver, &true_one, "6").await;
     assert_eq!((replayed.status, replayed.word), (200, "repeat"));
-    assert_eq!(installations(&receiver).await, both_installations("9001"));
-    drop(receiver);
-    let closing = tokio::task::spawn_blocking(move || guard.close());
-    closing.await.expect("closed");
+    let stored = stored_installations(&receiver).await;
+    assert_eq!(stored.as_deref(), Some("9001"));
+    close(receiver, guard).await;
 }
 
 #[tokio::test]
-async fn wrong_binding_is_corrected_by_next_verified_delivery() {
+async fn mismatch_gets_503_if_ours_also_after_restart_else_401() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (receiver, guard) = receiver(folder.path()).await;
-    bind_company(&receiver).await;
-    // An attacker has delayed a valid delivery, and sends the delivery with another header.
-    let stolen = sign_delivery("e-1", 77);
-    assert_eq!(receive(&receiver, &stolen, "6").await.status, 200);
-    assert_eq!(installations(&receiver).await, both_installations("6"));
-    let next = receive(&receiver, &sign_delivery("e-2", 77), "9001").await;
-    assert_eq!(next.status, 200, "{next:?}");
-    assert_eq!(installations(&receiver).await, both_installations("9001"));
-    let mut others = sign_delivery("e-3", 77);
-    others.signature = format!("sha256={}", "0".repeat(64));
-    let missing = receive(&receiver, &others, "7").await;
-    assert_eq!(missing.status, 503, "its secret may be given to us yet");
-    let forged = receive(&receiver, &others, "9001").await;
-    assert_eq!(forged.status, 401);
-    drop(receiver);
-    let closing = tokio::task::spawn_blocking(move || guard.close());
-    closing.await.expect("closed");
+    let (first, guard) = receiver(folder.path()).await;
+    bind_company(&first).await;
+    assert_eq!(receive_mismatch(&first, "7").await, 503, "none is known");
+    let verified = sign_delivery("e-1", 77);
+    assert_eq!(receive(&first, &verified, "9001").await.status, 200);
+    assert_eq!(receive_mismatch(&first, "7").await, 401);
+    assert_eq!(receive_mismatch(&first, "9001").await, 503);
+    let now = clock::now().wall;
+    assert!(first.tally.mismatch(now).is_some());
+    close(first, guard).await;
+    let (second, guard) = receiver(folder.path()).await;
+    assert_eq!(receive_mismatch(&second, "7").await, 401);
+    assert_eq!(second.tally.mismatch(now), None);
+    assert_eq!(receive_mismatch(&second, "9001").await, 503);
+    assert!(second.tally.mismatch(now).is_some());
+    let next = sign_delivery("e-2", 77);
+    assert_eq!(receive(&second, &next, "9001").await.status, 200);
+    assert_eq!(second.tally.mismatch(now), None);
+    close(second, guard).await;
 }

@@ -1,7 +1,7 @@
 //! Reloads the secrets that sign events. A secret that is changed in the CRM is used for signing at
 //! once (§6.4.7), so the files and the stored connection are read every second.
 
-use super::keyring::{Connection, Keyring};
+use super::keyring::Keyring;
 use callbridge_model::secret_source::Error;
 use callbridge_model::webhook_signature::Key;
 use callbridge_model::{ExposeSecret as _, Secret, SecretPlace};
@@ -80,14 +80,13 @@ impl Texts {
         uuid::Uuid::new_v5(&uuid::Uuid::nil(), format!("{all:?}").as_bytes())
     }
 
-    fn keyring(&self, bound: Option<&str>) -> Keyring {
+    fn keyring(&self) -> Keyring {
         let installations = self.installations.iter();
-        let connection = self.connection.as_ref();
         Keyring {
             installations: installations
                 .map(|(id, secrets)| (id.clone(), keys(secrets)))
                 .collect(),
-            connection: connection.map(|secret| Connection::new(secret, bound)),
+            connection: self.connection.as_ref().map(Key::new),
             application: keys(&self.application),
         }
     }
@@ -102,27 +101,19 @@ fn keys(secrets: &[Secret]) -> Vec<Key> {
 pub struct Secrets {
     places: Places,
     current: RwLock<Arc<Keyring>>,
-    /// The stored text of [`Connection::binding`], which shows our connection's installation.
-    bound: RwLock<Option<String>>,
     /// Current errors of the files. They contain no secret.
     errors: RwLock<Vec<String>>,
 }
 
 impl Secrets {
     /// Reads the places for the first time, and also returns their errors. `connection` is the
-    /// secret of the stored connection. `bound` is the stored text of [`Connection::binding`].
-    pub fn new(
-        places: Places,
-        connection: Option<Secret>,
-        bound: Option<String>,
-    ) -> (Arc<Self>, Vec<Error>) {
+    /// secret of the stored connection.
+    pub fn new(places: Places, connection: Option<Secret>) -> (Arc<Self>, Vec<Error>) {
         let (mut texts, errors) = places.read();
         texts.connection = connection;
-        let keyring = texts.keyring(bound.as_deref());
         let secrets = Self {
             places,
-            current: RwLock::new(Arc::new(keyring)),
-            bound: RwLock::new(bound),
+            current: RwLock::new(Arc::new(texts.keyring())),
             errors: RwLock::new(messages(&errors)),
         };
         (Arc::new(secrets), errors)
@@ -149,20 +140,6 @@ impl Secrets {
         *current = Arc::new(keyring);
     }
 
-    /// Records that the secret of `connect` belongs to this installation. Returns the text to
-    /// store, or `None` if there is no connection.
-    pub fn bind(&self, installation: &str) -> Option<String> {
-        let mut keyring = Keyring::clone(&self.current());
-        let connection = keyring.connection.as_mut()?;
-        connection.installation = Some(installation.to_owned());
-        let binding = connection.binding(installation);
-        let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
-        *bound = Some(binding.clone());
-        drop(bound);
-        self.set(keyring);
-        Some(binding)
-    }
-
     /// Reads the secrets every second until the future is dropped. A change is used after two equal
     /// reads in a row, because a file can be read while it is written.
     pub async fn keep(self: Arc<Self>, state: Handle) {
@@ -183,8 +160,7 @@ impl Secrets {
                 if used.is_some() || errors != self.errors() {
                     report(&errors);
                 }
-                let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
-                self.set(read.keyring(bound.as_deref()));
+                self.set(read.keyring());
                 self.set_errors(errors);
                 used.clone_from(&state);
             }
@@ -235,30 +211,12 @@ mod tests {
         guard.close();
     }
 
-    fn read(secret: Option<&str>, bound: Option<String>) -> Arc<Secrets> {
-        Secrets::new(Places::default(), secret.map(Secret::from), bound).0
-    }
-
-    fn installation(secrets: &Secrets) -> Option<String> {
-        let connection = secrets.current().connection.clone();
-        connection.expect("a connection").installation
-    }
-
     #[test]
-    fn new_connection_secret_is_unbound() {
-        assert!(read(None, None).current().is_empty());
-        let secrets = read(Some("first"), None);
-        assert_eq!(installation(&secrets), None);
-        secrets.bind("7001");
-        assert_eq!(installation(&secrets).as_deref(), Some("7001"));
-        let bound = secrets.bound.read().expect("not poisoned").clone();
-        let again = read(Some("first"), bound.clone());
-        assert_eq!(
-            installation(&again).as_deref(),
-            Some("7001"),
-            "after a restart"
-        );
-        assert_eq!(installation(&read(Some("second"), bound)), None);
+    fn connection_secret_verifies_from_the_start() {
+        let secrets = Secrets::new(Places::default(), None).0;
+        assert!(secrets.current().is_empty());
+        let secrets = Secrets::new(Places::default(), Some(Secret::from("first"))).0;
+        assert!(secrets.current().connection.is_some());
     }
 
     #[test]
@@ -276,16 +234,16 @@ mod tests {
         };
         let (first, faults) = places.read();
         assert_eq!(faults.len(), 1, "{faults:?}");
-        assert_eq!(first.keyring(None).application.len(), 2);
+        assert_eq!(first.keyring().application.len(), 2);
         assert!(!format!("{first:?}").contains("current"));
         for text in ["", "\n", "current\nbroken \u{7} line\n"] {
             std::fs::write(&file, text).expect("written");
             let (read, faults) = places.read();
-            assert!(read.keyring(None).is_empty(), "{text:?}");
+            assert!(read.keyring().is_empty(), "{text:?}");
             assert_eq!(faults.len(), 2, "{text:?}");
         }
         std::fs::remove_file(&file).expect("removed");
         let (read, faults) = places.read();
-        assert!(read.keyring(None).is_empty(), "{faults:?}");
+        assert!(read.keyring().is_empty(), "{faults:?}");
     }
 }

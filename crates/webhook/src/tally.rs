@@ -12,6 +12,17 @@ pub type Events = BTreeMap<(&'static str, &'static str), u64>;
 /// Minimum time between two log lines about a refusal of one kind.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
+/// Time after which a signature that no secret matches is no longer a problem. The CRM gives up after
+/// 36 minutes, so an event was either verified by then, or was never the CRM's.
+const MISMATCH_SHOWN: Duration = Duration::from_hours(24);
+
+/// The newest delivery that no secret matches, although it could be the CRM's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    pub installation: String,
+    pub at: EventTime,
+}
+
 /// Counts since the start of the process.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<Counts>);
@@ -20,6 +31,7 @@ pub struct Tally(Mutex<Counts>);
 struct Counts {
     events: Events,
     last: Option<EventTime>,
+    mismatch: Option<Mismatch>,
     logged: BTreeMap<&'static str, (EventTime, u64)>,
 }
 
@@ -41,6 +53,30 @@ impl Tally {
         if kind.is_some() {
             counts.last = counts.last.max(Some(now));
         }
+    }
+
+    /// Notes a delivery that no secret matches, although it could be the CRM's.
+    pub fn note_mismatch(&self, installation: &str, at: EventTime) {
+        let installation = installation.to_owned();
+        self.lock().mismatch = Some(Mismatch { installation, at });
+    }
+
+    /// Notes a verified delivery, which ends the mismatch of its installation.
+    pub fn note_match(&self, installation: &str) {
+        let mut counts = self.lock();
+        if counts
+            .mismatch
+            .as_ref()
+            .is_some_and(|mismatch| mismatch.installation == installation)
+        {
+            counts.mismatch = None;
+        }
+    }
+
+    /// Returns the mismatch of the last 24 hours that no delivery has ended.
+    pub fn mismatch(&self, now: EventTime) -> Option<Mismatch> {
+        let mismatch = self.lock().mismatch.clone();
+        mismatch.filter(|mismatch| now.since(mismatch.at) < MISMATCH_SHOWN)
     }
 
     /// Counts a result for the log. Returns how often it occurred since it was last logged,
@@ -85,6 +121,19 @@ mod tests {
         assert_eq!(tally.due("stale", at(130)), Some(1));
         assert_eq!(tally.due("forged", at(160)), Some(60));
         assert_eq!(tally.due("forged", at(50)), Some(1), "set back");
+    }
+
+    #[test]
+    fn mismatch_ends_with_a_verified_delivery_or_after_a_day() {
+        let tally = Tally::new();
+        let at = EventTime::from_seconds;
+        tally.note_mismatch("9001", at(100));
+        tally.note_match("7");
+        let shown = tally.mismatch(at(100 + 86_399)).expect("a mismatch");
+        assert_eq!((&*shown.installation, shown.at), ("9001", at(100)));
+        assert_eq!(tally.mismatch(at(100 + 86_400)), None);
+        tally.note_match("9001");
+        assert_eq!(tally.mismatch(at(100)), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::event::{self, UnusedReason};
 use super::headers::{FRESH, Headers, Refusal};
-use super::keyring::{Proof, SecretOwner};
+use super::keyring::Proof;
 use callbridge_call::EventTime;
 use callbridge_model::Country;
 use callbridge_spool::{Delivery, WebhookEvent};
@@ -15,10 +15,6 @@ pub enum Verified {
     Keep {
         /// The content to store. The body itself is not stored.
         delivery: Box<Delivery>,
-        /// `true` if the secret of our own connection verified the delivery, and the header names
-        /// an installation that was not known to be ours. Only a new delivery can bind the
-        /// installation, because the header is not signed.
-        binds: bool,
     },
     /// The delivery is verified, but not stored. Only a call of another provider is used further.
     Drop {
@@ -39,6 +35,8 @@ pub struct VerifyContext {
     pub right_from: EventTime,
     /// Country of phones without a country code.
     pub country: Option<Country>,
+    /// Whether the delivery's installation was verified before, or none was.
+    pub could_be_ours: bool,
 }
 
 /// Decides what is done with a delivery. `proof` has the result of the signature check, and `bench`
@@ -52,15 +50,19 @@ pub fn judge(
     proof: Proof,
     bench: VerifyContext,
 ) -> Result<Verified, Refusal> {
-    let owner = (proof.find_owner().ok_or(Refusal::NoSecret)?).ok_or(Refusal::Forged)?;
+    let is_signed = proof.verify().ok_or(Refusal::NoSecret)?;
     if bench.now < bench.right_from {
         return Err(Refusal::Clock);
     }
     let signed_at = EventTime::from_seconds(headers.signed_at);
     // The signed time has whole seconds, so fractions of our time do not count.
     let now = bench.now.floor_seconds().get();
-    if now.abs_diff(signed_at.floor_seconds().get()) > FRESH.as_secs() {
-        return Err(Refusal::Stale);
+    let is_fresh = now.abs_diff(signed_at.floor_seconds().get()) <= FRESH.as_secs();
+    match (is_signed, is_fresh) {
+        (true, true) => {}
+        (true, false) => return Err(Refusal::Stale),
+        (false, true) if bench.could_be_ours => return Err(Refusal::Mismatch),
+        (false, _) => return Err(Refusal::Forged),
     }
     let event = event::read(body, bench.country).map_err(Refusal::Unreadable)?;
     if !event.id.eq_ignore_ascii_case(&headers.id) {
@@ -90,7 +92,6 @@ pub fn judge(
             at: bench.now,
             news,
         }),
-        binds: owner == SecretOwner::Unbound,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
-use crate::keyring::{Connection, Keyring};
+use crate::keyring::Keyring;
 use callbridge_model::Secret;
 use callbridge_model::webhook_signature::Key;
 use proptest::prelude::*;
@@ -36,6 +36,7 @@ fn context_at(seconds: i64) -> VerifyContext {
         now: EventTime::from_seconds(seconds),
         right_from: EventTime::from_seconds(NOW - 86_400),
         country: None,
+        could_be_ours: false,
     }
 }
 
@@ -71,10 +72,10 @@ fn judge_signed(signed_at: i64, body: &[u8], secret: &str) -> Result<Verified, R
 
 #[test]
 fn signed_and_fresh_event_is_kept_with_its_ids() {
-    let Ok(Verified::Keep { delivery, binds }) = judge_signed(NOW - 3, &body(), SECRET) else {
+    let Ok(Verified::Keep { delivery }) = judge_signed(NOW - 3, &body(), SECRET) else {
         panic!("kept")
     };
-    assert_eq!((delivery.news.kind(), binds), ("CALL_COMPLETED", false));
+    assert_eq!(delivery.news.kind(), "CALL_COMPLETED");
     assert_eq!(delivery.event, EVENT_ID);
     assert_eq!(
         (&*delivery.installation, &*delivery.company),
@@ -97,12 +98,30 @@ fn delivery_is_fresh_within_five_minutes_either_way() {
 }
 
 #[test]
-fn wrong_local_clock_is_reported_after_signature_check() {
+fn wrong_local_clock_refuses_no_delivery_for_good() {
     let (body, early) = (body(), context_at(NOW - 90_000));
-    for (secret, refusal) in [(SECRET, Refusal::Clock), ("another", Refusal::Forged)] {
+    for secret in [SECRET, "another"] {
         let signed = headers(NOW, &body, secret);
         let judged = judge_delivery(&signed, &body, &keyring(), early);
-        assert_eq!(judged, Err(refusal), "{secret}");
+        assert_eq!(judged, Err(Refusal::Clock), "{secret}");
+    }
+}
+
+#[test]
+fn mismatch_comes_again_only_if_fresh_and_possibly_ours() {
+    let body = body();
+    for (signed_at, could_be_ours, refusal) in [
+        (NOW + 300, true, Refusal::Mismatch),
+        (NOW + 301, true, Refusal::Forged),
+        (NOW, false, Refusal::Forged),
+    ] {
+        let context = VerifyContext {
+            could_be_ours,
+            ..context_at(NOW)
+        };
+        let signed = headers(signed_at, &body, "a new secret");
+        let judged = judge_delivery(&signed, &body, &keyring(), context);
+        assert_eq!(judged, Err(refusal), "{signed_at} {could_be_ours}");
     }
 }
 
@@ -139,28 +158,6 @@ fn mismatched_event_id_and_unreadable_body_are_refused() {
     );
 }
 
-/// Returns whether the delivery binds its installation, or `None` if the delivery is not kept.
-fn binds_installation(headers: &Headers, body: &[u8], keyring: &Keyring) -> Option<bool> {
-    match judge_delivery(headers, body, keyring, context_at(NOW)) {
-        Ok(Verified::Keep { binds, .. }) => Some(binds),
-        Ok(Verified::Drop { .. }) | Err(_) => None,
-    }
-}
-
-#[test]
-fn first_delivery_with_connection_secret_binds_installation() {
-    let (body, secret) = (body(), Secret::from(SECRET));
-    let mut keyring = Keyring {
-        connection: Some(Connection::new(&secret, None)),
-        ..Keyring::default()
-    };
-    let headers = headers(NOW, &body, SECRET);
-    assert_eq!(binds_installation(&headers, &body, &keyring), Some(true));
-    let bound = Connection::new(&secret, None).binding("9001");
-    keyring.connection = Some(Connection::new(&secret, Some(&bound)));
-    assert_eq!(binds_installation(&headers, &body, &keyring), Some(false));
-}
-
 /// Returns the time of the news about a lead in an event that occurred at this time.
 fn news_time(occurred_at: i64) -> i64 {
     let lead = json!({"id": 4001, "phone": "+998901110001"});
@@ -169,7 +166,7 @@ fn news_time(occurred_at: i64) -> i64 {
         "companyId": 77, "lead": lead,
     });
     match judge_signed(NOW, event.to_string().as_bytes(), SECRET) {
-        Ok(Verified::Keep { delivery, .. }) => match delivery.news {
+        Ok(Verified::Keep { delivery }) => match delivery.news {
             WebhookEvent::Learn(news) => news.at.get(),
             other => panic!("{other:?}"),
         },
@@ -192,6 +189,7 @@ fn temporary_refusals_answer_503_and_others_4xx() {
         (Refusal::OtherId, 401),
         (Refusal::Unreadable(String::new()), 400),
         (Refusal::NoSecret, 503),
+        (Refusal::Mismatch, 503),
         (Refusal::Stale, 503),
         (Refusal::Clock, 503),
     ] {

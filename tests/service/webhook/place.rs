@@ -10,6 +10,7 @@ use callbridge_model::{
 use callbridge_spool as spool;
 use callbridge_spool::{Done, Finished, Guard, Handle, Op, RowId, Settings, Step};
 use callbridge_webhook::http;
+use callbridge_webhook::installations::Installations;
 use callbridge_webhook::receiver::Receiver;
 use callbridge_webhook::secrets::{Places, Secrets};
 use callbridge_webhook::tally::Tally;
@@ -67,11 +68,12 @@ impl Place {
             application: Some(File::Variable(Secret::from(SECRET))),
             ..Places::default()
         };
-        let (secrets, _) = Secrets::new(places, None, None);
+        let (secrets, _) = Secrets::new(places, None);
         let tally = Arc::new(Tally::new());
         let receiver = Arc::new(Receiver {
             spool: spool.clone(),
             secrets,
+            installations: Installations::default(),
             country: None,
             clock_right_from: EventTime::from_seconds(0),
             tally: Arc::clone(&tally),

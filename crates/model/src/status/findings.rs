@@ -347,9 +347,20 @@ fn letters(status: &Status, found: &mut Vec<Problem>) {
 }
 
 fn webhooks(status: &Status, found: &mut Vec<Problem>) {
-    if let Some(webhooks) = &status.webhooks
-        && webhooks.state == "no_secret"
-    {
+    let Some(webhooks) = &status.webhooks else {
+        return;
+    };
+    if let Some(mismatch) = &webhooks.mismatch {
+        let (installation, fix) = (&mismatch.installation, &mismatch.fix);
+        let message = format!(
+            "a webhook for installation {installation} isn't signed with a known secret. The CRM \
+             retries it for 35 minutes. If its secret was regenerated in the CRM, {fix}"
+        );
+        let values = [installation.clone(), fix.clone()];
+        let mismatched = Problem::new(FindingKind::Webhooks, message, status.check());
+        found.push(mismatched.with_code("webhook_mismatch", values));
+    }
+    if webhooks.state == "no_secret" {
         let message = "signatures of webhooks cannot be checked: no signing secret is known; give \
                     --webhook-secret-file";
         found.push(Problem::new(FindingKind::Webhooks, message, status.check()).with_values([]));

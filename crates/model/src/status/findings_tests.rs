@@ -5,7 +5,7 @@ use super::*;
 use crate::status::{
     DegradedPart, Directory, Echo, Employees, ForeignCalls, FreeSpace, JournalField, LeadField,
     LeadFields, ListFile, MissingRight, OverallState, PAUSES, Pause, RightKind, SecretFile,
-    SourceGap, SourceState, SourceStatus, Token, TrunkStatus, Unmatched, Webhooks,
+    SourceGap, SourceState, SourceStatus, Token, TrunkStatus, Unmatched, WebhookMismatch, Webhooks,
     other_reader::OtherReader,
 };
 
@@ -230,6 +230,28 @@ fn webhooks(state: &str) -> Status {
             ..Webhooks::default()
         });
     })
+}
+
+#[test]
+fn webhook_mismatch_names_installation_and_fix() {
+    let status = status_with(|status| {
+        status.webhooks = Some(Webhooks {
+            state: "listening".to_owned(),
+            mismatch: Some(WebhookMismatch {
+                installation: "9001".to_owned(),
+                at: 1_795_151_317,
+                fix: "write it to the first line of secret".to_owned(),
+            }),
+            ..Webhooks::default()
+        });
+    });
+    let found = findings(&status);
+    assert_eq!(found.len(), 1, "{found:?}");
+    insta::assert_snapshot!(
+        found[0].message,
+        @"a webhook for installation 9001 isn't signed with a known secret. The CRM retries it for 35 minutes. If its secret was regenerated in the CRM, write it to the first line of secret"
+    );
+    assert_eq!(found[0].detail.code, "webhook_mismatch");
 }
 
 fn staff(calls: u64, matched: u64) -> Status {

@@ -434,6 +434,22 @@ pub struct Webhooks {
     pub last_event_at: Option<i64>,
     /// Number of events by result, since the start of the process.
     pub events: BTreeMap<String, u64>,
+    /// The newest event that no known secret has signed, although it could be the CRM's. Absent once
+    /// an event of its installation was verified, and after 24 hours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mismatch: Option<WebhookMismatch>,
+}
+
+/// An event whose secret isn't known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WebhookMismatch {
+    /// The id of the installation that the event is for, which isn't verified either.
+    pub installation: String,
+    /// Epoch seconds at which the event arrived.
+    pub at: i64,
+    /// What to do with the installation's secret: where to write it, or the flag to add.
+    pub fix: String,
 }
 
 /// All values of [`Pause::reason`] except `no daemon runs`.

@@ -147,7 +147,7 @@ pub struct Detail {
 }
 
 /// The values of [`Detail::code`], except [`super::PAUSES`] and the words of kinds.
-pub const DETAILS: [&str; 14] = [
+pub const DETAILS: [&str; 15] = [
     "employee_doubtful",
     "employee_unknown",
     "employees_unmatched",
@@ -162,6 +162,7 @@ pub const DETAILS: [&str; 14] = [
     "standby_settings",
     "token_consent",
     "token_not_refreshed",
+    "webhook_mismatch",
 ];
 
 impl Problem {

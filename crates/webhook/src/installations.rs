@@ -1,0 +1,77 @@
+//! The installations whose deliveries were verified. They decide what happens to a delivery that no
+//! known secret has signed.
+//!
+//! When a secret is regenerated, the CRM signs with the new one at once (§6.4.7), so it can't be
+//! here before the first delivery that needs it. Such a delivery must be retried rather than lost.
+//! Deliveries for strangers aren't, once it's known whose deliveries arrive here.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Name of the stored setting with the installations.
+pub const STORED: &str = "webhook.installations";
+
+/// Maximum number of installations. The header that names them isn't signed, so someone on the way
+/// could change it. The oldest is forgotten first.
+const INSTALLATIONS_MAX: usize = 16;
+
+/// The installations whose deliveries were verified, oldest first.
+#[derive(Debug, Default)]
+pub struct Installations(Mutex<Vec<String>>);
+
+impl Installations {
+    /// Reads the text that [`Installations::add`] returned before a restart.
+    pub fn new(stored: Option<&str>) -> Self {
+        let known = stored.unwrap_or_default().split_whitespace();
+        Self(Mutex::new(known.map(str::to_owned).collect()))
+    }
+
+    /// Whether a delivery for this installation could be ours: its deliveries were verified before,
+    /// or none ever was.
+    pub fn could_be_ours(&self, installation: &str) -> bool {
+        let known = self.lock();
+        known.is_empty() || known.iter().any(|known| known == installation)
+    }
+
+    /// Notes that a delivery for this installation was verified. Returns the text to store if it's
+    /// the first one.
+    pub fn add(&self, installation: &str) -> Option<String> {
+        let mut known = self.lock();
+        if known.iter().any(|known| known == installation) {
+            return None;
+        }
+        if known.len() >= INSTALLATIONS_MAX {
+            known.remove(0);
+        }
+        known.push(installation.to_owned());
+        Some(known.join(" "))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_installation_could_be_ours_until_one_is_verified() {
+        let first = Installations::default();
+        assert!(first.could_be_ours("9001") && first.could_be_ours("7"));
+        let stored = first.add("9001");
+        assert_eq!(first.add("9001"), None, "it's known");
+        for known in [first, Installations::new(stored.as_deref())] {
+            assert!(known.could_be_ours("9001") && !known.could_be_ours("7"));
+        }
+    }
+
+    #[test]
+    fn oldest_installation_is_forgotten_when_there_are_many() {
+        let known = Installations::default();
+        for n in 0..=INSTALLATIONS_MAX {
+            known.add(&n.to_string());
+        }
+        assert!(!known.could_be_ours("0") && known.could_be_ours("1"));
+    }
+}
