@@ -187,6 +187,7 @@ fn head(handle: &Handle) -> Vec<Duration> {
             tokens: vec![TokenFingerprint::of("token")],
             confirmable_before: now,
             untried_first: false,
+            suspended: callbridge_spool::SuspendedCalls::default(),
         };
         let began = Instant::now();
         let read = handle.read(move |store| tables::work_queue::head(store, &ask));

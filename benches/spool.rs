@@ -188,6 +188,7 @@ fn measure_head(handle: &Handle) -> Duration {
             tokens: vec![TokenFingerprint::of("token")],
             confirmable_before: now,
             untried_first: false,
+            suspended: callbridge_spool::SuspendedCalls::default(),
         };
         handle
             .read(move |store| tables::work_queue::head(store, &ask))

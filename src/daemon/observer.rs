@@ -10,8 +10,8 @@ use callbridge_hub::forward::run::ForwardView;
 use callbridge_leads::lead_field::Fit;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::status::{
-    Backlog, Books, Employees, ForwardStatus, FreeSpace, LeadField, LeadFields, OutboxStatus,
-    Pause, Role, SecretFile, SourceState, SourceStatus, Status, Token,
+    Backlog, Books, Employees, ForwardStatus, FreeSpace, HubStatus, LeadField, LeadFields,
+    OutboxStatus, Pause, Role, SecretFile, SourceState, SourceStatus, Status, Token,
 };
 use callbridge_model::{Grant, clock, heartbeat as pulse};
 use callbridge_ops::http::Watch;
@@ -113,7 +113,10 @@ impl Observer {
                 ..sender.token
             },
             pause: pause.or(sender.pause).or(forward_pause),
-            hub: self.hub.as_ref().map(|view| view.status(hub, clock::now())),
+            hub: self.hub.as_ref().map(|view| HubStatus {
+                paused_branches: sender.paused_branches,
+                ..view.status(hub, clock::now())
+            }),
             leadership,
             forward: forward.map(|view| forward_status(&view, &self.forward_hubs, &books)),
             degraded: sender.degraded,

@@ -72,6 +72,7 @@ pub(crate) fn start_sender(
             dry_run: config.dry_run,
             seed: uuid::Uuid::new_v4().as_u64_pair().0,
             clock_right_from: Some(build_time::right_from()),
+            is_hub: config.collect.is_some(),
             by_proxy: crm.setup.proxy.is_some(),
             token_place: token_place(crm.token.as_ref(), directory_of),
         },

@@ -9,7 +9,7 @@ use callbridge_model::{LeadId, Reason};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
-use callbridge_spool::{Letter, LetterFilter, Op, Step, tables};
+use callbridge_spool::{Finished, Letter, LetterFilter, NewBranch, Op, State, Step, tables};
 use std::time::Duration;
 
 fn letters(world: &World) -> Vec<Letter> {
@@ -94,6 +94,93 @@ fn five_refusals_pause_and_all_calls_are_sent_after_a_probe() {
     assert_eq!((books.journaled, books.dead), (20, 0), "{books:?}");
     assert_eq!(world.pause(), None);
     world.assert_never_wrong(&[ViolationKind::RepeatAfter400]);
+}
+
+/// A wrong lead of a number with many waiting calls. Other calls of the same employee go on.
+#[test]
+fn wrong_lead_delays_no_call_of_another_lead() {
+    let mut world = world();
+    world.run_for(Duration::from_secs(1));
+    faults(&mut world, "call-history with \"leadId\":9999 status 422");
+    for n in 0..20 {
+        world.finish(call(n, world.now.wall, 9999, false));
+    }
+    world.run_for(Duration::from_secs(20));
+    for n in 20..50 {
+        world.finish(call(n, world.now.wall, 4001, true));
+        world.run_for(Duration::from_secs(5));
+        assert_eq!(
+            world.disk.store.books().ready,
+            ready_of(&world, 9999),
+            "{n}"
+        );
+    }
+    world.run_for(MINUTE);
+    let books = world.disk.store.books();
+    assert_eq!(books.journaled, 30, "{books:?}");
+    assert_eq!(books.dead + books.ready, 20, "{books:?}");
+    world.assert_never_wrong(&[]);
+}
+
+/// Returns the number of ready calls of this lead.
+fn ready_of(world: &World, lead: i64) -> u64 {
+    let ready = world.disk.states.iter().filter(|(row, state)| {
+        let row = tables::calls::row(&world.disk.store, **row).expect("readable");
+        let record = row.expect("a call").record;
+        **state == State::Ready && record.lead_id == LeadId::new(lead)
+    });
+    ready.count() as u64
+}
+
+/// Two branches of a hub, whose calls have different leads. All calls of the first are refused.
+#[test]
+fn refused_branch_lets_another_branch_send() {
+    let settings = Settings {
+        is_hub: true,
+        ..Settings::default()
+    };
+    let mut world = World::new(7, settings, sandbox::Settings::default());
+    for (name, at) in [("west", 0), ("east", 0)] {
+        world.command(Op::AddBranch(NewBranch {
+            name: name.to_owned(),
+            token: name.to_owned(),
+            pbxs: Vec::new(),
+            at: EpochSeconds::new(at),
+        }));
+    }
+    world.run_for(Duration::from_secs(1));
+    let wrong = [4011, 4012, 4013];
+    let rules = wrong.map(|lead| format!("call-history with \"leadId\":{lead} status 422"));
+    faults(&mut world, &rules.join("; "));
+    for n in 0..15 {
+        let lead = wrong[n as usize / 5];
+        world.finish(call_of_branch("west", n, &world, lead));
+    }
+    for n in 15..45 {
+        world.finish(call_of_branch("east", n, &world, 4001));
+        world.run_for(Duration::from_secs(5));
+    }
+    world.run_for(Duration::from_secs(20));
+    let status = world.status();
+    assert_eq!((status.pause, status.paused_branches.len()), (None, 1));
+    let fix = &status.paused_branches["west"];
+    assert!(fix.contains("and so was a call with another lead"), "{fix}");
+    // Calls in flight at the fifth refusal are refused as well.
+    let books = world.disk.store.books();
+    assert!((6..=9).contains(&books.dead), "{books:?}");
+    assert_eq!((books.journaled, books.dead + books.ready), (30, 15));
+    faults(&mut world, "");
+    world.run_for(70 * MINUTE);
+    let books = world.disk.store.books();
+    assert_eq!((books.journaled, books.dead), (45, 0), "{books:?}");
+    assert!(world.status().paused_branches.is_empty());
+    world.assert_never_wrong(&[ViolationKind::RepeatAfter400]);
+}
+
+fn call_of_branch(branch: &str, n: u32, world: &World, lead: i64) -> Finished {
+    let mut call = call(n, world.now.wall, lead, true);
+    call.branch = Some(branch.to_owned());
+    call
 }
 
 #[test]

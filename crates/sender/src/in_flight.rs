@@ -1,5 +1,6 @@
 //! The requests under way, each in its slot.
 
+use crate::breaker::refusals::SentCall;
 use crate::plan::Plan;
 use crate::queue::Work;
 use callbridge_crm::Endpoint;
@@ -27,6 +28,8 @@ pub(super) struct InFlight {
     pub(super) sent: Now,
     /// Number of failures so far that count against the call of a submission.
     pub(super) failures: u32,
+    /// The call that the request is about. `None` for other requests.
+    pub(super) call: Option<SentCall>,
 }
 
 /// The requests under way by their slots.
@@ -63,6 +66,19 @@ impl InFlightRequests {
     pub(super) fn has_endpoint(&self, endpoint: Endpoint) -> bool {
         let mut requests = self.by_slot.values();
         requests.any(|request| request.plan.task.work.endpoint() == Some(endpoint))
+    }
+
+    /// Returns `true` if a call of this branch is being submitted.
+    pub(super) fn submits_for(&self, branch: &str) -> bool {
+        let mut requests = self.by_slot.values();
+        requests.any(|request| {
+            let is_submission = matches!(request.plan.task.work, Work::Submit(_));
+            is_submission
+                && request
+                    .call
+                    .as_ref()
+                    .is_some_and(|call| call.branch == branch)
+        })
     }
 
     pub(super) fn has_page(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::status::{SenderStatus, TokenPlace};
 use callbridge_model::status::{DegradedPart, Pause};
 use callbridge_model::{Now, Reason};
 use callbridge_spool::{Step, Unconfirmed};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
@@ -19,6 +20,8 @@ pub(super) struct SenderView {
     logged_pause: Option<Pause>,
     /// The degraded parts in the last log line about them.
     logged_degraded: Vec<DegradedPart>,
+    /// The paused branches in the last log lines about them.
+    logged_branches: BTreeMap<String, String>,
     warned_days: Option<u32>,
 }
 
@@ -28,6 +31,7 @@ impl SenderView {
             status,
             logged_pause: None,
             logged_degraded: Vec::new(),
+            logged_branches: BTreeMap::new(),
             warned_days: None,
         }
     }
@@ -54,6 +58,8 @@ impl SenderView {
         self.log_pause(status.pause.as_ref(), asking);
         log_degraded(&self.logged_degraded, &status.degraded);
         self.logged_degraded.clone_from(&status.degraded);
+        log_branches(&self.logged_branches, &status.paused_branches);
+        self.logged_branches.clone_from(&status.paused_branches);
         self.status.send_if_modified(|shown| {
             if status.token_shared && !shown.token_shared {
                 let limit = status.budget(now.boot).limit;
@@ -103,6 +109,20 @@ fn log_degraded(before: &[DegradedPart], now: &[DegradedPart]) {
     for failing in before {
         if !has_part(now, failing) {
             info!(part = %failing.part, "endpoint no longer failing");
+        }
+    }
+}
+
+/// Logs the branches whose calls are no longer sent, and those whose calls are sent again.
+fn log_branches(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) {
+    for (branch, fix) in now {
+        if !before.contains_key(branch) {
+            warn!(%branch, %fix, "paused");
+        }
+    }
+    for branch in before.keys() {
+        if !now.contains_key(branch) {
+            info!(%branch, "no longer paused");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The sender's memory: the state that the sender keeps over restarts, in addition to its slots.
 //! The memory is one small JSON text in the spool.
 
-use crate::breaker::pause::Refusals;
+use crate::breaker::refusals::Refusals;
 use callbridge_call::EventTime;
 use callbridge_crm::PageSize;
 use callbridge_model::TokenFingerprint;
@@ -36,7 +36,7 @@ pub struct Memory {
     pub silence: Option<Silence>,
     /// The lowered rate, if 429s below our cap showed that another program uses the token.
     pub shared: Option<Shared>,
-    /// Refusals of one kind in a row.
+    /// Refusals of one kind in a row, by branch.
     pub refusals: Refusals,
     /// The token that the CRM refuses.
     pub refused: Option<Refused>,
@@ -213,7 +213,7 @@ mod tests {
             assert_eq!(found, Memory::default(), "{text}");
         }
         let mut fields = stored_fields(&full_memory());
-        fields["refusals"] = json!({"kind": "of_later", "calls": [1]});
+        fields["refusals"] = json!({"west": {"reason": "of_later", "calls": []}});
         assert_eq!(read(&fields).doubts.len(), 1, "an unknown reason");
         for impossible in [0, 3601, u64::MAX] {
             fields = stored_fields(&full_memory());

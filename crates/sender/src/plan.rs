@@ -28,6 +28,8 @@ pub struct Settings {
     /// Nothing is sent while our clock shows a time before this one, because the clock is then
     /// wrong.
     pub clock_right_from: Option<EventTime>,
+    /// Calls of several branches are sent, so refusals are counted for each branch.
+    pub is_hub: bool,
     /// `--crm-proxy` is given.
     pub by_proxy: bool,
     /// Place for a new token, for advice to the operator.

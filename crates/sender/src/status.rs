@@ -4,6 +4,7 @@
 
 use crate::breaker::Failing;
 use crate::breaker::pause::Pause;
+use crate::breaker::refusals::RefusedBranch;
 use crate::budget::pacer::{Pacer, Takeover};
 use crate::confirm::Confirm;
 use callbridge_call::EventTime;
@@ -12,6 +13,7 @@ use callbridge_model::dates::Zone;
 use callbridge_model::status::{self, Backlog, BudgetStatus, DegradedPart, Requests, Token};
 use callbridge_model::{Grant, Now, TokenFingerprint};
 use callbridge_spool::WorkQueue;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ pub struct SenderStatus {
     pub token: Token,
     /// Reason why nothing is sent, and its fix. `None` if calls can be sent.
     pub pause: Option<status::Pause>,
+    /// Why no calls of a branch are sent, by the branch's name. Empty if `pause` says it.
+    pub paused_branches: BTreeMap<String, String>,
     /// Parts of the CRM that fail while other parts work.
     pub degraded: Vec<DegradedPart>,
     /// Requests so far, by endpoint and verdict.
@@ -334,14 +338,42 @@ pub fn fix(pause: &Pause, place: &TokenPlace) -> String {
              every minute",
             in_brackets(why)
         ),
-        Pause::CallsRefused(reason, why) => format!(
-            "five calls in a row were refused as {reason}{}: check `callbridge dead list --reason \
-             {reason}`, correct leads, employees or --field, and retry one of the calls or \
-             restart callbridge. One call an hour is tried. When one is accepted, the refused \
-             calls are sent again",
-            in_brackets(why)
-        ),
+        Pause::CallsRefused(refused) => calls_refused(refused),
     }
+}
+
+/// Returns why no calls of each branch are sent.
+pub(super) fn paused_branches(refused: &[RefusedBranch]) -> BTreeMap<String, String> {
+    let mut paused = BTreeMap::new();
+    for branch in refused {
+        paused.insert(branch.branch.clone(), calls_refused(branch));
+    }
+    paused
+}
+
+fn calls_refused(refused: &RefusedBranch) -> String {
+    let RefusedBranch {
+        reason,
+        message,
+        is_confirmed,
+        ..
+    } = refused;
+    let why = in_brackets(message);
+    let list = format!("check `callbridge dead list --reason {reason}`");
+    if *is_confirmed {
+        return format!(
+            "five calls in a row were refused as {reason}{why}, and so was a call with another \
+             lead and employee: {list}, correct leads, employees or --field, and retry one of the \
+             calls or restart callbridge. One call an hour is tried. When one is accepted, the \
+             refused calls are sent again"
+        );
+    }
+    format!(
+        "five calls in a row were refused as {reason}{why}, and no call with another lead and \
+         employee is ready: {list}, correct their leads or employees, and retry one of them. The \
+         next call with another lead and employee is sent at once, and if the CRM accepts it, \
+         sending goes on"
+    )
 }
 
 fn in_brackets(why: &str) -> String {
@@ -427,7 +459,12 @@ mod tests {
             Pause::TokenRefused("401".to_owned()),
             Pause::NoGrant("403".to_owned()),
             Pause::WrongAddress("404".to_owned()),
-            Pause::CallsRefused(Reason::Failed, "FAILED".to_owned()),
+            Pause::CallsRefused(RefusedBranch {
+                branch: String::new(),
+                reason: Reason::Failed,
+                message: "FAILED".to_owned(),
+                is_confirmed: true,
+            }),
             Pause::WrongClock,
             Pause::DryRun,
         ];
@@ -465,10 +502,10 @@ mod tests {
          grant it in the CRM. callbridge checks every minute
         wrong_address: the CRM's Open API is not at --crm-url (404): correct the address.
          callbridge tries again every minute
-        calls_refused: five calls in a row were refused as failed (FAILED): check `callbridge
-         dead list --reason failed`, correct leads, employees or --field, and retry one of the
-         calls or restart callbridge. One call an hour is tried. When one is accepted, the
-         refused calls are sent again
+        calls_refused: five calls in a row were refused as failed (FAILED), and so was a call
+         with another lead and employee: check `callbridge dead list --reason failed`, correct
+         leads, employees or --field, and retry one of the calls or restart callbridge. One call
+         an hour is tried. When one is accepted, the refused calls are sent again
         clock: this machine's clock shows a time before this program was built: set it
          (timedatectl, NTP). Calls are kept until then
         dry_run: with --dry-run nothing is submitted: to submit calls, start without it

@@ -2,8 +2,8 @@
 
 use callbridge_call::EventTime;
 use callbridge_crm::TokenInfo;
-use callbridge_model::{CallUuid, Grant, Now, TokenFingerprint};
-use callbridge_spool::{FIRST_POLL, IfAbsent, Progress, Row, RowId, State, Unconfirmed};
+use callbridge_model::{CallUuid, Grant, LeadId, Now, TokenFingerprint};
+use callbridge_spool::{FIRST_POLL, IfAbsent, Parties, Progress, Row, RowId, State, Unconfirmed};
 use callbridge_testkit::sample;
 use std::time::Duration;
 
@@ -35,6 +35,11 @@ pub(crate) fn submitted_call(id: i64, accepted: Now) -> Unconfirmed {
         uuid: uuid(id),
         linkedid: id.to_string(),
         trunk: None,
+        turn: String::new(),
+        parties: Parties {
+            lead: LeadId::new(4001),
+            employee: None,
+        },
         started: accepted.wall.floor_seconds(),
         request_id: Some(format!("r{id}")),
         token: fingerprint(),
@@ -70,6 +75,7 @@ pub(crate) fn row(id: RowId, failures: u32) -> Row {
     Row {
         id,
         uuid: uuid(id.0),
+        turn: "pbx1".to_owned(),
         record: sample::record(),
         call: sample::call(),
         progress: Progress {

@@ -145,8 +145,8 @@ pub use readers::{FinishedCalls, Known, LeadDirectory, Reader};
 pub use reading::read_postgres;
 pub use row::{
     Action, Attempt, Confirmable, Due, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,
-    Notice, Progress, QueueQuery, Row, RowId, SeenCall, TrunkCalls, Unconfirmed, UnreadMessage,
-    WaitingPhone, WebhookPace, WorkQueue,
+    Notice, Parties, Progress, QueueQuery, Row, RowId, SeenCall, SuspendedBranch, SuspendedCalls,
+    Trial, TrunkCalls, Unconfirmed, UnreadMessage, WaitingPhone, WebhookPace, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, next, step_when_shown};
 pub use state_move::move_state;

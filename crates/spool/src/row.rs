@@ -6,8 +6,9 @@ use callbridge_call::{Direction, EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::due::DueRequests;
 use callbridge_leads::lead_request::failed::RerouteHistory;
-use callbridge_model::{CallRecord, CallUuid, LeadId, Phone, Reason, TokenFingerprint};
+use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason, TokenFingerprint};
 use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub struct Row {
     pub id: RowId,
     /// Uuid of the call. Several `uuid_conflict` dead letters can share one uuid.
     pub uuid: CallUuid,
+    /// The branch that sent the call, or else its PBX.
+    pub turn: String,
     /// Values that are, were, or would be sent to the CRM.
     #[serde(deserialize_with = "json_column")]
     pub record: CallRecord,
@@ -145,6 +148,9 @@ pub struct Unconfirmed {
     pub linkedid: String,
     /// Name of the call's trunk. `None` if not known.
     pub trunk: Option<String>,
+    /// The branch that sent the call, or else its PBX.
+    pub turn: String,
+    pub parties: Parties,
     /// By the PBX's clock.
     pub started: EpochSeconds,
     /// RequestId of the call's last accepted request. `None` if the request cannot be polled.
@@ -199,6 +205,71 @@ pub struct QueueQuery {
     pub confirmable_before: EventTime,
     /// Requests fail now: calls that never failed are sent before calls that were held back.
     pub untried_first: bool,
+    pub suspended: SuspendedCalls,
+}
+
+/// Ready calls that are not sent for now, since the CRM has refused several calls in a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SuspendedCalls {
+    /// Whether no call of any branch is sent, except for trials.
+    pub all: bool,
+    pub branches: Vec<SuspendedBranch>,
+}
+
+impl SuspendedCalls {
+    /// Returns `true` if this branch's calls are not sent.
+    pub(crate) fn contains(&self, turn: &str) -> bool {
+        self.all || self.branches.iter().any(|branch| branch.turn == turn)
+    }
+}
+
+/// A branch whose calls are not sent for now, and the call that may be tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuspendedBranch {
+    /// The branch, as in [`Row::turn`]. Empty if an instance that is no hub sends no calls.
+    pub turn: String,
+    /// The leads and employees of the refused calls.
+    pub refused: Vec<Parties>,
+    pub trial: Trial,
+}
+
+/// The lead and the employee of a call, which other calls can share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parties {
+    pub lead: Option<LeadId>,
+    pub employee: Option<EmployeeId>,
+}
+
+impl Parties {
+    /// Returns `true` if one of the other calls has the same lead or the same employee.
+    pub fn are_shared_with(self, others: &[Self]) -> bool {
+        self.has_lead_of(others) || others.iter().any(|other| self.has_employee_of(*other))
+    }
+
+    /// Returns `true` if one lead or one employee can be why this call and all others are refused:
+    /// any of their leads, or an employee that all of them have.
+    pub fn are_suspected_with(self, others: &[Self]) -> bool {
+        self.has_lead_of(others) || others.iter().all(|other| self.has_employee_of(*other))
+    }
+
+    fn has_lead_of(self, others: &[Self]) -> bool {
+        self.lead.is_some() && others.iter().any(|other| other.lead == self.lead)
+    }
+
+    fn has_employee_of(self, other: Self) -> bool {
+        self.employee.is_some() && self.employee == other.employee
+    }
+}
+
+/// The ready call of a suspended branch that is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    None,
+    /// A call that shares neither its lead nor its employee with a refused call. If there is none,
+    /// an employee can be shared that not all refused calls have.
+    OtherCall,
+    /// Any call, although preferably one like [`Self::OtherCall`].
+    AnyCall,
 }
 
 /// Calls that a reconciliation of the journal should show by now.
@@ -211,8 +282,10 @@ pub struct Confirmable {
 }
 
 /// Time that webhooks take to confirm calls, kept across restarts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookPace {
+    /// The branch of the call that a webhook confirmed last, or else its PBX.
+    pub turn: String,
     /// Time at which a webhook last confirmed a call.
     pub at: EventTime,
     /// Time from acceptance to confirmation, of the last call for which it is known.
@@ -231,6 +304,10 @@ pub struct WorkQueue {
     pub backlog: Option<Due>,
     /// The first call that can be sent now because a person retried it.
     pub retried: Option<Due>,
+    /// The call to try of each branch in [`QueueQuery::suspended`] that has one.
+    pub trials: BTreeMap<String, Due>,
+    /// Number of the hub's branches. Only counted while calls are suspended.
+    pub branches: u64,
     /// Time at which the next held-back call can be sent. `None` if no call is held back.
     pub next_not_before: Option<EventTime>,
     /// Submitted calls of [`QueueQuery::tokens`] that are due for a poll, longest due first. At

@@ -13,6 +13,7 @@ mod outages;
 mod pair;
 mod pair_faults;
 mod points;
+mod refused;
 mod requests;
 mod secured;
 mod stage;

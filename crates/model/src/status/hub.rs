@@ -2,6 +2,7 @@
 
 use super::{FindingKind, OverallState, Problem, SourceState, Status};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Seconds without a report after which a branch is silent. A collector reports once a minute.
 pub const SILENT_AFTER_SEC: i64 = 5 * 60;
@@ -62,6 +63,8 @@ pub struct HubStatus {
     /// Epoch seconds until which nothing is sent to the CRM after lost commits. `null` if calls are
     /// sent.
     pub silent_until: Option<i64>,
+    /// Branches whose calls are not sent, since the CRM refuses them, with the fix of each.
+    pub paused_branches: BTreeMap<String, String>,
     pub branches: Vec<BranchStatus>,
 }
 
@@ -181,6 +184,12 @@ pub(super) fn hub(status: &Status, found: &mut Vec<Problem>) {
         );
         found.push(problem.with_values([count, names]));
     }
+    for (branch, fix) in &hub.paused_branches {
+        let message = format!("calls of the branch {branch} are paused: {fix}");
+        let command = status.command("dead list");
+        let problem = Problem::new(FindingKind::PausedBranches, message, command);
+        found.push(problem.with_values([branch.clone()]));
+    }
 }
 
 #[cfg(test)]
@@ -219,7 +228,14 @@ pub(super) mod tests {
             lost_commits_shown_by: Some("samarkand".to_owned()),
             ..HubStatus::default()
         };
+        let fix = "five calls in a row were refused".to_owned();
+        let paused = HubStatus {
+            branches: vec![branch(BranchState::Reports)],
+            paused_branches: BTreeMap::from([("samarkand".to_owned(), fix)]),
+            ..HubStatus::default()
+        };
         vec![
+            (judge_hub(paused), &[FindingKind::PausedBranches]),
             (judge_hub(silent), &[FindingKind::SilentBranches]),
             (judge_hub(stopped), &[]),
             (judge_hub(lost), &[FindingKind::HubLostCommits]),

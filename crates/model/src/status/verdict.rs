@@ -42,6 +42,8 @@ pub enum FindingKind {
     SourceDown,
     /// Collectors of branches send no reports.
     SilentBranches,
+    /// No calls of a branch are sent, since the CRM refuses them.
+    PausedBranches,
     /// A standby could not take over, or has other flags than the leader.
     Standby,
     /// A source is logged in and receives no calls, or has received nothing for a long time.

@@ -12,6 +12,7 @@
 //! 90 requests.
 
 pub mod pause;
+pub mod refusals;
 pub mod retry;
 
 use crate::jitter::Jitter;

@@ -58,6 +58,7 @@ fn first_page(confirm: &mut Confirm, seconds: u64, calls: &[i64]) -> FilterPage 
 
 fn webhook_pace(at: EventTime) -> Option<WebhookPace> {
     Some(WebhookPace {
+        turn: String::new(),
         at,
         after: S,
         usual: S,

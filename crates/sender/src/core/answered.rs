@@ -310,16 +310,17 @@ impl Ended<'_> {
         self.core.accepted_at = Some(self.core.tokens.address().to_owned());
         let token = self.in_flight.token.clone();
         self.step(Step::Accepted { request_id, token });
-        if let Some(paused) = &self.core.paused {
-            // The refused calls stay in the list of those that are sent again after the pause.
-            if !paused.began_before(self.in_flight.sent.boot) {
-                return;
-            }
-            if paused.is_ended_by_accepted() {
-                self.core.end_pause(self.now, &mut self.ops);
-            }
+        let sent = self.in_flight.sent.boot;
+        if let Some(call) = &self.in_flight.call {
+            let rows = self.core.refusals.note_accepted(call, sent);
+            super::refused::reopen(rows, self.now, &mut self.ops);
         }
-        self.core.refusals.note_accepted();
+        if let Some(paused) = &self.core.paused
+            && paused.began_before(sent)
+            && paused.is_ended_by_accepted()
+        {
+            self.core.end_pause(self.now, &mut self.ops);
+        }
     }
 
     fn call_journaled(&mut self) {
@@ -327,7 +328,9 @@ impl Ended<'_> {
             self.core.confirm.note_journaled(self.now.wall, &call);
             self.step(confirm::found_step(&call));
         }
-        self.core.note_journaled(self.now, &mut self.ops);
+        if let Some(call) = &self.in_flight.call {
+            self.core.note_journaled(self.now, call, &mut self.ops);
+        }
     }
 
     fn call_refused(&mut self, reason: Reason, message: String, errors: Value) {
@@ -340,8 +343,9 @@ impl Ended<'_> {
         let is_own = self
             .poll()
             .is_some_and(|call| self.core.confirm.is_passed_by(call));
-        if !is_own && self.core.refusals.note_refusal(reason, row) {
-            self.pause(Pause::CallsRefused(reason, message.clone()));
+        if !is_own && let Some(call) = self.in_flight.call.clone() {
+            let sent = self.in_flight.sent.boot;
+            (self.core.refusals).note_refusal(now.boot, reason, &message, call, sent);
         }
         if reason == Reason::Failed {
             // The spool decides the next step: another lead, or a dead letter.
@@ -437,10 +441,9 @@ impl Ended<'_> {
     fn read_page(&mut self, page: &Page) {
         let now = self.now;
         let findings = self.core.confirm.on_page(now.wall, page);
-        if !findings.found.is_empty() {
-            self.core.note_journaled(now, &mut self.ops);
-        }
         for call in findings.found {
+            let sent = self.core.submitted(&call);
+            self.core.note_journaled(now, &sent, &mut self.ops);
             let step = confirm::found_step(&call);
             self.steps.push((call, step));
         }

@@ -7,10 +7,12 @@
 //! commit after it.
 
 pub mod answered;
+mod refused;
 mod view;
 
 use crate::breaker::Breakers;
 use crate::breaker::pause::{Pause, Paused, Probe};
+use crate::breaker::refusals::Refusals;
 use crate::breaker::retry::CallFailures;
 use crate::budget::Budget;
 use crate::budget::pacer::STRAGGLER;
@@ -29,6 +31,7 @@ use callbridge_spool::{IfAbsent, Op, QueueQuery, Row, RowId, State, Step, Unconf
 use std::time::Duration;
 
 use answered::Answered;
+use refused::reopen;
 
 /// Time between two checks while the clock is wrong, while too many requests are under way, or
 /// while an unconfirmed call is too young.
@@ -50,7 +53,7 @@ pub struct Core {
     pub(crate) budget: Budget,
     pub(crate) breakers: Breakers,
     pub(crate) paused: Option<Paused>,
-    pub(crate) refusals: crate::breaker::pause::Refusals,
+    pub(crate) refusals: Refusals,
     pub(crate) failures: CallFailures,
     pub(crate) confirm: Confirm,
     pub(crate) tokens: KnownTokens,
@@ -138,6 +141,9 @@ impl Core {
             tokens: self.tokens.valid_tokens(now).cloned().collect(),
             confirmable_before: self.confirm.written_before(now.wall),
             untried_first: self.breakers.is_any_open(),
+            suspended: self
+                .refusals
+                .suspended(now.boot, |branch| self.in_flight.submits_for(branch)),
         }
     }
 
@@ -161,42 +167,23 @@ impl Core {
         ops
     }
 
-    /// Pauses if there is no token, or the token was refused before. Otherwise ends the pause,
-    /// unless it is for refused calls.
+    /// Pauses if there is no token, or the token was refused before. Otherwise ends such a pause.
     fn pause_for_token(&mut self, now: Now, ops: &mut Vec<Op>) {
         if self.tokens.current.is_none() {
             self.paused = Some(Paused::new(now.boot, Pause::TokenMissing));
         } else if let Some(next) = self.tokens.refused_until() {
             let refused = Pause::TokenRefused("401".to_owned());
             self.paused = Some(Paused::with_probe_at(now.boot, refused, next));
-        } else if !self.is_paused_for_calls() {
+        } else if self.paused.is_some() {
             self.end_pause(now, ops);
         }
-    }
-
-    fn is_paused_for_calls(&self) -> bool {
-        let pause = self.paused.as_ref().map(|paused| &paused.pause);
-        matches!(pause, Some(Pause::CallsRefused(..)))
     }
 
     /// Ends the pause. Calls that were refused in a row are sent again.
     fn end_pause(&mut self, now: Now, ops: &mut Vec<Op>) {
         self.paused = None;
-        for row in self.refusals.take() {
-            let step = Step::Reopened {
-                why: "the CRM refused several calls in a row, so the cause was not in this call"
-                    .to_owned(),
-            };
-            ops.push(Op::step(row, step, now.wall));
-        }
-    }
-
-    /// Notes that a call is journaled, which ends a pause for calls that FAILED.
-    fn note_journaled(&mut self, now: Now, ops: &mut Vec<Op>) {
-        if (self.paused.as_ref()).is_some_and(Paused::is_ended_by_journaled) {
-            self.end_pause(now, ops);
-        }
-        self.refusals.note_journaled();
+        let rows = self.refusals.take();
+        reopen(rows, now, ops);
     }
 
     /// Chooses the next request and takes its slot, or returns what else to do.
@@ -209,9 +196,11 @@ impl Core {
             self.budget.keep_silence(now, silence);
         }
         self.unsent = head.ready + head.sending;
-        if self.confirm.note_webhook(head.webhook_pace) {
+        if self.confirm.note_webhook(head.webhook_pace.clone())
+            && let Some(pace) = &head.webhook_pace
+        {
             let mut ops = Vec::new();
-            self.note_journaled(now, &mut ops);
+            self.note_webhook(now, &pace.turn, &mut ops);
             if !ops.is_empty() {
                 return Decision::Commit(ops);
             }
@@ -246,6 +235,7 @@ impl Core {
             self.breakers.next_probe(),
             self.paused.as_ref().and_then(Paused::next),
             self.tokens.record_due(),
+            self.refusals.next_trial(),
             Some(self.page_from),
         ];
         for at in [
@@ -290,6 +280,7 @@ impl Core {
     pub fn launch(&mut self, now: Now, plan: Plan, inputs: RequestInputs) -> Launch {
         let slot = plan.slot;
         let failures = inputs.row.as_ref().map_or(0, |row| row.failures);
+        let call = self.sent_call(&plan.task.work, &inputs);
         let mut ops = Vec::new();
         let mut request = None;
         if let Some(token) = self.tokens.fitting(now, &plan.task.work) {
@@ -305,6 +296,7 @@ impl Core {
             token: token.clone(),
             sent: now,
             failures,
+            call,
             plan,
         };
         ops.push(self.budget.launched(&in_flight));
@@ -324,6 +316,9 @@ impl Core {
         }
         if task.work == Work::TokenInfo {
             self.tokens.record_asked(now.boot);
+        }
+        if let (Work::Submit(_), Some(call)) = (&task.work, &in_flight.call) {
+            self.refusals.note_sent(&call.branch, now.boot);
         }
         if let Some(endpoint) = task.work.endpoint() {
             let stands_in = task.lane == Lane::StandIn;
@@ -470,12 +465,11 @@ impl Core {
         call.age(now.wall) >= REQUEST_ID_LIFE && self.tokens.can_read(now, &call.token)
     }
 
-    /// Returns `true` if requests of commands must wait. One failing endpoint and a pause for
-    /// refused calls do not stop commands.
+    /// Returns `true` if requests of commands must wait. One failing endpoint and refused calls do
+    /// not stop commands.
     pub fn stops_commands(&self, now: Now) -> bool {
         let unreachable = (self.breakers.failing().iter()).any(|failing| failing.unreachable);
-        let pause = self.pause(now);
-        unreachable || pause.is_some_and(|pause| !matches!(pause, Pause::CallsRefused(..)))
+        unreachable || self.pause(now).is_some()
     }
 
     /// Returns the pause that is in effect. A pause is not returned after `token/info` has
@@ -498,7 +492,13 @@ impl Core {
 
     /// Returns a snapshot of the sender for `status`, metrics, and the log.
     pub fn status(&self, now: Now, head: &WorkQueue) -> SenderStatus {
-        let pause = self.pause(now);
+        let mut pause = self.pause(now);
+        let mut refused = self.refused_branches(head);
+        let stops_all = self.refusals.stops_all_branches() || refused.len() as u64 >= head.branches;
+        if stops_all && let Some(first) = refused.first() {
+            pause.get_or_insert(Pause::CallsRefused(first.clone()));
+            refused.clear();
+        }
         let pages = view::access(self, now).pages.is_possible();
         let pacer = &self.budget.pacer;
         let confirmed_at_once = if pages { queue::PAGE_UNDER_LOAD } else { 1 };
@@ -520,6 +520,7 @@ impl Core {
                 self.tokens.current.is_some(),
             ),
             pause: status::shown_pause(&inputs),
+            paused_branches: status::paused_branches(&refused),
             degraded: status::degraded(&inputs),
             requests: self.requests.clone(),
             backlog: status::backlog(head, pacer, confirmed_at_once, now.boot),

@@ -10,6 +10,7 @@ use callbridge_spool::{Confirmable, Due, OutcomeSource};
 mod leads;
 mod limited;
 mod pauses;
+mod refused;
 mod restart;
 mod tokens;
 
@@ -537,6 +538,7 @@ fn confirmation_waits_two_minutes_for_webhooks() {
     let mut core = ready_core(Settings::default());
     let head = WorkQueue {
         webhook_pace: Some(callbridge_spool::WebhookPace {
+            turn: String::new(),
             at: now_at(1).wall,
             after: Duration::from_secs(1),
             usual: Duration::from_secs(1),

@@ -38,14 +38,11 @@ pub(super) fn view(core: &Core, now: Now, head: &WorkQueue) -> View {
         lead: None,
         lead_spare: None,
     };
-    if let Some(retried) = &head.retried
-        && core.is_paused_for_calls()
-        && core.tokens.is_verified
-        && !core.settings.dry_run
+    // Other calls of a branch whose calls are refused are missing from the head.
+    if core.refusals.suspends()
+        && let Some(tried) = head.retried.as_ref().or(head.trials.values().next())
     {
-        view.access.submit = breaker_access(core, now, Endpoint::Submit);
-        view.live = Some(retried.row);
-        view.backlog = None;
+        view.live = Some(tried.row);
     }
     if may_ask_leads(core, now) {
         add_lead_requests(core, now, head, &mut view);
@@ -94,10 +91,7 @@ fn breaker_access(core: &Core, now: Now, endpoint: Endpoint) -> Access {
 
 /// Returns `true` if calls that were sent before can be confirmed.
 fn confirms(core: &Core) -> bool {
-    let is_stopped = match &core.paused {
-        Some(paused) => !paused.pause.stops_only_submissions() && !paused.is_half_open(),
-        None => false,
-    };
+    let is_stopped = (core.paused.as_ref()).is_some_and(|paused| !paused.is_half_open());
     core.tokens.is_verified && !is_stopped
 }
 

@@ -96,6 +96,11 @@ pub(crate) fn remove(db: &Db, name: &str) -> Result<BranchChange, Error> {
     Ok(BranchChange::Removed)
 }
 
+/// Returns the number of branches.
+pub(crate) fn count(db: &Db) -> Result<u64, Error> {
+    db.query_one("SELECT count(*) FROM branches", ())
+}
+
 /// Sends the query for the `seq` of the last answer to this branch.
 pub(super) fn ask_answered_seq(db: &Db, name: &str) -> Result<Asked<u64>, Error> {
     db.ask("SELECT seq FROM branches WHERE name = ?1", [name])

@@ -18,7 +18,7 @@ const PROGRESS: &str = "state, since, started, live, not_before, settled_externa
 /// Builds a query that reads [`Row`]s. `rest` is the part of the SQL after `FROM calls`.
 fn calls(rest: &str) -> String {
     format!(
-        "SELECT coalesce(uuid, conflicting_uuid) AS uuid, record, call, true AS progress,
+        "SELECT coalesce(uuid, conflicting_uuid) AS uuid, turn, record, call, true AS progress,
                 {PROGRESS}
          FROM calls {rest}"
     )

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 /// Maximum number of deliveries that one purge deletes.
 const FORGOTTEN_MAX: u32 = 2_000;
-/// Name of the setting that keeps [`WebhookPace`]: its fields in microseconds, separated by spaces.
+/// Name of the setting that keeps [`WebhookPace`]: its times in microseconds and
+/// its branch, separated by spaces.
 pub(crate) const WEBHOOK_PACE: &str = "webhook.pace";
 /// A stored call that an event or a page of the journal reports.
 #[derive(Deserialize)]
@@ -27,6 +28,7 @@ struct DeliveredCall {
     message: String,
     accepted: Option<EventTime>,
     lead: Option<LeadId>,
+    turn: String,
     /// The call was sent, so the event can be the result of its request.
     sent: bool,
     /// The call was perhaps sent with other values before its present values.
@@ -43,14 +45,15 @@ impl DeliveredCall {
 
 /// Parses the stored [`WebhookPace`]. `None` if the text has another form.
 pub(crate) fn read_webhook_pace(text: &str) -> Option<WebhookPace> {
-    let numbers: Option<Vec<u64>> = text.split(' ').map(|number| number.parse().ok()).collect();
-    let [at, after, usual] = numbers?[..] else {
+    let [at, after, usual, turn] = Vec::from_iter(text.splitn(4, ' '))[..] else {
         return None;
     };
+    let [at, after, usual] = [at, after, usual].map(|number| number.parse::<u64>().ok());
     Some(WebhookPace {
-        at: EventTime::from_micros(i64::try_from(at).ok()?),
-        after: Duration::from_micros(after),
-        usual: Duration::from_micros(usual),
+        turn: turn.to_owned(),
+        at: EventTime::from_micros(i64::try_from(at?).ok()?),
+        after: Duration::from_micros(after?),
+        usual: Duration::from_micros(usual?),
     })
 }
 
@@ -112,7 +115,7 @@ fn note_completed(
     } else {
         None
     };
-    remember_webhook_pace(store, at, after)?;
+    remember_webhook_pace(store, at, after, &found.turn)?;
     let other_lead = match found.lead {
         Some(own) if !leads.is_empty() && !leads.contains(&own) => {
             let survivor = directory::survivor(store, own)?;
@@ -125,7 +128,7 @@ fn note_completed(
 
 fn find_delivered(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
     let text = "SELECT id, state, reason, if_absent, message, submitted_at AS accepted,
-                lead, first_sent IS NOT NULL AS sent,
+                lead, turn, first_sent IS NOT NULL AS sent,
                 times_dead > CASE WHEN state = 'dead' THEN 1 ELSE 0 END
                     OR reroute_history IS NOT NULL AS changed,
                 sent_again AS again
@@ -159,7 +162,12 @@ pub(crate) fn note_shown(
     Ok(())
 }
 
-fn remember_webhook_pace(db: &Db, at: EventTime, after: Option<Duration>) -> Result<(), Error> {
+fn remember_webhook_pace(
+    db: &Db,
+    at: EventTime,
+    after: Option<Duration>,
+    turn: &str,
+) -> Result<(), Error> {
     let before = webhook_pace(db)?.map(|before| (before.after, before.usual));
     let (last, usual) = before.unwrap_or_default();
     let usual = after
@@ -169,7 +177,7 @@ fn remember_webhook_pace(db: &Db, at: EventTime, after: Option<Duration>) -> Res
     meta::set_meta(
         db,
         WEBHOOK_PACE,
-        &format!("{} {after} {usual}", at.micros()),
+        &format!("{} {after} {usual} {turn}", at.micros()),
     )
 }
 

@@ -1,17 +1,20 @@
 //! Queries for the work from which the sender chooses its next request.
 
+use super::ready::{READY, ReadyCall};
 use super::step::LAST_TURN;
-use super::{deliveries, lead_requests, meta};
+use super::trials::TrialQuestions;
+use super::{branches, deliveries, lead_requests, meta};
 use crate::db::Asked;
+use crate::value::ToValue;
 use crate::{
-    CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, LIVE_FOR, QueueQuery,
+    CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, QueueQuery,
     RECONCILE_MAX, Store, Unconfirmed, WorkQueue, count,
 };
 use callbridge_call::EventTime;
 use callbridge_model::TokenFingerprint;
-use serde::Deserialize;
 
-const UNCONFIRMED: &str = "SELECT id AS row, uuid, linkedid, trunk, started, request_id, token,
+const UNCONFIRMED: &str = "SELECT id AS row, uuid, linkedid, trunk, turn, true AS parties, lead,
+    employee, started, request_id, token,
     submitted_at, coalesce(first_sent, submitted_at) AS first_sent, polls, next_poll, absent,
     absent_at, resubmits,
     coalesce(if_absent, 'resubmit') AS if_absent, message FROM calls WHERE state = 'submitted'";
@@ -47,6 +50,9 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         lead_requests: lead_requests::lead_requests_of(store, requests, ask)?,
         ..WorkQueue::default()
     };
+    if !ask.suspended.branches.is_empty() {
+        head.branches = branches::count(store)?;
+    }
     if let Some(questions) = turns {
         questions.answer(store, ask, &mut head)?;
     }
@@ -62,6 +68,7 @@ struct ReadyQuestions {
     /// Calls that were held back: first live calls, then other calls.
     held: [Vec<Asked<ReadyCall>>; 2],
     retried: Asked<Due>,
+    trials: Vec<TrialQuestions>,
     next_held: Vec<Asked<EventTime>>,
 }
 
@@ -72,6 +79,7 @@ struct TurnQuestions {
     fresh: [Asked<ReadyCall>; 2],
     held: [Vec<Asked<ReadyCall>>; 2],
     retried: Asked<Due>,
+    trials: Vec<TrialQuestions>,
     next_held: Vec<Asked<EventTime>>,
 }
 
@@ -81,6 +89,7 @@ impl ReadyQuestions {
             had_turn: meta::ask_meta(db, LAST_TURN)?,
             held: [ask_held(db, true, ask)?, ask_held(db, false, ask)?],
             retried: ask_retried(db, ask.now)?,
+            trials: TrialQuestions::ask(db, ask)?,
             next_held: ask_next_held(db, ask.now)?,
         })
     }
@@ -95,6 +104,7 @@ impl ReadyQuestions {
             had_turn,
             held: self.held,
             retried: self.retried,
+            trials: self.trials,
             next_held: self.next_held,
         })
     }
@@ -105,6 +115,8 @@ impl TurnQuestions {
         let had_turn = self.had_turn;
         let [live, backlog] = self.fresh;
         let [held_live, held_backlog] = self.held;
+        let live = skip_suspended(db, live.first(db)?, true, ask)?;
+        let backlog = skip_suspended(db, backlog.first(db)?, false, ask)?;
         let newest = next_ready(db, live, held_live, ask)?;
         let other = next_ready(db, backlog, held_backlog, ask)?;
         let (live, late) = match newest {
@@ -120,6 +132,11 @@ impl TurnQuestions {
         head.live = passes.or(live.as_ref()).map(|call| call.due);
         head.backlog = backlog.map(|call| call.due);
         head.retried = self.retried.first(db)?;
+        for (asked, branch) in self.trials.into_iter().zip(&ask.suspended.branches) {
+            if let Some(due) = asked.choose(db, branch)? {
+                head.trials.insert(branch.turn.clone(), due);
+            }
+        }
         for next in self.next_held {
             let earliest = head.next_not_before.into_iter().chain(next.first(db)?);
             head.next_not_before = earliest.min();
@@ -221,22 +238,6 @@ pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error
     Ok(calls)
 }
 
-/// A call that can be sent, and the branch or PBX whose turn it uses.
-#[derive(Deserialize)]
-struct ReadyCall {
-    due: Due,
-    turn: String,
-}
-
-impl ReadyCall {
-    /// Returns `true` if the call became ready in the last few minutes. A time far in the future
-    /// was stored before the clock was set back, so it returns `false`.
-    fn is_live(&self, now: EventTime) -> bool {
-        let since = self.due.since;
-        since.plus(LIVE_FOR) >= now && since <= now.plus(LIVE_FOR)
-    }
-}
-
 /// Returns the call to send first. A call of the branch or PBX that had the last turn (`had_turn`)
 /// comes last. Otherwise the newer call goes first.
 fn first_in_backlog(
@@ -247,9 +248,6 @@ fn first_in_backlog(
     let calls = one.into_iter().chain(two);
     calls.max_by_key(|call| (call.turn != had_turn, call.due.row))
 }
-
-const READY: &str =
-    "SELECT true AS due, id AS row, uuid, since, turn FROM calls WHERE state = 'ready'";
 
 /// Sends the query for the newest call of the branch whose turn it is, among calls that were never
 /// held back. The turn goes to the branch after `had_turn` by name. After the last branch comes the
@@ -267,6 +265,28 @@ fn ask_turn(db: &Db, live: bool, had_turn: &str) -> Result<Asked<ReadyCall>, Err
     db.ask(&turn, (live, had_turn))
 }
 
+/// Replaces a call of a suspended branch with a call of the next branch that is not suspended.
+/// Asking for one branch after the other skips all calls of a branch at once.
+fn skip_suspended(
+    db: &Db,
+    mut fresh: Option<ReadyCall>,
+    live: bool,
+    ask: &QueueQuery,
+) -> Result<Option<ReadyCall>, Error> {
+    if ask.suspended.all {
+        return Ok(None);
+    }
+    for _ in &ask.suspended.branches {
+        match &fresh {
+            Some(call) if ask.suspended.contains(&call.turn) => {
+                fresh = ask_turn(db, live, &call.turn)?.first(db)?;
+            }
+            Some(_) | None => break,
+        }
+    }
+    Ok(fresh.filter(|call| !ask.suspended.contains(&call.turn)))
+}
+
 /// Sends the queries for a call that was held back and can be sent now. While requests fail, the
 /// call with the fewest failures goes first.
 fn ask_held(db: &Db, live: bool, ask: &QueueQuery) -> Result<Vec<Asked<ReadyCall>>, Error> {
@@ -276,12 +296,24 @@ fn ask_held(db: &Db, live: bool, ask: &QueueQuery) -> Result<Vec<Asked<ReadyCall
         "not_before"
     };
     let mut asked = Vec::new();
+    if ask.suspended.all {
+        return Ok(asked);
+    }
+    let suspended = &ask.suspended.branches;
+    let mut others = String::new();
+    for number in (3..).take(suspended.len()) {
+        others.push_str(&format!(" AND turn <> ?{number}"));
+    }
     for (range, moment) in [("<=", ask.now.micros()), (">", latest(ask.now))] {
         let held = format!(
-            "{READY} AND not_before {range} ?2 AND not_before > 0 AND live = ?1
+            "{READY} AND not_before {range} ?2 AND not_before > 0 AND live = ?1{others}
              ORDER BY {order} LIMIT 1"
         );
-        asked.push(db.ask(&held, (live, moment))?);
+        let mut values: Vec<&dyn ToValue> = vec![&live, &moment];
+        for branch in suspended {
+            values.push(&branch.turn);
+        }
+        asked.push(db.ask(&held, &values[..])?);
     }
     Ok(asked)
 }
@@ -290,11 +322,10 @@ fn ask_held(db: &Db, live: bool, ask: &QueueQuery) -> Result<Vec<Asked<ReadyCall
 /// `held`, a call that was held back and can be sent now. While requests fail, `fresh` goes first.
 fn next_ready(
     db: &Db,
-    fresh: Asked<ReadyCall>,
+    fresh: Option<ReadyCall>,
     held: Vec<Asked<ReadyCall>>,
     ask: &QueueQuery,
 ) -> Result<Option<ReadyCall>, Error> {
-    let fresh = fresh.first(db)?;
     if ask.untried_first && fresh.is_some() {
         return Ok(fresh);
     }

@@ -1,12 +1,13 @@
 //! Runs every operation and every query of the spool, one after the other, over a given number of
 //! rows of each kind.
 
+use super::acts_queue::{ask, head, suspended_head};
 use super::call::{finished_call, journal, time_at};
 use super::deliveries::{report_foreign_call, signature};
 use super::record_files::{self, unreadable_op};
 use crate::{
-    Book, Delivery, Done, Finished, IfAbsent, LetterFilter, Op, QueueQuery, RowId, Settings,
-    SlotRow, Step, Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
+    Book, Delivery, Done, Finished, IfAbsent, LetterFilter, Op, RowId, Settings, SlotRow, Step,
+    Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
@@ -464,6 +465,10 @@ pub const ACTS: &[Act] = &[
             head(store, -100_000);
         },
     ),
+    (
+        "the sender's head while calls are suspended",
+        suspended_head,
+    ),
     ("what a sweep seeks", |store, _| {
         for token in [token(), TokenFingerprint::of("another")] {
             tables::work_queue::to_reconcile(store, &ask(1, Some(token))).expect("readable");
@@ -577,20 +582,4 @@ pub const ACTS: &[Act] = &[
 fn letters(store: &Store, filter: LetterFilter) {
     let limit = PAGE;
     tables::letters::letters(store, &LetterFilter { limit, ..filter }).expect("readable");
-}
-
-pub fn ask(seconds: i64, token: Option<TokenFingerprint>) -> QueueQuery {
-    QueueQuery {
-        now: time_at(seconds),
-        tokens: token.into_iter().collect(),
-        confirmable_before: time_at(seconds),
-        untried_first: false,
-    }
-}
-
-/// Runs the query with the token in use, and with another one.
-fn head(store: &Store, seconds: i64) {
-    for token in [Some(token()), Some(TokenFingerprint::of("another")), None] {
-        tables::work_queue::head(store, &ask(seconds, token)).expect("a head");
-    }
 }

@@ -1,6 +1,7 @@
 //! The acts that are not about calls: lookups, merges, and lead fields.
 
-use super::acts::{Act, SUBMITTED, ask, step, token, write};
+use super::acts::{Act, SUBMITTED, step, token, write};
+use super::acts_queue::ask;
 use super::call::{failure_op, time_at};
 use crate::{Op, RowId, Step, Store, tables};
 use callbridge_leads::lead_field::Catalog;

@@ -1,6 +1,6 @@
 //! Invented calls and times for the tests of the spool.
 
-use crate::{CallFailure, FIRST_POLL, Finished, Op, QueueQuery, RowId};
+use crate::{CallFailure, FIRST_POLL, Finished, Op, QueueQuery, RowId, SuspendedCalls};
 use callbridge_call::{
     Direction, EpochSeconds, EventTime, Extension, FinishedCall, RawNumber, UniqueId,
 };
@@ -118,5 +118,6 @@ pub fn ask(now: EventTime) -> QueueQuery {
         tokens: vec![TokenFingerprint::of("token")],
         confirmable_before: now.minus(FIRST_POLL),
         untried_first: false,
+        suspended: SuspendedCalls::default(),
     }
 }

@@ -342,6 +342,7 @@ fn webhook_pace_shows_last_confirmation_and_usual_delay() {
         deliver(&mut store, event(&n.to_string(), n, 10 + 8 / i64::from(n)));
     }
     let seen = WebhookPace {
+        turn: "pbx1".to_owned(),
         at: time_at(12),
         after: Duration::ZERO,
         usual: seconds(7) - seconds(7) / 8,

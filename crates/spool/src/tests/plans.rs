@@ -26,6 +26,8 @@ fn slack(name: &str) -> i32 {
         "the sender's head, all due" => 9_000,
         "the sender's head, none due" => 9_000,
         "the sender's head after the clock was set back" => 9_000,
+        // The limit of the search for a call to try, in four queries for each branch.
+        "the sender's head while calls are suspended" => 60_000,
         // A collector makes all calls that it has forwarded ready again.
         "a collector's offers" => 900_000,
         _ => 300,

@@ -4,10 +4,11 @@
 //! A statement of a session is planned once, perhaps while the tables are empty.
 
 use super::place;
-use super::postgres::suite::acts::{ACTS, Rows, ask, filled_store, token};
+use super::postgres::suite::acts::{ACTS, Rows, filled_store, token};
 use super::postgres::suite::acts_hub::HUB;
 use super::postgres::suite::acts_lead_requests::LEAD_ACTS;
 use super::postgres::suite::acts_listed::LISTED;
+use super::postgres::suite::acts_queue::ask;
 use crate::postgres::{Access, Session};
 use crate::{Store, tables};
 use callbridge_model::TokenFingerprint;

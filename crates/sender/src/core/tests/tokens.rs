@@ -265,6 +265,7 @@ fn deadline_poll_does_not_wait_for_webhooks() {
     });
     let head = WorkQueue {
         webhook_pace: Some(callbridge_spool::WebhookPace {
+            turn: String::new(),
             at: now_at(1).wall,
             after: Duration::from_secs(1),
             usual: Duration::from_secs(1),

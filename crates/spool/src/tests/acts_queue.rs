@@ -1,0 +1,36 @@
+//! The acts that read the head of the sender's queue.
+
+use super::acts::{Rows, token};
+use crate::tests::call::time_at;
+use crate::{QueueQuery, Store, SuspendedBranch, SuspendedCalls, Trial, tables};
+use callbridge_model::TokenFingerprint;
+
+pub fn ask(seconds: i64, token: Option<TokenFingerprint>) -> QueueQuery {
+    QueueQuery {
+        now: time_at(seconds),
+        tokens: token.into_iter().collect(),
+        confirmable_before: time_at(seconds),
+        untried_first: false,
+        suspended: SuspendedCalls::default(),
+    }
+}
+
+/// Runs the query while the calls of a branch, or all calls, are suspended.
+pub fn suspended_head(store: &mut Store, _: &Rows) {
+    for turn in ["pbx1", ""] {
+        let mut query = ask(500, Some(token()));
+        query.suspended.branches.push(SuspendedBranch {
+            turn: turn.to_owned(),
+            refused: Vec::new(),
+            trial: Trial::AnyCall,
+        });
+        tables::work_queue::head(store, &query).expect("a head");
+    }
+}
+
+/// Runs the query with the token in use, and with another one.
+pub fn head(store: &Store, seconds: i64) {
+    for token in [Some(token()), Some(TokenFingerprint::of("another")), None] {
+        tables::work_queue::head(store, &ask(seconds, token)).expect("a head");
+    }
+}
