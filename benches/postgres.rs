@@ -186,6 +186,7 @@ fn head(handle: &Handle) -> Vec<Duration> {
             now,
             tokens: vec![TokenFingerprint::of("token")],
             confirmable_before: now,
+            ending_before: now,
             untried_first: false,
             suspended: callbridge_spool::SuspendedCalls::default(),
         };

@@ -187,6 +187,7 @@ fn measure_head(handle: &Handle) -> Duration {
             now,
             tokens: vec![TokenFingerprint::of("token")],
             confirmable_before: now,
+            ending_before: now,
             untried_first: false,
             suspended: callbridge_spool::SuspendedCalls::default(),
         };

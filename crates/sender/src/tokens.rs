@@ -21,7 +21,7 @@ const TOKEN_END: Duration = Duration::from_secs(15 * 60);
 
 /// Time before the end of a requestId's 24 hours from which the requestId is polled before
 /// everything else (§4.6).
-const REQUEST_ID_END: Duration = Duration::from_secs(15 * 60);
+pub(super) const REQUEST_ID_END: Duration = Duration::from_secs(15 * 60);
 
 /// Time after which `token/info` is read again.
 const HOURLY: Duration = Duration::from_secs(3600);
@@ -98,7 +98,16 @@ impl KnownTokens {
         {
             before = Some(token);
         }
-        self.current.iter().chain(before)
+        let current = self.current.iter().filter(move |_| !self.is_expired(now));
+        current.chain(before)
+    }
+
+    /// Returns `true` if the current token has expired. Then it's only used for `token/info`, which
+    /// shows whether the CRM still accepts it.
+    pub(super) fn is_expired(&self, now: Now) -> bool {
+        let info = self.info.as_ref();
+        info.and_then(|info| info.expires_at)
+            .is_some_and(|at| now.wall.floor_seconds() >= at)
     }
 
     /// Returns `true` if a requestId of this token can be read.
@@ -118,6 +127,7 @@ impl KnownTokens {
         match own {
             Some(own) if self.can_read(now, own) => Some(own.clone()),
             Some(_) => None,
+            None if self.is_expired(now) && *work != Work::TokenInfo => None,
             None => self.current.clone(),
         }
     }
@@ -308,11 +318,16 @@ impl KnownTokens {
             let left = EventTime::from_seconds(at.get()).since(now.wall);
             TOKEN_END.min(left / 4)
         });
+        // Once the token has expired, only this request shows whether the CRM accepts it.
+        let next_record = info.expires_at.map_or(HOURLY, |at| {
+            let left = EventTime::from_seconds(at.get()).since(now.wall);
+            left.clamp(UNREAD_AGAIN, HOURLY)
+        });
         self.note_grants(now, &info, ops);
         self.info = Some(info);
         self.refused = None;
         self.record_read = now.boot;
-        self.record_due = Some(now.boot + HOURLY);
+        self.record_due = Some(now.boot + next_record);
         self.is_verified = false;
         if let Some(named) = named {
             return Standing::Foreign(format!("{whose}, but --company is {named}"));

@@ -203,6 +203,8 @@ pub struct QueueQuery {
     pub tokens: Vec<TokenFingerprint>,
     /// A call that was accepted before this time should be in the journal by now.
     pub confirmable_before: EventTime,
+    /// The requestId of a call that was accepted before this time can soon no longer be read.
+    pub ending_before: EventTime,
     /// Requests fail now: calls that never failed are sent before calls that were held back.
     pub untried_first: bool,
     pub suspended: SuspendedCalls,
@@ -318,6 +320,9 @@ pub struct WorkQueue {
     /// The submitted call that was accepted first, for each token of [`QueueQuery::tokens`]. Its
     /// requestId expires first.
     pub oldest_submitted: Vec<Unconfirmed>,
+    /// Submitted calls of [`QueueQuery::tokens`] that are due for a poll and whose requestId ends
+    /// soon, in the order of their acceptance. At most [`super::DUE_POLLS_MAX`] for each token.
+    pub ending: Vec<Unconfirmed>,
     /// Calls that a reconciliation should show by now, including unresolved calls.
     pub confirmable: Confirmable,
     /// A submitted call of [`QueueQuery::tokens`] that two reconciliations did not show and that is

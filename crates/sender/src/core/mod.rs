@@ -23,7 +23,7 @@ use crate::memory::{KEY, Memory};
 use crate::plan::{Decision, Known, Launch, Plan, RequestInputs, Settings};
 use crate::queue::{self, Lane, View, Work};
 use crate::status::{self, SenderStatus};
-use crate::tokens::{Before, KnownTokens};
+use crate::tokens::{Before, KnownTokens, REQUEST_ID_END};
 use callbridge_crm::{ApiResponse, PageSize, Request, request};
 use callbridge_model::status::Requests;
 use callbridge_model::{Now, Reason, TokenFingerprint};
@@ -140,6 +140,7 @@ impl Core {
             now: now.wall,
             tokens: self.tokens.valid_tokens(now).cloned().collect(),
             confirmable_before: self.confirm.written_before(now.wall),
+            ending_before: now.wall.minus(REQUEST_ID_LIFE - REQUEST_ID_END),
             untried_first: self.breakers.is_any_open(),
             suspended: self
                 .refusals
@@ -480,6 +481,9 @@ impl Core {
         }
         match &self.paused {
             Some(paused) if !paused.is_half_open() => Some(paused.pause.clone()),
+            _ if self.tokens.is_expired(now) => {
+                Some(Pause::TokenRefused("it has expired".to_owned()))
+            }
             _ if self.settings.dry_run => Some(Pause::DryRun),
             _ => None,
         }

@@ -209,7 +209,7 @@ fn late_request_does_not_end_the_wait_after_a_429() {
 fn poll_of_an_expiring_request_id_precedes_live_calls() {
     let mut core = ready_core(Settings::default());
     let head = WorkQueue {
-        oldest_submitted: vec![submitted_call(3, now_at(0))],
+        ending: vec![submitted_call(3, now_at(0))],
         ..live_queue(1)
     };
     let end = 3600 * 24 - 900;

@@ -74,11 +74,11 @@ pub(super) fn access(core: &Core, now: Now) -> AccessByEndpoint {
             access.submit = Access::No;
         }
     }
-    if !confirms(core) {
+    if !confirms(core, now) {
         access.poll = Access::No;
         access.pages = Access::No;
     }
-    if !core.tokens.is_verified {
+    if !core.tokens.is_verified || core.tokens.is_expired(now) {
         access.submit = Access::No;
     }
     access
@@ -90,9 +90,9 @@ fn breaker_access(core: &Core, now: Now, endpoint: Endpoint) -> Access {
 }
 
 /// Returns `true` if calls that were sent before can be confirmed.
-fn confirms(core: &Core) -> bool {
+fn confirms(core: &Core, now: Now) -> bool {
     let is_stopped = (core.paused.as_ref()).is_some_and(|paused| !paused.is_half_open());
-    core.tokens.is_verified && !is_stopped
+    core.tokens.is_verified && !core.tokens.is_expired(now) && !is_stopped
 }
 
 fn is_token_info_due(core: &Core, now: Now) -> bool {
@@ -123,7 +123,7 @@ fn unconfirmed(core: &Core, now: Now, head: &WorkQueue) -> UnconfirmedCalls {
             .map_or(Duration::ZERO, |oldest| now.wall.since(oldest)),
         ..UnconfirmedCalls::default()
     };
-    if !confirms(core) {
+    if !confirms(core, now) {
         return calls;
     }
     calls.poll = first_polled(core, now, &head.polls);
@@ -134,13 +134,9 @@ fn unconfirmed(core: &Core, now: Now, head: &WorkQueue) -> UnconfirmedCalls {
         }
         if core.is_expired(now, call) {
             calls.settle = Some(call.clone());
-        } else if call.next_poll <= now.wall
-            && call.request_id.is_some()
-            && core.tokens.request_id_ends_soon(now, call)
-        {
-            calls.ending = Some(call.clone());
         }
     }
+    calls.ending = first_ending(core, now, head);
     if let Some(call) = &head.unresolved
         && !core.in_flight.has_call(call.row)
     {
@@ -152,6 +148,22 @@ fn unconfirmed(core: &Core, now: Now, head: &WorkQueue) -> UnconfirmedCalls {
         }
     }
     calls
+}
+
+/// Returns the call that is due for a poll and whose requestId expires next.
+fn first_ending(core: &Core, now: Now, head: &WorkQueue) -> Option<Unconfirmed> {
+    let mut ending = Vec::new();
+    for call in head.ending.iter().chain(&head.polls) {
+        let is_free = call.request_id.is_some() && !core.in_flight.has_call(call.row);
+        let is_due = call.next_poll <= now.wall && !core.is_expired(now, call);
+        if is_free && is_due && core.tokens.request_id_ends_soon(now, call) {
+            ending.push(call);
+        }
+    }
+    let first = ending
+        .into_iter()
+        .min_by_key(|call| core.tokens.request_id_ends(call));
+    first.cloned()
 }
 
 /// Returns the first call that can be polled and is not left to webhooks, and its age.

@@ -152,6 +152,7 @@ struct SubmittedQuestions {
     polls: [Vec<Asked<Unconfirmed>>; 2],
     next_poll: Asked<EventTime>,
     first_accepted: Vec<Asked<Unconfirmed>>,
+    ending: Vec<Asked<Unconfirmed>>,
     confirmable: Asked<Confirmable>,
     alone: Vec<Asked<Unconfirmed>>,
     tokens: Asked<String>,
@@ -162,6 +163,7 @@ struct UnresolvedQuestions {
     polls: [Vec<Asked<Unconfirmed>>; 2],
     next_poll: Asked<EventTime>,
     first_accepted: Vec<Asked<Unconfirmed>>,
+    ending: Vec<Asked<Unconfirmed>>,
     confirmable: Asked<Confirmable>,
     alone: Vec<Asked<Unconfirmed>>,
     unresolved: Vec<Asked<Unconfirmed>>,
@@ -173,6 +175,7 @@ impl SubmittedQuestions {
             polls: [ask_due_polls(db, ask)?, ask_polls_beyond(db, ask)?],
             next_poll: ask_next_poll(db, ask.now)?,
             first_accepted: ask_first_accepted(db, ask)?,
+            ending: ask_ending(db, ask)?,
             confirmable: ask_confirmable(db, ask)?,
             alone: ask_alone(db, ask)?,
             tokens: db.ask(TOKENS, ())?,
@@ -185,6 +188,7 @@ impl SubmittedQuestions {
             polls: self.polls,
             next_poll: self.next_poll,
             first_accepted: self.first_accepted,
+            ending: self.ending,
             confirmable: self.confirmable,
             alone: self.alone,
             unresolved: ask_unresolved(db, &tokens, ask)?,
@@ -208,6 +212,9 @@ impl UnresolvedQuestions {
         head.next_poll = self.next_poll.first(db)?;
         for first in self.first_accepted {
             head.oldest_submitted.extend(first.first(db)?);
+        }
+        for ending in self.ending {
+            head.ending.extend(ending.all(db)?);
         }
         head.confirmable = self.confirmable.first(db)?.unwrap_or_default();
         let mut alone = Vec::new();
@@ -381,6 +388,19 @@ fn ask_first_accepted(db: &Db, ask: &QueueQuery) -> Result<Vec<Asked<Unconfirmed
     let tokens = ask.tokens.iter();
     tokens
         .map(|token| db.ask(&text, [token.as_str()]))
+        .collect()
+}
+
+fn ask_ending(db: &Db, ask: &QueueQuery) -> Result<Vec<Asked<Unconfirmed>>, Error> {
+    let text = format!(
+        "{UNCONFIRMED} AND token = ?1 AND submitted_at <= ?2 AND next_poll <= ?3
+         ORDER BY submitted_at LIMIT ?4"
+    );
+    let (ending, now) = (ask.ending_before.micros(), ask.now.micros());
+    let limit = count(DUE_POLLS_MAX);
+    let tokens = ask.tokens.iter();
+    tokens
+        .map(|token| db.ask(&text, (token.as_str(), ending, now, limit)))
         .collect()
 }
 

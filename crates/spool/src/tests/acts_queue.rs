@@ -10,6 +10,7 @@ pub fn ask(seconds: i64, token: Option<TokenFingerprint>) -> QueueQuery {
         now: time_at(seconds),
         tokens: token.into_iter().collect(),
         confirmable_before: time_at(seconds),
+        ending_before: time_at(seconds),
         untried_first: false,
         suspended: SuspendedCalls::default(),
     }

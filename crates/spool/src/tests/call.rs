@@ -117,6 +117,7 @@ pub fn ask(now: EventTime) -> QueueQuery {
         now,
         tokens: vec![TokenFingerprint::of("token")],
         confirmable_before: now.minus(FIRST_POLL),
+        ending_before: now.minus(Duration::from_secs(85_500)),
         untried_first: false,
         suspended: SuspendedCalls::default(),
     }

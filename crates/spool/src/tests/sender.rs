@@ -168,6 +168,28 @@ fn submitted_calls_are_due_for_polls_in_order() {
 }
 
 #[test]
+fn calls_near_their_end_are_due_in_order_of_acceptance() {
+    let mut store = store_with((1..=4).map(journal));
+    for row in [2, 1, 3, 4] {
+        submit(&mut store, row, 100 + row);
+    }
+    let query = QueueQuery {
+        ending_before: time_at(103),
+        ..ask(time_at(200))
+    };
+    let not_yet = Step::NotYet {
+        next_check: time_at(400),
+        absent: None,
+    };
+    for wanted in [[1, 2, 3].as_slice(), &[2, 3]] {
+        let head = tables::work_queue::head(&store, &query).expect("a head");
+        let rows: Vec<_> = head.ending.iter().map(|call| call.row.0).collect();
+        assert_eq!(rows, wanted);
+        step(&mut store, wanted[0], not_yet.clone(), 200);
+    }
+}
+
+#[test]
 fn resubmission_clears_the_poll_and_is_counted() {
     let mut store = store_with([journal(1)]);
     submit(&mut store, 1, 100);

@@ -70,7 +70,7 @@ fn previous_token_polls_go_first_in_last_minute() {
     let mut core = core_with_two_tokens();
     let head = WorkQueue {
         live: Some(due_call(1)),
-        oldest_submitted: vec![submitted_call(3, now_at(90))],
+        polls: vec![submitted_call(3, now_at(90))],
         ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, now_at(339), &head), Some(Lane::Live));
@@ -111,7 +111,7 @@ fn short_lived_token_polls_go_first_in_its_last_quarter() {
     };
     let head = WorkQueue {
         live: Some(due_call(1)),
-        oldest_submitted: vec![call],
+        polls: vec![call],
         ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, now_at(114), &head), Some(Lane::Live));
@@ -192,7 +192,7 @@ fn poll_with_an_expiring_token_precedes_live_calls() {
         ..info()
     });
     let head = WorkQueue {
-        oldest_submitted: vec![submitted_call(3, now_at(0))],
+        polls: vec![submitted_call(3, now_at(0))],
         ..live_queue(1)
     };
     assert_eq!(lane(&mut core, now_at(3000 - 901), &head), Some(Lane::Live));
@@ -201,8 +201,8 @@ fn poll_with_an_expiring_token_precedes_live_calls() {
         Some(Lane::Deadline)
     );
     assert_eq!(lane(&mut core, now_at(2999), &head), Some(Lane::Deadline));
-    // The token has expired, so a poll with it would be refused.
-    assert_eq!(lane(&mut core, now_at(3000), &head), Some(Lane::Live));
+    // The token has expired, so any request with it would be refused.
+    assert_eq!(lane(&mut core, now_at(3000), &head), None);
 }
 
 /// Promise: A new token brings no new budget.
@@ -273,4 +273,70 @@ fn deadline_poll_does_not_wait_for_webhooks() {
         ..queue_with_call(now_at(0))
     };
     assert_eq!(lane(&mut core, now_at(2), &head), Some(Lane::Deadline));
+}
+
+#[test]
+fn calls_near_their_end_are_polled_nearest_first() {
+    let mut core = ready_core(Settings::default());
+    let head = WorkQueue {
+        ending: vec![
+            submitted_call(5, now_at(200)),
+            submitted_call(3, now_at(0)),
+            submitted_call(4, now_at(100)),
+        ],
+        ..live_queue(1)
+    };
+    let now = now_at(24 * 3600 - 600);
+    exchange(&mut core, now, &WorkQueue::default(), token_record());
+    for wanted in ["r3", "r4", "r5"] {
+        let (_, task, launch) = launch_next(&mut core, now, &head);
+        let request_id = wanted.to_owned();
+        let request = launch.request.map(|(request, _)| request);
+        assert_eq!(task.lane, Lane::Deadline);
+        assert_eq!(request, Some(Request::Poll { request_id }));
+    }
+    assert_eq!(lane(&mut core, now, &head), Some(Lane::Live));
+}
+
+#[test]
+fn expired_token_is_only_used_for_token_info() {
+    let mut core = ready_core(Settings::default());
+    core.token(now_at(100), Some(second_token()));
+    let expires_at = Some(now_at(3_000).wall.floor_seconds());
+    let expiring = TokenInfo {
+        expires_at,
+        ..info()
+    };
+    let record = Ok(ApiReply::TokenInfo(expiring));
+    let idle = WorkQueue::default();
+    exchange(&mut core, now_at(100), &idle, record.clone());
+    let call = Unconfirmed {
+        token: second_token(),
+        ..submitted_call(3, now_at(2_000))
+    };
+    let head = WorkQueue {
+        live: Some(due_call(1)),
+        ready: 1,
+        ..unconfirmed_queue(&call)
+    };
+    assert_eq!(lane(&mut core, now_at(2_999), &head), Some(Lane::Deadline));
+    assert_eq!(core.ask(now_at(2_999)).tokens, [second_token()]);
+    assert_eq!(core.ask(now_at(3_000)).tokens, []);
+    for seconds in [3_000, 3_060] {
+        let (request, _) = exchange(&mut core, now_at(seconds), &head, record.clone());
+        assert_eq!(request, Request::TokenInfo);
+        assert_eq!(lane(&mut core, now_at(seconds + 59), &head), None);
+        let reason = pause_reason(&core, now_at(seconds + 59));
+        assert_eq!(reason.as_deref(), Some("token_refused"));
+    }
+    let fix = core
+        .status(now_at(3_100), &head)
+        .pause
+        .expect("a pause")
+        .fix;
+    assert!(fix.contains("it has expired"), "{fix}");
+    exchange(&mut core, now_at(3_120), &head, token_record());
+    assert_eq!(pause_reason(&core, now_at(3_120)), None);
+    let live = live_queue(1);
+    assert_eq!(lane(&mut core, now_at(3_120), &live), Some(Lane::Live));
 }
