@@ -396,25 +396,26 @@ impl Checking<'_> {
             ];
             values::word(text, &directions)
         });
-        if is_supplied {
-            Some(SuppliedFacts {
-                answered,
-                talk_sec,
-                direction,
-            })
-        } else {
-            None
-        }
+        is_supplied.then_some(SuppliedFacts {
+            answered,
+            talk_sec,
+            direction,
+        })
     }
 
     fn lead(mut self, verb: LeadVerb) -> Result<Command, Faults> {
         match verb {
             LeadVerb::Missing { csv, state } => self.ask(ControlRequest::LeadMissing, csv, state),
             LeadVerb::List(state) => self.ask(ControlRequest::LeadList, false, state),
-            LeadVerb::Give { phone, lead, state } => {
+            LeadVerb::Give {
+                phone,
+                lead,
+                yes,
+                state,
+            } => {
                 let phone = self.phone(phone);
                 let lead = self.lead_argument(lead.as_deref());
-                let request = lead.map(|lead| ControlRequest::LeadGive { phone, lead });
+                let request = lead.map(|lead| ControlRequest::LeadGive { phone, lead, yes });
                 self.ask(request, false, state)
             }
             LeadVerb::Take { phone, state } => {

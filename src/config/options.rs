@@ -405,6 +405,9 @@ pub(crate) enum LeadVerb {
         phone: Option<String>,
         /// The lead's id in the CRM
         lead: Option<String>,
+        /// Assign it even if it isn't among the leads that --lead-directory has read
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         state: StateFlags,
     },

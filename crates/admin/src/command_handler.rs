@@ -227,11 +227,8 @@ impl CommandHandler {
                 self.change(&which, LetterChange::Discard, line).await
             }
             ControlRequest::LeadMissing => self.lead_missing(line).await,
-            ControlRequest::LeadGive { phone, lead } => {
-                let (given, left) = self.give_lead(&phone, lead, &line.who).await?;
-                let mut item = json!(given);
-                item["left"] = json!(left);
-                line.item(item).await
+            ControlRequest::LeadGive { phone, lead, yes } => {
+                self.lead_give(&phone, lead, yes, line).await
             }
             ControlRequest::LeadTake { phone } => line.item(self.take_lead(&phone).await?).await,
             ControlRequest::LeadGiven => line.items(self.assigned_leads().await?).await,

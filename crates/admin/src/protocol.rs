@@ -66,12 +66,14 @@ pub enum ControlRequest {
         /// The phone number as a person typed it.
         phone: String,
     },
-    /// Request of `lead give`. The answer is one item: the number's new lead, and how many waiting
-    /// calls were released.
+    /// Request of `lead give`. The answer is one item: the number's new lead, how many waiting
+    /// calls were released, and which of its dead letters the CRM refused.
     LeadGive {
         /// The phone number as a person typed it.
         phone: String,
         lead: LeadId,
+        /// Assign the lead even if the CRM doesn't seem to have it.
+        yes: bool,
     },
     /// Request of `lead take`. The answer is one item with the lead that was assigned to the
     /// number.
@@ -291,6 +293,7 @@ mod tests {
             ControlRequest::LeadGive {
                 phone: "90 111 00 01".into(),
                 lead: LeadId::new(4001).expect("positive"),
+                yes: false,
             },
             ControlRequest::Calls {
                 which: CallsQuery {

@@ -47,9 +47,11 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Answer<Vec<LetterOutcome>>;
     /// Returns the numbers that called and have no lead, most calls first.
     async fn numbers(&self) -> Answer<Vec<WaitingPhone>>;
+    /// Returns `true` if all leads of the CRM have been read and this one isn't among them.
+    async fn is_unknown_lead(&self, lead: LeadId) -> Answer<bool>;
     /// Assigns a lead to a number, and releases the number's waiting calls. Returns how many calls
-    /// were released.
-    async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<u64>;
+    /// were released, and the number's dead letters that the CRM refused.
+    async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<(u64, Vec<RowId>)>;
     /// Removes the lead that a person assigned to the number. Calls that were sent stay unchanged.
     async fn take_lead(&self, phone: &str) -> Answer<()>;
     /// Returns the leads that were assigned on the page or by `lead give`.

@@ -132,7 +132,10 @@ fn assignment_line(item: &Value, zone: &Zone, is_taken: bool) -> String {
             1 => "1 waiting call is sent".to_owned(),
             more => format!("{more} waiting calls are sent"),
         };
-        return format!("{phone} has lead {lead}: {calls}");
+        return format!(
+            "{phone} has lead {lead}: {calls}{}",
+            resend_hint(item, lead)
+        );
     }
     if is_taken {
         return format!("{phone} no longer has lead {lead}");
@@ -140,6 +143,18 @@ fn assignment_line(item: &Value, zone: &Zone, is_taken: bool) -> String {
     let since = zone.second(item["at"].as_i64().unwrap_or_default());
     let who = safe(text_field(item, "who"));
     format!("{phone:<16}  lead {lead:<12}  given {since} by {who}")
+}
+
+/// Returns a line with the command that resends the number's dead letters with the new lead. Empty
+/// if there are none.
+fn resend_hint(item: &Value, lead: i64) -> String {
+    let dead = item["deadLetters"].as_array().into_iter().flatten();
+    let ids: Vec<String> = dead.map(ToString::to_string).collect();
+    if ids.is_empty() {
+        return String::new();
+    }
+    let ids = ids.join(" ");
+    format!("\n    to resend its dead letters: callbridge dead retry {ids} --lead {lead}")
 }
 
 /// Runs `lead check PHONE` with the daemon's lists. Without a daemon, uses the lists that the flags

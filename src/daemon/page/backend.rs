@@ -267,8 +267,13 @@ impl Backend for DaemonBackend {
         Ok(all)
     }
 
-    async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<u64> {
-        Ok(self.handler.give_lead(phone, lead, who).await?.1)
+    async fn is_unknown_lead(&self, lead: LeadId) -> Answer<bool> {
+        self.handler.is_unknown_lead(lead).await
+    }
+
+    async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<(u64, Vec<RowId>)> {
+        let (given, left) = self.handler.give_lead(phone, lead, who).await?;
+        Ok((left, self.handler.refused_calls(given.phone).await?))
     }
 
     async fn take_lead(&self, phone: &str) -> Answer<()> {

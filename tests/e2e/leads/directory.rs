@@ -129,6 +129,44 @@ async fn ambiguous_number_is_resolved_by_lead_merge_without_webhooks() {
     crm::judge(&crm, &place.letters().await, &expected);
 }
 
+/// A lead that the CRM doesn't have would turn the number's waiting call into a dead letter.
+#[tokio::test]
+async fn lead_outside_the_directory_is_assigned_only_with_yes() {
+    let (place, crm) = (Place::new(), crm_without_leads().await);
+    administer(&crm, "lead", lead(4002, &[9])).await;
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let mut program = place.run(&crm.url(), &flags(&place, &["--lead-directory"]));
+    program
+        .until("a waiting call and all leads", |status| {
+            let directory = status.directory.as_ref();
+            let is_read = directory.is_some_and(|directory| directory.read_to.is_some());
+            is_read && count_leads(status) == Some(1) && status.books.waiting == 1
+        })
+        .await;
+    let number = phone(1);
+    let give = ["lead", "give", &number, "9999"];
+    let refused = place.command(&give).await;
+    assert_eq!(refused.status.code(), Some(64));
+    let question = "Lead 9999 isn't among the CRM's leads. Assign it anyway?";
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(error.contains(question), "{error}");
+    assert_eq!(place.lines(&["lead", "given", "--json"]).await.len(), 0);
+    let assigned = place.command(&[&give[..], &["--yes"]].concat()).await;
+    assert!(assigned.status.success());
+    program
+        .until("a dead letter", |status| status.books.dead == 1)
+        .await;
+    let corrected = place.command(&["lead", "give", &number, "4002"]).await;
+    let shown = String::from_utf8(corrected.stdout).expect("UTF-8");
+    let (_, command) = shown.split_once("callbridge ").expect("a command");
+    let resend: Vec<&str> = command.split_whitespace().collect();
+    assert!(place.command(&resend).await.status.success(), "{shown}");
+    program
+        .until("a journaled call", |status| status.books.journaled == 1)
+        .await;
+    program.terminate().await;
+}
+
 /// Promise: A waiting call is sent once its number has a lead.
 #[tokio::test]
 async fn waiting_calls_are_sent_once_directory_has_their_leads() {

@@ -6,12 +6,15 @@ use callbridge_intake::release::release_given;
 use callbridge_leads::directory::{Finding, LeadProfile, Standing};
 use callbridge_mapping::LeadAnswer;
 use callbridge_model::{LeadId, Phone, TypedNumber, clock, number};
-use callbridge_spool::{Action, LeadByHand, MissedCustomer, Op, tables};
+use callbridge_spool::{Action, LeadByHand, MissedCustomer, Op, RowId, tables};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Numbers that are read from the spool at a time.
 const PHONES_PAGE: usize = 500;
+
+/// Maximum number of dead letters that are listed when their number gets another lead.
+const RESENT_MAX: usize = 20;
 
 impl CommandHandler {
     pub(super) async fn lead_missing(&self, line: &mut ReplySender) -> Answered {
@@ -113,6 +116,52 @@ impl CommandHandler {
             left = release_given(&self.spool, &phone, &self.rules, &people, &action).await?;
         }
         Ok((given, left))
+    }
+
+    /// Returns `true` if all leads of the CRM have been read and this one isn't among them. Returns
+    /// `false` without `--lead-directory`.
+    ///
+    /// # Errors
+    /// If the spool fails.
+    pub async fn is_unknown_lead(&self, lead: LeadId) -> Result<bool, Refusal> {
+        let read = self.spool.read(move |store| {
+            let directory = tables::backfill::directory_status(store)?;
+            let is_read = directory.is_some_and(|directory| directory.read_to.is_some());
+            Ok(is_read && !tables::directory::has_lead(store, lead)?)
+        });
+        Ok(read.await?)
+    }
+
+    /// Returns the number's dead letters that the CRM refused, newest first. Another lead may be
+    /// all that they need.
+    ///
+    /// # Errors
+    /// If the spool fails.
+    pub async fn refused_calls(&self, phone: Phone) -> Result<Vec<RowId>, Refusal> {
+        let read = (self.spool)
+            .read(move |store| tables::letters::refused_calls(store, &phone, RESENT_MAX));
+        Ok(read.await?)
+    }
+
+    pub(super) async fn lead_give(
+        &self,
+        phone: &str,
+        lead: LeadId,
+        yes: bool,
+        line: &mut ReplySender,
+    ) -> Answered {
+        if !yes && self.is_unknown_lead(lead).await? {
+            let message = format!(
+                "Lead {lead} isn't among the CRM's leads. Assign it anyway? Then add --yes"
+            );
+            return Err(Refusal::usage(message).into());
+        }
+        let (given, left) = self.give_lead(phone, lead, &line.who).await?;
+        let dead = self.refused_calls(given.phone.clone()).await?;
+        let mut item = json!(given);
+        item["left"] = json!(left);
+        item["deadLetters"] = json!(dead);
+        line.item(item).await
     }
 
     /// Removes the lead that a person assigned to a number, and returns the assignment. Calls that

@@ -8,7 +8,7 @@ use crate::{backend::Profiles, page::AuthenticatedRequest, request::FormFields};
 use askama::Template;
 use callbridge_mapping::people::rows::{PairRow, pairs};
 use callbridge_model::LeadId;
-use callbridge_spool::{LeadByHand, WaitingPhone};
+use callbridge_spool::{LeadByHand, RowId, WaitingPhone};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum numbers on the page, with two fields each in one form. The CSV file has all numbers.
@@ -22,7 +22,12 @@ pub(crate) struct TypedLead {
     /// The line of the pasted CSV text that contains the lead.
     line: Option<u64>,
     wrong: Option<String>,
+    /// The CRM doesn't seem to have the lead, so it's only assigned if the form is sent again.
+    asks: bool,
 }
+
+/// The name of the field with a number and a lead that a person was asked about.
+const SURE: &str = "sure";
 
 /// The names of the two fields of a row: number and lead.
 const ROW: [&str; 2] = ["row", "row-lead"];
@@ -84,6 +89,12 @@ impl NumbersSheet<'_> {
     fn is_listed(&self, phone: &str) -> bool {
         let mut numbers = self.numbers.iter();
         numbers.any(|number| number.phone.as_str() == phone)
+    }
+
+    /// Returns the first unlisted error if it's a question that the form answers when it's sent again.
+    fn first_question(&self) -> Option<String> {
+        let (lead, _) = *self.unlisted_errors().first()?;
+        lead.asks.then(|| lead.question())
     }
 
     /// Returns the number and lead of the first unlisted error, to correct them in the form.
@@ -163,7 +174,13 @@ impl TypedLead {
             lead: lead.to_owned(),
             line: None,
             wrong: None,
+            asks: false,
         }
+    }
+
+    /// Returns the value of the field that confirms this lead for this number.
+    fn question(&self) -> String {
+        format!("{} {}", self.phone, self.lead.trim())
     }
 
     /// Stores the error, with its line in the pasted CSV text if there is one.
@@ -216,12 +233,14 @@ pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     let mut given = 0;
     let mut left = 0;
     let mut last = None;
+    let mut dead = Vec::new();
     for one in all.iter_mut().filter(|typed| typed.wrong.is_none()) {
         match give_one(&visit, one).await {
-            Ok((lead, calls)) => {
+            Ok((lead, calls, letters)) => {
                 given += 1;
                 left += calls;
                 last = Some(lead);
+                dead.push((lead, letters));
             }
             Err(wrong) => one.refuse(&visit.shell, wrong),
         }
@@ -239,6 +258,12 @@ pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     if let Some(left_out) = left_out {
         message = format!("{message} {left_out}");
     }
+    for (lead, letters) in dead.iter().filter(|(_, letters)| !letters.is_empty()) {
+        let ids: Vec<String> = letters.iter().map(ToString::to_string).collect();
+        let command = format!("callbridge dead retry {} --lead {lead}", ids.join(" "));
+        let resend = visit.shell.t("numbers.resend").replace("{a}", &command);
+        message = format!("{message} {resend}");
+    }
     all.retain(|one| one.wrong.is_some());
     if all.is_empty() {
         visit.set_notice(message);
@@ -251,12 +276,13 @@ pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     list(visit, all).await
 }
 
-/// Assigns one lead. Returns the lead and how many calls are sent now, or an error message. A
-/// refusal of the daemon is also only a message, because the rows after it would be lost otherwise.
+/// Assigns one lead. Returns the lead, how many calls are sent now, and the number's dead letters,
+/// or an error message. A refusal of the daemon is also only a message, because the rows after it
+/// would be lost otherwise.
 async fn give_one(
     visit: &AuthenticatedRequest<'_>,
-    one: &TypedLead,
-) -> Result<(LeadId, u64), String> {
+    one: &mut TypedLead,
+) -> Result<(LeadId, u64, Vec<RowId>), String> {
     if one.phone.is_empty() {
         return Err(visit.shell.t("wrong.no_phone").to_owned());
     }
@@ -265,8 +291,20 @@ async fn give_one(
         return Err(visit.shell.t("wrong.no_lead").to_owned());
     };
     let backend = &visit.page.backend;
+    let mut sure = visit.asked.form.iter().filter(|(name, _)| *name == SURE);
+    if !sure.any(|(_, answer)| answer == one.question()) {
+        match backend.is_unknown_lead(lead).await {
+            Ok(false) => {}
+            Ok(true) => {
+                one.asks = true;
+                let question = visit.shell.t("wrong.unknown_lead");
+                return Err(question.replace("{a}", &lead.to_string()));
+            }
+            Err(refusal) => return Err(refusal.message),
+        }
+    }
     match backend.give_lead(&one.phone, lead, &visit.who).await {
-        Ok(calls) => Ok((lead, calls)),
+        Ok((calls, letters)) => Ok((lead, calls, letters)),
         Err(refusal) => Err(refusal.message),
     }
 }

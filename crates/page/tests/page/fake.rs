@@ -231,7 +231,12 @@ impl Backend for Fake {
         Ok(self.known().numbers.clone())
     }
 
-    async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<u64> {
+    /// Only the leads up to 5000 are known.
+    async fn is_unknown_lead(&self, lead: LeadId) -> Answer<bool> {
+        Ok(lead.get() > 5000)
+    }
+
+    async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<(u64, Vec<RowId>)> {
         if Phone::from_e164(phone).is_none() {
             return refuse_input("this is not a full telephone number");
         }
@@ -251,7 +256,12 @@ impl Backend for Fake {
             who: who.to_owned(),
         };
         known.given.push(given);
-        Ok(left)
+        let dead = if lead.get() == 4002 {
+            vec![RowId(12), RowId(9)]
+        } else {
+            Vec::new()
+        };
+        Ok((left, dead))
     }
 
     async fn take_lead(&self, phone: &str) -> Answer<()> {

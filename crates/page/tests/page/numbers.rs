@@ -54,6 +54,48 @@ async fn lead_form_assigns_unassigns_and_explains_refusals() {
 }
 
 #[tokio::test]
+async fn unknown_lead_is_assigned_if_it_is_sent_twice() {
+    let fake = Fake::new(morning("Savdo", now()));
+    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
+    let before = fake.known().given.len();
+    let phone = "+998935550101";
+    let sure = format!("{phone} 9999");
+    for fields in [
+        vec![("row", phone), ("row-lead", "9999")],
+        vec![("phone", phone), ("lead", "9999")],
+        vec![("phone", phone), ("lead", "9998"), ("sure", &sure)],
+    ] {
+        let asked = anna.act("/numbers", "/numbers/give", &fields).await;
+        assert_eq!(asked.status, 422);
+        assert!(asked.body.contains("among the CRM"), "{}", asked.body);
+        let answer = format!("name=\"sure\" value=\"{phone} {}\"", fields[1].1);
+        assert!(asked.body.contains(&answer), "{}", asked.body);
+        assert_eq!(fake.known().given.len(), before);
+    }
+    let fields = [("row", phone), ("row-lead", "9999"), ("sure", &sure)];
+    assert_eq!(
+        anna.act("/numbers", "/numbers/give", &fields).await.status,
+        303
+    );
+    assert_eq!(fake.known().given.len(), before + 1);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn assigned_lead_shows_how_to_resend_dead_letters() {
+    let fake = Fake::new(morning("Savdo", now()));
+    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
+    let fields = [("phone", "+998935550101"), ("lead", "4002")];
+    anna.act("/numbers", "/numbers/give", &fields).await;
+    let page = anna.get("/numbers").await.body;
+    let command = "callbridge dead retry 12 9 --lead 4002";
+    assert!(page.contains(command), "{page}");
+    served.stop().await;
+}
+
+#[tokio::test]
 async fn leads_typed_in_several_rows_are_assigned_together() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;

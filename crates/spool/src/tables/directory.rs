@@ -191,6 +191,12 @@ pub fn survivor(db: &Db, lead: LeadId) -> Result<Option<LeadId>, Error> {
     Ok(Some(end.lead))
 }
 
+/// Returns `true` if the CRM has reported this lead and not its deletion.
+pub fn has_lead(db: &Db, lead: LeadId) -> Result<bool, Error> {
+    let text = "SELECT 1 FROM directory_leads WHERE lead = ?1 AND deleted IS NULL";
+    db.exists(text, [lead.get()])
+}
+
 /// Looks up the leads that have or had a phone number.
 pub fn holders(db: &Db, phone: &Phone) -> Result<Finding, Error> {
     find(db, phone)

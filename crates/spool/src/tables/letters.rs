@@ -1,11 +1,12 @@
 //! Dead letters, waiting calls, and unreadable messages, with the actions of people.
 
+use crate::finished::last_four;
 use crate::value::Value;
 use crate::{
     ACTIONS_MAX, Action, Attempt, Book, Db, Error, Json, LETTERS_PAGE, LISTED_BYTES_MAX, Letter,
     LetterFilter, RowId, State, Store, UNREADABLE_BYTES_MAX, count,
 };
-use callbridge_model::{EmployeeId, LeadId, Reason};
+use callbridge_model::{EmployeeId, LeadId, Phone, Reason};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -73,6 +74,17 @@ pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
         return Ok(Some(letter));
     }
     Ok(unread_letters(db, &filter, 1, UNREADABLE_BYTES_MAX)?.pop())
+}
+
+/// Returns the newest dead letters of a number that the CRM refused, at most `limit`. Another lead
+/// may be all that they need.
+pub fn refused_calls(db: &Db, phone: &Phone, limit: usize) -> Result<Vec<RowId>, Error> {
+    let text = "SELECT id FROM calls
+         WHERE phone_ending = ?1 AND phone = ?2 AND state = 'dead'
+         AND reason IN ('failed', 'rejected') ORDER BY started DESC, id DESC LIMIT ?3";
+    let ending = last_four(phone.as_str());
+    let ids: Vec<i64> = db.query_all(text, (ending, phone.as_str(), count(limit)))?;
+    Ok(ids.into_iter().map(RowId).collect())
 }
 
 /// Counts the calls that wait for a lead or employee, by reason.

@@ -1,7 +1,7 @@
 //! Runs every operation and every query of the spool, one after the other, over a given number of
 //! rows of each kind.
 
-use super::acts_queue::{ask, head, suspended_head};
+use super::acts_queue::{ask, asked_lead, head, suspended_head};
 use super::call::{finished_call, journal, time_at};
 use super::deliveries::{report_foreign_call, signature};
 use super::record_files::{self, unreadable_op};
@@ -469,6 +469,7 @@ pub const ACTS: &[Act] = &[
         "the sender's head while calls are suspended",
         suspended_head,
     ),
+    ("what assigning a lead asks", asked_lead),
     ("what a sweep seeks", |store, _| {
         for token in [token(), TokenFingerprint::of("another")] {
             tables::work_queue::to_reconcile(store, &ask(1, Some(token))).expect("readable");

@@ -1,9 +1,9 @@
-//! The acts that read the head of the sender's queue.
+//! The acts that read the head of the sender's queue, and what an assigned lead changes.
 
 use super::acts::{Rows, token};
 use crate::tests::call::time_at;
 use crate::{QueueQuery, Store, SuspendedBranch, SuspendedCalls, Trial, tables};
-use callbridge_model::TokenFingerprint;
+use callbridge_model::{LeadId, Phone, TokenFingerprint};
 
 pub fn ask(seconds: i64, token: Option<TokenFingerprint>) -> QueueQuery {
     QueueQuery {
@@ -34,4 +34,12 @@ pub fn head(store: &Store, seconds: i64) {
     for token in [Some(token()), Some(TokenFingerprint::of("another")), None] {
         tables::work_queue::head(store, &ask(seconds, token)).expect("a head");
     }
+}
+
+/// Asks whether a lead is known, and which dead letters of a number it may change.
+pub fn asked_lead(store: &mut Store, _: &Rows) {
+    let lead = LeadId::new(4001).expect("an id");
+    tables::directory::has_lead(store, lead).expect("readable");
+    let phone = Phone::from_e164("+998900000001").expect("a number");
+    tables::letters::refused_calls(store, &phone, 20).expect("readable");
 }
