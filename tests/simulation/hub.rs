@@ -156,6 +156,8 @@ impl Run {
                 until: self.world.now.boot + SILENCE,
             },
             calls: calls.len() as u64,
+            refused: 0,
+            refusal: None,
             report: None,
             at,
         }));

@@ -3,8 +3,8 @@
 
 use crate::limits::BranchRates;
 use crate::protocol::{
-    BODY_BYTES_MAX, BRANCH, CALLS, ErrorAnswer, INCARNATION_BYTES_MAX, REPORT, REPORT_BYTES_MAX,
-    SEEN_INCARNATION, SEEN_SEQ,
+    BODY_BYTES_MAX, BRANCH, CALLS, CallsAnswer, ErrorAnswer, INCARNATION_BYTES_MAX, REPORT,
+    REPORT_BYTES_MAX, SEEN_INCARNATION, SEEN_SEQ,
 };
 use crate::receiver::{Origin, Receiver, Refusal};
 use crate::token::KnownBranch;
@@ -17,7 +17,9 @@ use callbridge_listener::site::{HostRule, SiteRules};
 use callbridge_listener::{descriptors, serve};
 use callbridge_model::{Secret, clock};
 use callbridge_spool::{Error, HubPosition};
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER, USER_AGENT,
+};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header::HeaderValue};
 use rustls::ServerConfig;
 use serde::Serialize;
@@ -180,6 +182,7 @@ impl Gate {
         };
         let origin = Origin {
             branch,
+            is_collector: is_collector(request.headers()),
             seen: seen_position(request.headers()),
         };
         if method == Method::GET {
@@ -217,7 +220,7 @@ impl Gate {
             answer.map(|answer| json(StatusCode::OK, &answer))
         } else {
             let answer = self.receiver.calls(&origin, body, content_type).await;
-            answer.map(|answer| json(StatusCode::OK, &answer))
+            answer.map(|answer| json(status_of(&origin, &answer), &answer))
         };
         answered.map_err(refuse)
     }
@@ -302,6 +305,26 @@ fn bearer(headers: &HeaderMap) -> Option<Secret> {
         return None;
     }
     Some(Secret::from(token.trim().to_owned()))
+}
+
+/// Returns `true` for a request of a collector, which names itself or has seen a position.
+fn is_collector(headers: &HeaderMap) -> bool {
+    let agent = headers
+        .get(USER_AGENT)
+        .and_then(|agent| agent.to_str().ok());
+    let names_itself = agent.is_some_and(|agent| agent.starts_with("callbridge/"));
+    names_itself || headers.contains_key(SEEN_INCARNATION)
+}
+
+/// Returns the status of the answer to calls. A script may look at nothing else, so it's an error
+/// if no line was accepted. A collector reads the answer.
+fn status_of(origin: &Origin, answer: &CallsAnswer) -> StatusCode {
+    let accepts_none = answer.taken.is_empty() && !answer.refused.is_empty();
+    if accepts_none && !origin.is_collector {
+        StatusCode::UNPROCESSABLE_ENTITY
+    } else {
+        StatusCode::OK
+    }
 }
 
 /// Returns the highest position that a collector has seen, from the headers. Scripts send no

@@ -13,6 +13,7 @@
 //! | [`protocol`] | paths, headers, answers, and limits that both sides know |
 //! | [`token`] | tokens of branches, and the branch of a token |
 //! | [`lines`] | the body of a request: one call message per line |
+//! | [`traps`] | bodies that are calls, but not one per line in UTF-8 |
 //! | [`limits`] | requests and bytes of a branch in a minute |
 //! | [`tally`] | refusals by branch and reason |
 //! | [`receiver`] | calls and reports of a branch, committed and answered |
@@ -29,3 +30,4 @@ pub mod receiver;
 pub mod status;
 pub mod tally;
 pub mod token;
+pub mod traps;

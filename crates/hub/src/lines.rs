@@ -2,6 +2,7 @@
 //! calls, and the lines that cannot be read.
 
 use crate::protocol::{LINES_MAX, RefusedLine};
+use crate::traps::{body_mistake, line_mistake};
 use callbridge_call::ReportedCall;
 use callbridge_call::framing::without_byte_order_mark;
 use callbridge_formats::message::{VERSION, read, version_problem};
@@ -16,6 +17,8 @@ pub struct Lines {
     /// Each call with the number of its line, from 1.
     pub calls: Vec<(usize, ReportedCall)>,
     pub refused: Vec<RefusedLine>,
+    /// The body cannot be split into lines, so the only refusal is that of the whole body.
+    pub is_one: bool,
 }
 
 /// Why a whole body is refused. Nothing of a refused body is stored.
@@ -36,6 +39,11 @@ pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, Body
         return Err(BodyRefusal::UnknownVersion(problem));
     }
     let mut lines = Lines::default();
+    if let Some(mistake) = body_mistake(body) {
+        lines.refused.push(refuse_line(1, None, mistake));
+        lines.is_one = true;
+        return Ok(lines);
+    }
     let mut messages = 0;
     for (at, bytes) in body.split(|byte| *byte == b'\n').enumerate() {
         let bytes = without_byte_order_mark(bytes);
@@ -52,9 +60,10 @@ pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, Body
             Err(wrong) if has_newer_version(bytes) => {
                 return Err(BodyRefusal::UnknownVersion(wrong.message));
             }
-            Err(wrong) => lines
-                .refused
-                .push(refuse_line(line, wrong.id, &wrong.message)),
+            Err(wrong) => {
+                let message = line_mistake(bytes).unwrap_or(&wrong.message);
+                lines.refused.push(refuse_line(line, wrong.id, message));
+            }
         }
     }
     Ok(lines)
@@ -67,6 +76,18 @@ pub(crate) fn refuse_line(line: usize, id: Option<String>, error: &str) -> Refus
         id,
         error: error.chars().take(ERROR_CHARS).collect(),
     }
+}
+
+/// Returns the bytes of the lines with these numbers, which must be in ascending order.
+pub(crate) fn bytes_of_lines<'a>(body: &'a [u8], numbers: &[usize]) -> Vec<&'a [u8]> {
+    let mut found = Vec::with_capacity(numbers.len());
+    let mut numbers = numbers.iter().peekable();
+    for (at, bytes) in body.split(|byte| *byte == b'\n').enumerate() {
+        if numbers.next_if_eq(&&(at + 1)).is_some() {
+            found.push(without_byte_order_mark(bytes).trim_ascii());
+        }
+    }
+    found
 }
 
 #[derive(Deserialize)]
@@ -100,6 +121,33 @@ mod tests {
             .map(|refused| (refused.line, &refused.id))
             .collect();
         assert_eq!(refused, [(3, &None), (4, &Some("7".to_owned()))]);
+    }
+
+    #[test]
+    fn body_that_is_no_list_of_lines_is_one_refusal() {
+        let array = format!("[\n{},\n{}\n]", call(), call());
+        let lines = read_lines(array.as_bytes(), None).expect("read");
+        assert!(lines.is_one && lines.calls.is_empty());
+        let [refused] = &lines.refused[..] else {
+            panic!("{:?}", lines.refused);
+        };
+        assert!(refused.error.contains("array"), "{refused:?}");
+        assert!(
+            read_lines(CALL.as_bytes(), None).expect("read").is_one,
+            "spread over lines"
+        );
+        let glued = format!("{}{}\n{}", call(), call(), call());
+        let lines = read_lines(glued.as_bytes(), None).expect("read");
+        assert_eq!((lines.calls.len(), lines.refused[0].line), (1, 1));
+        assert!(lines.refused[0].error.contains("--data-binary"));
+    }
+
+    #[test]
+    fn bytes_of_refused_lines_are_found_by_their_numbers() {
+        let body = b"\xef\xbb\xbfone\r\n\ntwo\n three";
+        let found = bytes_of_lines(body, &[1, 3, 4]);
+        assert_eq!(found, [&b"one"[..], b"two", b"three"]);
+        assert_eq!(bytes_of_lines(body, &[]), [] as [&[u8]; 0]);
     }
 
     #[test]

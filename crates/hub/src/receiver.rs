@@ -1,6 +1,6 @@
 //! Receives calls and reports of a branch. Reads, judges, and commits them, and makes the answer.
 
-use crate::lines::{BodyRefusal, Lines, read_lines, refuse_line};
+use crate::lines::{BodyRefusal, Lines, bytes_of_lines, read_lines, refuse_line};
 use crate::protocol::{BranchAnswer, CallsAnswer, RefusedLine, ReportAnswer};
 use crate::tally::Tally;
 use crate::token::{BranchTable, KnownBranch, new_incarnation};
@@ -10,7 +10,8 @@ use callbridge_mapping::{People, Rules, judge};
 use callbridge_model::status::BranchReport;
 use callbridge_model::{CallUuid, Now, clock};
 use callbridge_spool::{
-    BranchRequest, Done, Error, Finished, Handle, HubAnswer, HubPosition, HubSilence, Op,
+    BRANCH_SOURCE, BranchRequest, Done, Error, Finished, Handle, HubAnswer, HubPosition,
+    HubSilence, Op, UnreadableBytes, tables,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -59,6 +60,8 @@ pub struct Origin {
     pub branch: Arc<KnownBranch>,
     /// The highest position that the branch has seen, if its request has one.
     pub seen: Option<HubPosition>,
+    /// A collector sent the request. It keeps its own dead letters.
+    pub is_collector: bool,
 }
 
 /// Why a request is not answered with 200.
@@ -105,23 +108,38 @@ impl Receiver {
             rules: self.rules.clone(),
             people: Arc::clone(&self.people.read().unwrap_or_else(PoisonError::into_inner)),
             branch: Arc::clone(&origin.branch),
-            from_collector: origin.seen.is_some(),
+            from_collector: origin.is_collector,
             now,
         };
         // Hundreds of calls take long to judge, so judge them in another thread and do not delay
         // other requests.
+        let read_body = body.clone();
         let reading = tokio::task::spawn_blocking(move || {
-            let lines = read_lines(&body, content_type.as_deref())?;
-            Ok::<_, BodyRefusal>(judging.judge_all(lines))
+            let lines = read_lines(&read_body, content_type.as_deref())?;
+            let is_one = lines.is_one;
+            Ok::<_, BodyRefusal>((judging.judge_all(lines), is_one))
         });
-        let (judged, mut refused) = reading.await.map_err(|_| Error::Closed)??;
+        let ((judged, mut refused), is_one) = reading.await.map_err(|_| Error::Closed)??;
+        refused.sort_by_key(|line| line.line);
         self.count_lines(&origin.branch.name, &refused, now);
-        let (taken, position) = match self.store(origin, &judged, now).await {
+        let messages = if is_one {
+            vec![body]
+        } else {
+            refused_messages(&body, &refused)
+        };
+        let kept = self.letters(origin, &refused, messages, now).await?;
+        let (taken, position) = match self
+            .store(origin, &judged, &refused, kept.clone(), now)
+            .await
+        {
             Ok(stored) => stored,
             Err(error) if is_of_all_calls(&error) => return Err(error.into()),
             // One call cannot be stored. It must not delay the other calls, so store each call
             // separately.
-            Err(_) => self.store_each(origin, &judged, &mut refused, now).await?,
+            Err(_) => {
+                self.store_each(origin, &judged, &mut refused, kept, now)
+                    .await?
+            }
         };
         refused.sort_by_key(|line| line.line);
         Ok(CallsAnswer {
@@ -132,19 +150,58 @@ impl Receiver {
     }
 
     fn count_lines(&self, branch: &str, refused: &[RefusedLine], now: Now) {
-        if !refused.is_empty() {
+        if let Some(last) = refused.last() {
             let lines = refused.len() as u64;
-            self.tally.refuse(branch, "line", lines, now.boot);
+            self.tally.refuse_lines(branch, lines, last, now.boot);
         }
+    }
+
+    /// Returns the operations that keep the refused lines, whose bytes are `messages`, as dead
+    /// letters of the branch. A collector keeps its own, so there are none for its lines.
+    async fn letters(
+        &self,
+        origin: &Origin,
+        refused: &[RefusedLine],
+        messages: Vec<Bytes>,
+        now: Now,
+    ) -> Result<Vec<Op>, Error> {
+        if origin.is_collector || refused.is_empty() {
+            return Ok(Vec::new());
+        }
+        let source = format!("{BRANCH_SOURCE}{}", origin.branch.name);
+        let (asked_source, asked) = (source.clone(), messages.clone());
+        let read = self.spool.read(move |store| {
+            let asked: Vec<&[u8]> = asked.iter().map(AsRef::as_ref).collect();
+            tables::unreadable::are_new(store, &asked_source, &asked)
+        });
+        let mut ops = Vec::new();
+        for ((message, line), is_new) in messages.into_iter().zip(refused).zip(read.await?) {
+            if is_new {
+                ops.push(Op::Unreadable(UnreadableBytes {
+                    source: source.clone(),
+                    pbx: origin.branch.name.clone(),
+                    bytes: message.to_vec(),
+                    cut_from: None,
+                    file: None,
+                    why: line.error.clone(),
+                    at: now.wall,
+                    content_type: None,
+                }));
+            }
+        }
+        Ok(ops)
     }
 
     async fn store(
         &self,
         origin: &Origin,
         judged: &[JudgedLine],
+        refused: &[RefusedLine],
+        kept: Vec<Op>,
         now: Now,
     ) -> Result<(Vec<CallUuid>, HubPosition), Error> {
-        let mut ops = vec![self.request(origin, judged.len(), None, now)];
+        let mut ops = vec![self.request(origin, judged.len(), refused, None, now)];
+        ops.extend(kept);
         let mut taken = Vec::with_capacity(judged.len());
         for line in judged {
             ops.push(Op::Finish(Box::new(line.finished.clone())));
@@ -159,11 +216,13 @@ impl Receiver {
         origin: &Origin,
         judged: &[JudgedLine],
         refused_lines: &mut Vec<RefusedLine>,
+        kept: Vec<Op>,
         now: Now,
     ) -> Result<(Vec<CallUuid>, HubPosition), Error> {
-        let (mut taken, mut last) = self.store(origin, &[], now).await?;
+        let (mut taken, mut last) = self.store(origin, &[], refused_lines, kept, now).await?;
         for line in judged {
-            match self.store(origin, std::slice::from_ref(line), now).await {
+            let call = std::slice::from_ref(line);
+            match self.store(origin, call, &[], Vec::new(), now).await {
                 Ok((uuids, position)) => {
                     taken.extend(uuids);
                     last = position;
@@ -171,8 +230,9 @@ impl Receiver {
                 Err(error) if is_of_all_calls(&error) => return Err(error),
                 Err(error) => {
                     let id = Some(line.id.clone());
-                    refused_lines.push(refuse_line(line.line, id, &error.to_string()));
-                    self.tally.refuse(&origin.branch.name, "line", 1, now.boot);
+                    let refused = refuse_line(line.line, id, &error.to_string());
+                    self.count_lines(&origin.branch.name, std::slice::from_ref(&refused), now);
+                    refused_lines.push(refused);
                 }
             }
         }
@@ -187,7 +247,7 @@ impl Receiver {
         let report: BranchReport = serde_json::from_slice(body).map_err(Refusal::Report)?;
         let text = serde_json::to_string(&shorten(report)).map_err(Refusal::Report)?;
         let now = clock::now();
-        let op = self.request(origin, 0, Some(text), now);
+        let op = self.request(origin, 0, &[], Some(text), now);
         let done = self.spool.write(vec![op]).await?;
         let position = self.position(origin, done)?;
         Ok(ReportAnswer { position })
@@ -203,7 +263,18 @@ impl Receiver {
         }
     }
 
-    fn request(&self, origin: &Origin, calls: usize, report: Option<String>, now: Now) -> Op {
+    fn request(
+        &self,
+        origin: &Origin,
+        calls: usize,
+        refused: &[RefusedLine],
+        report: Option<String>,
+        now: Now,
+    ) -> Op {
+        let refusal = refused.last().map(|line| match &line.id {
+            Some(id) => format!("{id}: {}", line.error),
+            None => line.error.clone(),
+        });
         Op::BranchRequest(Box::new(BranchRequest {
             branch: origin.branch.name.clone(),
             seen: origin.seen.clone(),
@@ -213,6 +284,8 @@ impl Receiver {
                 until: now.boot + self.silence,
             },
             calls: calls as u64,
+            refused: refused.len() as u64,
+            refusal,
             report,
             at: now.wall,
         }))
@@ -284,6 +357,13 @@ impl Judging {
         }
         (judged, refused_lines)
     }
+}
+
+/// Returns the bytes of the refused lines, which are in ascending order.
+fn refused_messages(body: &Bytes, refused: &[RefusedLine]) -> Vec<Bytes> {
+    let numbers: Vec<usize> = refused.iter().map(|line| line.line).collect();
+    let lines = bytes_of_lines(body, &numbers).into_iter();
+    lines.map(|line| body.slice_ref(line)).collect()
 }
 
 /// Returns `true` if the error does not come from a single call.

@@ -1,5 +1,6 @@
 //! A stored branch, as `branch list --json`, `status`, and the page show it.
 
+use callbridge_call::EpochSeconds;
 use callbridge_model::status::{BranchReport, BranchState, BranchStatus};
 use callbridge_spool::Branch;
 
@@ -10,7 +11,11 @@ pub fn branch_status(branch: Branch, now: i64) -> BranchStatus {
         .as_deref()
         .and_then(|text| serde_json::from_str(text).ok());
     let reported_at = branch.reported.map(|at| at.get());
+    let (refused_at, refusal) = branch.refusal.unzip();
     BranchStatus {
+        refused: branch.refused,
+        refused_at: refused_at.map(EpochSeconds::get),
+        refusal,
         state: BranchState::from_report(reported_at.zip(report.as_ref()), now),
         branch: branch.name,
         pbxs: branch.pbxs,

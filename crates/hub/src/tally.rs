@@ -1,5 +1,6 @@
 //! Refusals since the start of the process, by branch and reason, for metrics and the log.
 
+use crate::protocol::RefusedLine;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,23 +23,32 @@ struct Counts {
 impl Tally {
     /// Counts refusals, and logs them once a minute.
     pub fn refuse(&self, branch: &str, reason: &'static str, times: u64, now: Duration) {
+        if let Some(times) = self.count(branch, reason, times, now) {
+            tracing::warn!(branch, reason, times, "refused a request of a branch");
+        }
+    }
+
+    /// Counts refused lines, and logs them once a minute with the last of them.
+    pub fn refuse_lines(&self, branch: &str, lines: u64, last: &RefusedLine, now: Duration) {
+        if let Some(lines) = self.count(branch, "line", lines, now) {
+            let id = last.id.as_deref().unwrap_or_default();
+            let error = &last.error;
+            tracing::warn!(branch, lines, id, %error, "refused lines of a branch");
+        }
+    }
+
+    /// Counts refusals. Returns how many there were since the last log line, if another one is due.
+    fn count(&self, branch: &str, reason: &'static str, times: u64, now: Duration) -> Option<u64> {
         let key = (branch.to_owned(), reason);
         let mut counts = self.lock();
         *counts.refusals.entry(key.clone()).or_default() += times;
         let (logged_at, since) = counts.logged.entry(key).or_default();
         *since += times;
         if *logged_at != Duration::ZERO && now < *logged_at + LOG_EVERY {
-            return;
+            return None;
         }
         *logged_at = now;
-        let times = std::mem::take(since);
-        drop(counts);
-        tracing::warn!(
-            branch,
-            reason,
-            times,
-            "refused a request or lines of a branch"
-        );
+        Some(std::mem::take(since))
     }
 
     /// Returns the counts so far.

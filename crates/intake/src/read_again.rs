@@ -4,7 +4,7 @@ use callbridge_call::ReportedCall;
 use callbridge_formats::message::read;
 use callbridge_source::SourceUrl;
 pub use callbridge_source::{FilesAgain, RECORD_IN_FILE};
-use callbridge_spool::{Op, UnreadMessage};
+use callbridge_spool::{BRANCH_SOURCE, Op, UnreadMessage};
 
 /// How the message for a payload of a newer version starts.
 const NEWER: &str = "version: it is ";
@@ -34,7 +34,8 @@ pub fn is_newer(why: &str) -> bool {
 /// Returns the reason if the stored message isn't a whole call or can't be read.
 pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
     let url = SourceUrl::parse(&message.source);
-    if !url.is_ok_and(|url| url.format().carries_whole_calls()) {
+    let is_line = message.source.starts_with(BRANCH_SOURCE);
+    if !is_line && !url.is_ok_and(|url| url.format().carries_whole_calls()) {
         let reason = "only complete calls can be tried again, and this message is an event of a \
                       PBX: discard it";
         return Err(reason.to_owned());

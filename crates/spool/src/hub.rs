@@ -36,6 +36,9 @@ pub struct HubRow {
     pub silence: Option<HubSilence>,
 }
 
+/// Begins the source of a branch's unreadable dead letters.
+pub const BRANCH_SOURCE: &str = "branch ";
+
 /// A request of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchRequest {
@@ -49,6 +52,10 @@ pub struct BranchRequest {
     pub silence: HubSilence,
     /// Number of calls in the request that can be read.
     pub calls: u64,
+    /// Number of refused lines in the request.
+    pub refused: u64,
+    /// The error of the last refused line, with the id if it can be read.
+    pub refusal: Option<String>,
     /// The branch's report about itself as JSON, if the request contains a report.
     pub report: Option<String>,
     pub at: EventTime,
@@ -74,6 +81,10 @@ pub struct Branch {
     pub added: EpochSeconds,
     /// Number of calls that the hub took from the branch, including repeats.
     pub taken: u64,
+    /// Number of lines that the hub refused.
+    pub refused: u64,
+    /// Time and error of the last refused line.
+    pub refusal: Option<(EpochSeconds, String)>,
     /// Time of the branch's last report.
     pub reported: Option<EpochSeconds>,
     /// The last report as JSON.

@@ -130,8 +130,8 @@ pub use finished::Finished;
 pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
 pub use hub::{
-    Branch, BranchChange, BranchRequest, HubAnswer, HubPosition, HubRow, HubSilence, NewBranch,
-    Offer, TokenRotation,
+    BRANCH_SOURCE, Branch, BranchChange, BranchRequest, HubAnswer, HubPosition, HubRow, HubSilence,
+    NewBranch, Offer, TokenRotation,
 };
 pub use leader::{Instance, Leader};
 pub use leading::open_postgres;
@@ -179,6 +179,8 @@ pub const UNREADABLE_BYTES_MAX: usize = 1 << 20;
 pub const UNREADABLE_BYTES_ALL: u64 = 640 << 20;
 /// Maximum number of unreadable messages kept. Further messages are only counted.
 pub const UNREADABLE_LETTERS_MAX: u64 = 10_000;
+/// Maximum number of unreadable dead letters of one branch, so that others' are kept as well.
+pub const SOURCE_LETTERS_MAX: u64 = 200;
 /// Maximum bytes of an unreadable message that lists and notices show.
 pub const LISTED_BYTES_MAX: usize = 1024;
 /// Maximum number of attempts kept per call: the first attempt and the newest attempts.

@@ -17,6 +17,16 @@ pub(crate) async fn list(at: &Asking) -> Result<()> {
     print_items(at, ControlRequest::Branches, Some(none), branch_line).await
 }
 
+/// Returns a line about the lines of a branch that the hub has refused. Empty if there are none.
+fn refused_line(item: &Value, zone: &Zone) -> String {
+    let Some(at) = item["refusedAt"].as_i64() else {
+        return String::new();
+    };
+    let (lines, at) = (&item["refused"], zone.second(at));
+    let error = safe(item["refusal"].as_str().unwrap_or_default());
+    format!("\n    refused lines: {lines}, last {at}: {error}")
+}
+
 /// Formats a branch as two lines: its name and state, then its figures.
 fn branch_line(item: &Value, zone: &Zone) -> String {
     let name = name_of(item);
@@ -28,8 +38,9 @@ fn branch_line(item: &Value, zone: &Zone) -> String {
         .filter_map(Value::as_str)
         .collect();
     let pbxs = safe(&pbxs.join(", "));
+    let refused = refused_line(item, zone);
     let Some(reported) = item["reportedAt"].as_i64() else {
-        return format!("{name:<16}  {state:<8}  PBX {pbxs}; no report yet");
+        return format!("{name:<16}  {state:<8}  PBX {pbxs}; no report yet{refused}");
     };
     let report = &item["report"];
     let version = safe(report["version"].as_str().unwrap_or("?"));
@@ -48,7 +59,7 @@ fn branch_line(item: &Value, zone: &Zone) -> String {
         figures.push_str(&format!("\n    problem: {problem}"));
     }
     let reported = zone.second(reported);
-    format!("{name:<16}  {state:<8}  PBX {pbxs}; last report {reported}\n    {figures}")
+    format!("{name:<16}  {state:<8}  PBX {pbxs}; last report {reported}\n    {figures}{refused}")
 }
 
 /// Runs `branch add` and `branch rotate`: prints only the token, so that the output can be written

@@ -104,6 +104,84 @@ async fn wrong_requests_are_refused_and_counted_by_branch() {
 }
 
 #[tokio::test]
+async fn refused_lines_are_dead_letters_of_their_branch() {
+    let mut hub = Hub::start().await;
+    let token = hub.add_branch("samarkand").await;
+    for _ in 0..3 {
+        let wrong = "{\"id\":\"9\"}\n".repeat(2);
+        let (status, answer) = hub.post(&token, wrong).await;
+        assert_eq!(status, 422, "{answer}");
+        assert_eq!(answer["refused"].as_array().map(Vec::len), Some(2));
+    }
+    let foreign = messages("bukhara", 2..3);
+    let (status, _) = hub.post(&token, foreign).await;
+    assert_eq!(status, 422);
+    let (status, _) = hub
+        .post(&token, format!("[{}]", message("samarkand", 3)))
+        .await;
+    assert_eq!(status, 422);
+    let status = hub
+        .program
+        .until("the dead letters", |status| {
+            status.dead_letters.get("unreadable") == Some(&3)
+        })
+        .await;
+    assert_eq!(status.books.finished, 0);
+    let branches = hub.place.lines(&["branch", "list", "--json"]).await;
+    assert_eq!(branches[0]["refused"], 3 * 2 + 2);
+    let last = branches[0]["refusal"].as_str().expect("an error");
+    assert!(last.contains("array"), "{last}");
+    for command in [&["status"][..], &["branch", "list"]] {
+        let text = hub.place.command(command).await.stdout;
+        let text = String::from_utf8(text).expect("UTF-8");
+        assert!(text.contains("refused") && text.contains(last), "{text}");
+    }
+    let log = hub.program.log();
+    assert!(
+        log.contains("refused lines of a branch") && log.contains("id=9"),
+        "{log}"
+    );
+    let added = ["branch", "add", "samarkand", "--pbx", "bukhara"];
+    assert!(hub.place.command(&added).await.status.success());
+    let letters = hub.place.letters().await;
+    let letter = letters.iter().find(|letter| {
+        let why = letter["message"].as_str().unwrap_or_default();
+        why.contains("bukhara is not a PBX")
+    });
+    let id = letter.expect("the line of another PBX")["id"].to_string();
+    let retried = hub.place.command(&["dead", "retry", &id]).await;
+    assert!(retried.status.success(), "{retried:?}");
+    hub.program
+        .until("the call is journaled", |status| {
+            status.books.journaled == 1 && status.dead_letters.get("unreadable") == Some(&2)
+        })
+        .await;
+    hub.program.terminate().await;
+}
+
+#[tokio::test]
+async fn collector_with_only_refused_lines_gets_200_and_keeps_them() {
+    let mut hub = Hub::start().await;
+    let token = hub.add_branch("samarkand").await;
+    let mut line = TcpStream::connect(hub.address).await.expect("it listens");
+    let request = format!(
+        "POST /v1/calls HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer {token}\r\n\
+         User-Agent: callbridge/0.1.0\r\nConnection: close\r\nContent-Length: 7\r\n\r\ngarbage"
+    );
+    line.write_all(request.as_bytes()).await.expect("taken");
+    let mut answer = Vec::new();
+    let read = soon("the answer", line.read_to_end(&mut answer)).await;
+    read.expect("an answer");
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    let status = hub.program.settled(0).await;
+    assert!(status.dead_letters.is_empty(), "{:?}", status.dead_letters);
+    let branches = hub.place.lines(&["branch", "list", "--json"]).await;
+    assert_eq!(branches[0]["refused"], 1);
+    hub.program.terminate().await;
+}
+
+#[tokio::test]
 async fn incomplete_body_is_answered_408_and_counted() {
     let hub = Hub::start().await;
     let token = hub.add_branch("samarkand").await;

@@ -90,6 +90,12 @@ pub struct BranchStatus {
     pub reported_at: Option<i64>,
     /// Calls that the hub has taken, repeats included.
     pub taken: u64,
+    /// Lines that the hub has refused.
+    pub refused: u64,
+    /// Epoch seconds of the last refused line. `null` before the first.
+    pub refused_at: Option<i64>,
+    /// The error of the last refused line.
+    pub refusal: Option<String>,
     pub added_at: i64,
     pub report: Option<BranchReport>,
 }

@@ -299,6 +299,14 @@ impl HubStatus {
         let address = safe(&self.address);
         let branches = self.branches.len();
         let _ = writeln!(text, "hub      {address} ({how}), {branches} branches");
+        for branch in &self.branches {
+            if let (Some(at), Some(error)) = (branch.refused_at, &branch.refusal) {
+                let (name, error) = (safe(&branch.branch), safe(error));
+                let (lines, at) = (branch.refused, style.zone.second(at));
+                let lines = super::verdict::count_with_noun(lines, "line", "lines");
+                let _ = writeln!(text, "         {name}: {lines} refused, last {at}: {error}");
+            }
+        }
         if let Some(until) = self.silent_until {
             let until = style.zone.second(until);
             let _ = writeln!(

@@ -34,6 +34,11 @@ impl BranchesSheet<'_> {
         pill(branch)
     }
 
+    /// Returns why no calls of this branch are sent, and the fix. `None` if they are sent.
+    fn pause(&self, branch: &BranchStatus) -> Option<&String> {
+        self.hub?.paused_branches.get(&branch.branch)
+    }
+
     /// Returns the sentence that commits were lost, and that nothing is sent to the CRM until this
     /// time.
     fn silence(&self, until: &i64) -> String {

@@ -91,7 +91,7 @@ impl NumbersSheet<'_> {
         numbers.any(|number| number.phone.as_str() == phone)
     }
 
-    /// Returns the first unlisted error if it's a question that the form answers when it's sent again.
+    /// Returns the answer to the first unlisted error, if that is a question.
     fn first_question(&self) -> Option<String> {
         let (lead, _) = *self.unlisted_errors().first()?;
         lead.asks.then(|| lead.question())

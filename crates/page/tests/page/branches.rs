@@ -6,6 +6,7 @@ use crate::morning::morning;
 use callbridge_admin::PageRole;
 use callbridge_model::status::ForwardStatus;
 use callbridge_model::status::{BranchReport, BranchState, BranchStatus, HubStatus, OverallState};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;
@@ -34,6 +35,7 @@ pub fn hub(name: &str, now: i64) -> HubStatus {
         began_at: now - 60,
         silent_until: Some(now + 40),
         lost_commits_shown_by: Some(name.to_owned()),
+        paused_branches: BTreeMap::from([("bukhara".to_owned(), format!("refused: {name}"))]),
         branches: vec![
             branch(name, BranchState::Reports, Some(report.clone()), now),
             branch("bukhara", BranchState::Reports, Some(troubled), now),
@@ -50,6 +52,9 @@ fn branch(name: &str, state: BranchState, report: Option<BranchReport>, now: i64
         state,
         reported_at: report.as_ref().map(|_| now - 20),
         taken: 90,
+        refused: 31,
+        refused_at: Some(now - 50),
+        refusal: Some(format!("17: {name} is not a PBX of this branch")),
         added_at: now - 9_000,
         report,
     }
@@ -68,6 +73,9 @@ async fn branches_are_listed_only_on_a_hub() {
         "no source is up",
         "Commits were lost.",
         "Savdo LLC",
+        "refused: Savdo LLC",
+        "Refused lines: 31",
+        "is not a PBX of this branch",
     ] {
         assert!(page.contains(text), "{text}");
     }

@@ -17,13 +17,18 @@ struct StoredBranch {
     previous_until: Option<EpochSeconds>,
     added: EpochSeconds,
     taken: u64,
+    refused: u64,
+    refused_at: Option<EpochSeconds>,
+    refusal: Option<String>,
     reported: Option<EpochSeconds>,
     report: Option<String>,
 }
 
 /// Returns all branches, by name.
 pub fn branches(db: &Db) -> Result<Vec<Branch>, Error> {
-    let text = "SELECT name, token, previous_token, previous_until, added, taken, reported, report
+    let text =
+        "SELECT name, token, previous_token, previous_until, added, taken, refused, refused_at,
+                refusal, reported, report
          FROM branches ORDER BY name";
     let stored: Vec<StoredBranch> = db.query_all(text, ())?;
     let mut pbxs: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -40,6 +45,8 @@ pub fn branches(db: &Db) -> Result<Vec<Branch>, Error> {
             previous: stored.previous_token.zip(stored.previous_until),
             added: stored.added,
             taken: stored.taken,
+            refused: stored.refused,
+            refusal: stored.refused_at.zip(stored.refusal),
             reported: stored.reported,
             report: stored.report,
         });
@@ -121,10 +128,16 @@ pub(super) fn note_claim(db: &Db, request: &BranchRequest) -> Result<(), Error> 
 }
 
 /// Stores the changes that a request makes to its branch: the `seq` of the answer, the number of
-/// calls taken, and the report.
+/// calls taken, the refused lines, and the report.
 pub(super) fn note_request(db: &Db, request: &BranchRequest, seq: u64) -> Result<(), Error> {
     let text = "UPDATE branches SET seq = ?2, taken = taken + ?3 WHERE name = ?1";
     db.run(text, (&request.branch, seq, request.calls))?;
+    if let Some(refusal) = &request.refusal {
+        let text = "UPDATE branches SET refused = refused + ?2, refused_at = ?3, refusal = ?4
+             WHERE name = ?1";
+        let at = request.at.floor_seconds().get();
+        db.run(text, (&request.branch, request.refused, at, refusal))?;
+    }
     if let Some(report) = &request.report {
         let text = "UPDATE branches SET reported = ?2, report = ?3 WHERE name = ?1";
         let at = request.at.floor_seconds().get();

@@ -123,6 +123,7 @@ CREATE TABLE unreadable (
     content_type TEXT,
     file TEXT                           -- with the place in it, if it holds many
 ) STRICT;
+CREATE INDEX unreadable_same ON unreadable(source, length);
 CREATE INDEX unreadable_file ON unreadable(source, file) WHERE file IS NOT NULL;
 
 CREATE TABLE internal_calls (
@@ -335,6 +336,9 @@ CREATE TABLE branches (
     seq INTEGER NOT NULL,               -- of the last answer
     claimed INTEGER,                    -- seconds: it last showed that commits were lost
     taken INTEGER NOT NULL DEFAULT 0,   -- calls, repeats included
+    refused INTEGER NOT NULL DEFAULT 0, -- lines
+    refused_at INTEGER,                 -- seconds: the last refused line
+    refusal TEXT,                       -- its error
     reported INTEGER,                   -- seconds
     report TEXT                         -- JSON
 ) STRICT, WITHOUT ROWID;

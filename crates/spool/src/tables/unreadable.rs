@@ -3,9 +3,10 @@
 use super::{meta, outbox};
 use crate::state::{Refused, State, Step};
 use crate::tally::Book;
-use crate::{Done, Error, Left, RowId, Store, UnreadableBytes};
+use crate::{Db, Done, Error, Left, RowId, SOURCE_LETTERS_MAX, Store, UnreadableBytes};
 use crate::{UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
+use std::collections::BTreeSet;
 
 /// Name of the counter of messages that were not kept because the limit is reached.
 const NOT_KEPT: &str = "unreadable_not_kept";
@@ -48,6 +49,31 @@ pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Re
     store.tally.add(Book::UnreadableBytes, bytes);
     outbox::queue_notice(store, id)?;
     Ok(Done::Unreadable(Some(id)))
+}
+
+/// Returns for each of these messages of a source whether it is to be kept: it isn't kept yet, and
+/// the source has fewer than [`SOURCE_LETTERS_MAX`](crate::SOURCE_LETTERS_MAX) dead letters.
+pub fn are_new(db: &Db, source: &str, messages: &[&[u8]]) -> Result<Vec<bool>, Error> {
+    let counted = db.ask::<u64>(
+        "SELECT count(*) FROM unreadable WHERE source = ?1",
+        [source],
+    )?;
+    let mut asked = Vec::with_capacity(messages.len());
+    for message in messages {
+        let first = &message[..message.len().min(UNREADABLE_BYTES_MAX)];
+        let text = "SELECT id FROM unreadable WHERE source = ?1 AND length = ?2 AND bytes = ?3";
+        let length = message.len() as u64;
+        asked.push(db.ask::<i64>(text, (source, length, first))?);
+    }
+    let mut kept = counted.first(db)?.unwrap_or_default();
+    let (mut new, mut before) = (Vec::with_capacity(messages.len()), BTreeSet::new());
+    for (message, found) in messages.iter().zip(asked) {
+        let is_kept = found.first(db)?.is_some() || !before.insert(*message);
+        let is_new = !is_kept && kept < SOURCE_LETTERS_MAX;
+        kept += u64::from(is_new);
+        new.push(is_new);
+    }
+    Ok(new)
 }
 
 /// Finds the dead letter of the same file with the same content, because files are read again after

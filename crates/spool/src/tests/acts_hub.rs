@@ -46,6 +46,7 @@ pub const HUB: &[Act] = &[
         write(store, request(None));
         write(store, request(Some(("another", 7))));
         tables::branches::branches(store).expect("readable");
+        tables::unreadable::are_new(store, "branch samarkand", &[b"garbage"]).expect("readable");
         let rotation = TokenRotation {
             branch: "samarkand".to_owned(),
             token: "01".to_owned(),
@@ -75,6 +76,8 @@ fn request(seen: Option<(&str, u64)>) -> Op {
             until: Duration::from_secs(105),
         },
         calls: 0,
+        refused: 1,
+        refusal: Some("phone: it is missing".to_owned()),
         report: Some("{}".to_owned()),
         at: time_at(2),
     }))

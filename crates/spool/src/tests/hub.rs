@@ -2,8 +2,9 @@
 
 use super::call::{journal, time_at};
 use crate::{
-    BranchChange, BranchRequest, Done, Error, FORWARDED_KEPT, Finished, HubAnswer, HubPosition,
-    HubSilence, NewBranch, Offer, Op, RowId, Settings, State, Step, Store, TokenRotation, tables,
+    BRANCH_SOURCE, BranchChange, BranchRequest, Done, Error, FORWARDED_KEPT, Finished, HubAnswer,
+    HubPosition, HubSilence, NewBranch, Offer, Op, RowId, Settings, State, Step, Store,
+    TokenRotation, UnreadableBytes, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_model::Reason;
@@ -58,6 +59,8 @@ fn request(branch: &str, seen: Option<&HubPosition>, next: &str, seconds: i64) -
             until: Duration::from_secs(105),
         },
         calls: 1,
+        refused: 0,
+        refusal: None,
         report: None,
         at: time_at(seconds),
     }))
@@ -282,4 +285,65 @@ fn branch_gets_one_turn_however_many_pbxs_it_has() {
         sent.push(due.row.0);
     }
     assert_eq!(sent, [3, 5, 2, 4]);
+}
+
+/// Makes the operation that keeps a refused line of a branch.
+fn refused_line(branch: &str, bytes: &[u8]) -> Op {
+    Op::Unreadable(UnreadableBytes {
+        source: format!("{BRANCH_SOURCE}{branch}"),
+        pbx: branch.to_owned(),
+        bytes: bytes.to_vec(),
+        cut_from: None,
+        file: None,
+        why: "no JSON".to_owned(),
+        at: time_at(9),
+        content_type: None,
+    })
+}
+
+#[test]
+fn identical_refused_lines_of_a_branch_are_kept_once() {
+    let mut store = hub(&["west", "east"]);
+    let lines: [&[u8]; 3] = [b"one", b"two", b"one"];
+    let west = format!("{BRANCH_SOURCE}west");
+    let new = tables::unreadable::are_new(&store, &west, &lines);
+    assert_eq!(new.expect("readable"), [true, true, false]);
+    let kept = vec![refused_line("west", b"one"), refused_line("east", b"two")];
+    store.write(kept).expect("stored");
+    let new = tables::unreadable::are_new(&store, &west, &lines);
+    assert_eq!(new.expect("readable"), [false, true, false]);
+}
+
+#[test]
+fn refused_lines_of_a_branch_are_kept_up_to_a_limit() {
+    let mut store = hub(&["west", "east"]);
+    let lines: Vec<String> = (0..201).map(|n| format!("line {n}")).collect();
+    let bytes: Vec<&[u8]> = lines.iter().map(String::as_bytes).collect();
+    let west = format!("{BRANCH_SOURCE}west");
+    let new = tables::unreadable::are_new(&store, &west, &bytes).expect("readable");
+    assert_eq!(new.iter().filter(|is_new| **is_new).count(), 200);
+    assert!(!new[200]);
+    let kept = bytes[..200].iter().map(|line| refused_line("west", line));
+    store.write(kept.collect()).expect("stored");
+    for (branch, is_new) in [("west", false), ("east", true)] {
+        let source = format!("{BRANCH_SOURCE}{branch}");
+        let new = tables::unreadable::are_new(&store, &source, &[b"another"]);
+        assert_eq!(new.expect("readable"), [is_new], "{branch}");
+    }
+}
+
+#[test]
+fn refused_lines_are_counted_with_the_last_error() {
+    let mut store = hub(&["west"]);
+    for (lines, error) in [(2, Some("7: no phone")), (0, None), (3, Some("no JSON"))] {
+        let Op::BranchRequest(mut op) = request("west", None, "next", 5) else {
+            panic!("a request");
+        };
+        (op.refused, op.refusal) = (lines, error.map(str::to_owned));
+        store.write(vec![Op::BranchRequest(op)]).expect("stored");
+    }
+    let branches = tables::branches::branches(&store).expect("readable");
+    let at = time_at(5).floor_seconds();
+    let last = Some((at, "no JSON".to_owned()));
+    assert_eq!((branches[0].refused, &branches[0].refusal), (5, &last));
 }

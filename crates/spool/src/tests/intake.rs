@@ -116,6 +116,8 @@ fn request(branch: &str) -> Op {
             until: Duration::from_secs(105),
         },
         calls: 1,
+        refused: 0,
+        refusal: None,
         report: None,
         at: time_at(1_000),
     }))
