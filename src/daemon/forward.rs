@@ -58,7 +58,11 @@ pub(crate) fn start(
     };
     let mut hubs = Vec::new();
     for address in &settings.hubs {
-        hubs.push(HubClient::new(address.clone(), settings.ca_file.clone()));
+        let mut client = HubClient::new(address.clone(), settings.ca_file.clone());
+        if settings.hubs.len() > 1 {
+            client = client.with_alternative();
+        }
+        hubs.push(client);
     }
     let reporter = Arc::clone(observer);
     let forwarder = Forwarder {

@@ -13,11 +13,17 @@ use reqwest::{RequestBuilder, Response};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
+use tokio::time::timeout;
 
 const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(10),
     total: Duration::from_secs(40),
 };
+/// Time without the first byte of an answer after which a collector with several hubs tries the
+/// next one.
+const FIRST_BYTE: Duration = Duration::from_secs(12);
+/// Bytes that even a slow line carries in a second. A long body gets this much more time.
+const BYTES_PER_SECOND: usize = 32 << 10;
 const SERVER: ServerFlags = ServerFlags {
     server: "the hub",
     address: "--forward",
@@ -32,6 +38,8 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 pub struct HubClient {
     address: Address,
     ca_file: Option<PathBuf>,
+    /// Longest wait for the first byte of an answer. `None` if there is no other hub to try.
+    first_byte: Option<Duration>,
     http: OnceLock<reqwest::Client>,
 }
 
@@ -42,7 +50,17 @@ impl HubClient {
         Self {
             address,
             ca_file,
+            first_byte: None,
             http: OnceLock::new(),
+        }
+    }
+
+    /// Waits for the first byte of an answer for only 12 s, because another hub can be tried then.
+    #[must_use]
+    pub fn with_alternative(self) -> Self {
+        Self {
+            first_byte: Some(FIRST_BYTE),
+            ..self
         }
     }
 
@@ -68,7 +86,7 @@ impl HubClient {
             Ok(http) => http,
             Err(why) => return Reply::Lost(why),
         };
-        self.exchange(http.get(self.url(BRANCH)), token).await
+        self.exchange(http.get(self.url(BRANCH)), 0, token).await
     }
 
     async fn post(
@@ -83,6 +101,7 @@ impl HubClient {
             Ok(http) => http,
             Err(why) => return Reply::Lost(why),
         };
+        let length = body.len();
         let mut request = http
             .post(self.url(path))
             .header(CONTENT_TYPE, content_type)
@@ -92,17 +111,21 @@ impl HubClient {
                 .header(SEEN_INCARNATION, &seen.incarnation)
                 .header(SEEN_SEQ, seen.seq);
         }
-        self.exchange(request, token).await
+        self.exchange(request, length, token).await
     }
 
-    async fn exchange(&self, request: RequestBuilder, token: &Secret) -> Reply {
+    /// Sends a request with a body of this length, and reads the answer.
+    async fn exchange(&self, request: RequestBuilder, length: usize, token: &Secret) -> Reply {
         let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))
         else {
             let why = "the token has characters that no token has; check --forward-token-file";
             return Reply::NoToken(why.to_owned());
         };
         value.set_sensitive(true);
-        let sent = request.header(AUTHORIZATION, value).send().await;
+        let sending = request.header(AUTHORIZATION, value).send();
+        let Ok(sent) = timeout(self.first_byte_within(length), sending).await else {
+            return Reply::Lost(self.no_answer());
+        };
         // A hub or a gateway can repeat the token in its answer.
         let redactor = Redactor::new([token.expose_secret()]);
         let answered = match sent {
@@ -110,6 +133,17 @@ impl HubClient {
             Err(error) => Err(error),
         };
         answered.unwrap_or_else(|error| Reply::Lost(self.failure(error)))
+    }
+
+    /// Returns how long to wait for the first byte of the answer to a body of this length.
+    fn first_byte_within(&self, length: usize) -> Duration {
+        let way = Duration::from_secs((length / BYTES_PER_SECOND) as u64);
+        let within = self.first_byte.map(|first_byte| first_byte + way);
+        within.map_or(TIMEOUTS.total, |within| within.min(TIMEOUTS.total))
+    }
+
+    fn no_answer(&self) -> String {
+        format!("{} does not answer", self.address.place())
     }
 
     fn url(&self, path: &str) -> reqwest::Url {
@@ -131,7 +165,7 @@ impl HubClient {
         let place = self.address.place();
         let error = error.without_url();
         if error.is_timeout() {
-            return format!("{place} does not answer");
+            return self.no_answer();
         }
         let why = https::tls_problem(&error, &SERVER).unwrap_or_else(|| https::innermost(&error));
         format!("{place}: {why}")
@@ -184,14 +218,47 @@ mod tests {
         line.write_all(answer.as_bytes()).await.expect("sent");
     }
 
-    #[tokio::test]
-    async fn token_that_a_hub_repeats_is_removed_from_its_answer() {
+    async fn serve_nothing() -> (TcpListener, HubClient) {
         // Another test of this process may have chosen the same provider before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let place = listener.local_addr().expect("bound");
         let address = Address::parse(&format!("http://{place}")).expect("loopback");
-        let client = HubClient::new(address, None);
+        (listener, HubClient::new(address, None))
+    }
+
+    /// Takes one request, and answers nothing until the client closes the connection.
+    async fn take_without_answer(listener: TcpListener) {
+        let (mut line, _) = listener.accept().await.expect("a client");
+        let mut request = [0; 4096];
+        while line.read(&mut request).await.is_ok_and(|length| length > 0) {}
+    }
+
+    #[tokio::test]
+    async fn hub_without_first_byte_in_time_is_left() {
+        let (listener, mut client) = serve_nothing().await;
+        client.first_byte = Some(Duration::from_millis(50));
+        let token = Secret::from("branch-token-1234".to_owned());
+        let asking = client.calls(&token, None, b"{}\n".to_vec());
+        let (reply, ()) = tokio::join!(asking, take_without_answer(listener));
+        let place = client.address().place();
+        assert_eq!(reply, Reply::Lost(format!("{place} does not answer")));
+    }
+
+    #[tokio::test]
+    async fn first_byte_has_12_s_and_time_of_body_if_another_hub_exists() {
+        let (_listener, client) = serve_nothing().await;
+        assert_eq!(client.first_byte_within(1_500), TIMEOUTS.total);
+        let client = client.with_alternative();
+        assert_eq!(client.first_byte_within(1_500).as_secs(), 12);
+        let seconds = client.first_byte_within(320 << 10).as_secs();
+        assert_eq!(seconds, 22);
+        assert_eq!(client.first_byte_within(4 << 20), TIMEOUTS.total);
+    }
+
+    #[tokio::test]
+    async fn token_that_a_hub_repeats_is_removed_from_its_answer() {
+        let (listener, client) = serve_nothing().await;
         let token = Secret::from("branch-token-1234".to_owned());
         let (reply, ()) = tokio::join!(client.branch(&token), answer_with_token(listener));
         let Reply::Answer { status, body, .. } = reply else {
