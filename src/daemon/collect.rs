@@ -13,7 +13,7 @@ use callbridge_model::status::HubStatus;
 use callbridge_model::{Code, Now, clock};
 use callbridge_sender::pacer::OTHERS_ARRIVE;
 use callbridge_sender::rate::Rate;
-use callbridge_spool::{Branch, Error, Handle, HubRow, Op, Store, tables};
+use callbridge_spool::{Branch, Error, Handle, HubRow, Op, Silence, SilenceReason, Store, tables};
 use callbridge_webhook::tls;
 use futures_util::FutureExt as _;
 use std::net::SocketAddr;
@@ -28,33 +28,48 @@ pub(crate) struct HubView {
     pub(crate) tally: Arc<Tally>,
 }
 
-/// The hub's part of the state. `None` if no hub has used this state.
-pub(crate) type StoredHub = Option<(HubRow, Vec<Branch>)>;
+/// The hub's part of the state.
+#[derive(Debug)]
+pub(crate) struct StoredHub {
+    row: HubRow,
+    silence: Option<Silence>,
+    branches: Vec<Branch>,
+}
 
-/// Reads the hub's part of the state.
-pub(crate) fn read_hub(store: &Store) -> Result<StoredHub, Error> {
-    let Some(hub) = store.hub() else {
+/// Reads the hub's part of the state. `None` if no hub has used this state.
+pub(crate) fn read_hub(store: &Store) -> Result<Option<StoredHub>, Error> {
+    let Some(row) = store.hub() else {
         return Ok(None);
     };
-    Ok(Some((hub.clone(), tables::branches::branches(store)?)))
+    Ok(Some(StoredHub {
+        row: row.clone(),
+        silence: store.silence().cloned(),
+        branches: tables::branches::branches(store)?,
+    }))
 }
 
 impl HubView {
     /// Returns the hub's part of `status`.
-    pub(crate) fn status(&self, stored: StoredHub, now: Now) -> HubStatus {
+    pub(crate) fn status(&self, stored: Option<StoredHub>, now: Now) -> HubStatus {
         let mut status = HubStatus {
             address: self.address.to_string(),
             tls: self.tls,
             ..HubStatus::default()
         };
-        let Some((hub, branches)) = stored else {
+        let Some(StoredHub {
+            row: hub,
+            silence,
+            branches,
+        }) = stored
+        else {
             return status;
         };
         status.incarnation = hub.position.incarnation;
         status.seq = hub.position.seq;
         status.began_at = hub.began.floor_seconds().get();
         status.lost_commits_shown_by = hub.revealed_by;
-        if let Some(silence) = hub.silence
+        if let Some(silence) = silence
+            && silence.why == SilenceReason::LostCommits
             && clock::boot_id().as_deref() == Some(silence.boot_id.as_str())
             && silence.until > now.boot
         {

@@ -2,7 +2,6 @@
 
 use crate::config::Config;
 use callbridge_admin::state_access::host_name;
-use callbridge_model::clock;
 use callbridge_model::status::{LeaderStatus, LeadershipStatus, Role, StandbyStatus};
 use callbridge_spool::{Error, Instance, Leader, Store, tables};
 use ring::digest::{SHA256, digest};
@@ -12,12 +11,7 @@ use std::fmt::Write as _;
 /// database see this process.
 pub(crate) fn instance(config: &Config) -> Instance {
     let name = config.instance.clone().unwrap_or_else(host_name);
-    Instance::new(
-        &name,
-        crate::VERSION,
-        &settings_hash(config),
-        clock::boot_id(),
-    )
+    Instance::new(&name, crate::VERSION, &settings_hash(config))
 }
 
 /// Returns a hash of the flags that a standby must share with the leader: the CRM's address and the

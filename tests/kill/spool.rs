@@ -159,7 +159,7 @@ fn acknowledged_writes_survive_sigkill_and_none_is_partial() {
 /// books balance.
 fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
     let (handle, guard) = open(dir, Settings::default()).expect("opens after the kill");
-    let restored = handle.read(|store| Ok(store.restored())).wait();
+    let restored = handle.read(|store| Ok(store.silence().is_some())).wait();
     assert_eq!(restored, Ok(false), "a file that was killed in is no copy");
     let opened = handle
         .read(|store| tables::resume::all_open_calls(store))

@@ -12,7 +12,7 @@ use callbridge_model::Judged;
 use callbridge_sandbox as sandbox;
 use callbridge_sender::Settings;
 use callbridge_spool::{
-    BranchRequest, Done, Finished, HubAnswer, HubSilence, NewBranch, Op, Store, tables,
+    BranchRequest, Done, Finished, HubAnswer, NewBranch, Op, Silence, SilenceReason, Store, tables,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -151,9 +151,10 @@ impl Run {
             branch: branch_name(branch),
             seen: self.collectors[branch].core.seen().cloned(),
             next_incarnation: format!("incarnation {}", self.incarnations),
-            silence: HubSilence {
+            silence: Silence {
                 boot_id: self.world.boot_id.clone().unwrap_or_default(),
                 until: self.world.now.boot + SILENCE,
+                why: SilenceReason::LostCommits,
             },
             calls: calls.len() as u64,
             refused: 0,

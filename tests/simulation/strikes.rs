@@ -9,7 +9,7 @@ use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::Now;
 use callbridge_sender::core::Core;
 use callbridge_sender::plan::Known;
-use callbridge_spool::{Op, tables};
+use callbridge_spool::{Op, Silence, SilenceReason, tables};
 use std::time::Duration;
 
 /// A request that left before the process ended can still arrive this long after.
@@ -174,11 +174,10 @@ impl World {
     /// Starts the sender with the stored state.
     pub(crate) fn start(&mut self) {
         self.lives += 1;
-        let known = Known::read(&self.disk.store, self.boot_id.clone()).expect("readable");
-        let known = Known {
-            restored: self.disk.restored || known.restored,
-            ..known
-        };
+        let mut known = Known::read(&self.disk.store, self.boot_id.clone()).expect("readable");
+        if self.disk.restored {
+            known.silence = Some(Silence::to_begin(SilenceReason::Copied));
+        }
         let (core, mut ops) = Core::start(self.settings.clone(), known, self.now);
         self.core = core;
         let sending = tables::calls::sending(&self.disk.store).expect("rows");

@@ -3,7 +3,6 @@
 use super::protocol::{ControlReply, ControlRequest};
 use super::socket;
 use callbridge_model::Status;
-use callbridge_model::clock;
 use callbridge_spool::{
     Error, Guard, Handle, Instance, Leadership, Settings, StatePlace, open, open_postgres,
     read_postgres,
@@ -66,7 +65,7 @@ pub fn open_here(
         return read_postgres(url, settings);
     }
     let version = env!("CARGO_PKG_VERSION");
-    let instance = Instance::new(&host_name(), version, "", clock::boot_id());
+    let instance = Instance::new(&host_name(), version, "");
     let (spool, guard) = open_postgres(url, instance, settings)?;
     let leadership = spool.leadership().borrow().clone();
     let error = match leadership {

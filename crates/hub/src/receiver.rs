@@ -10,8 +10,7 @@ use callbridge_mapping::{People, Rules, judge};
 use callbridge_model::status::BranchReport;
 use callbridge_model::{CallUuid, Now, clock};
 use callbridge_spool::{
-    BRANCH_SOURCE, BranchRequest, Done, Error, Finished, Handle, HubAnswer, HubPosition,
-    HubSilence, Op, UnreadableBytes, tables,
+    BRANCH_SOURCE, BranchRequest, Done, Error, Finished, Handle, HubAnswer, HubPosition, Op, Silence, SilenceReason, UnreadableBytes, tables,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -279,9 +278,10 @@ impl Receiver {
             branch: origin.branch.name.clone(),
             seen: origin.seen.clone(),
             next_incarnation: new_incarnation(),
-            silence: HubSilence {
+            silence: Silence {
                 boot_id: clock::boot_id().unwrap_or_default(),
                 until: now.boot + self.silence,
+                why: SilenceReason::LostCommits,
             },
             calls: calls as u64,
             refused: refused.len() as u64,

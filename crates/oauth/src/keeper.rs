@@ -23,7 +23,8 @@ use callbridge_sender::token_update::{
     CLIENT_REFUSED, RECONNECT, TokenPrints, TokenUpdate, Tokens, print,
 };
 use callbridge_spool::{
-    ConnectionChange, Done, Error, Handle, Op, Predecessor, StatePlace, StoredConnection, tables,
+    ConnectionChange, Done, Error, Handle, Op, Silence, SilenceReason, StatePlace,
+    StoredConnection, tables,
 };
 use std::time::Duration;
 use tokio::sync::watch;
@@ -132,8 +133,11 @@ impl Work {
     /// that process can still store the new pair.
     async fn await_other(&mut self) {
         let state = &self.keeper.state;
-        let predecessor = state.read(|store| Ok(store.predecessor().clone())).await;
-        if let Ok(Predecessor::Other(name)) = predecessor
+        let silence = state.read(|store| Ok(store.silence().cloned())).await;
+        if let Ok(Some(Silence {
+            why: SilenceReason::TakenOver(name),
+            ..
+        })) = silence
             && self.core.await_other(clock::now())
         {
             let seconds = store::REFRESH_WITHIN.as_secs();

@@ -1,29 +1,29 @@
 //! The budget of requests. In: answers, and the stored facts about earlier requests. Out: whether a
 //! request can go now, and the slots to store.
 //!
-//! A reboot, a takeover from another process, and slots that cannot be read are plain inputs
-//! ([`Known::predecessor`], [`Known::restored`]). Nothing is sent until earlier requests no longer
-//! count. After the first four 429s in a row, the sender waits 1, 2, 4, and 8 s and up to half a
-//! second more (§7.7). After later 429s, it waits a whole window. Requests then go one at a time
-//! until the CRM has handled one that was sent after the last 429.
+//! After a reboot, a takeover from another process, or lost commits, and in a copy of a state, the
+//! slots don't show every request that counts. Nothing is then sent until such requests no longer
+//! count. This silence is stored ([`Known::silence`]), so a restart keeps it.
+//!
+//! After the first four 429s in a row, the sender waits 1, 2, 4, and 8 s and up to half a second
+//! more (§7.7). After later 429s, it waits a whole window. Requests then go one at a time until the
+//! CRM has handled one that was sent after the last 429.
 
 pub mod pacer;
 pub mod rate;
 
-use crate::budget::pacer::{
-    OTHERS_ARRIVE, OTHERS_ARRIVE_BY_PROXY, Pacer, STRAGGLER, Takeover, Use,
-};
+use crate::budget::pacer::{OTHERS_ARRIVE, OTHERS_ARRIVE_BY_PROXY, Pacer, STRAGGLER, Use};
 use crate::budget::rate::Rate;
 use crate::in_flight::InFlight;
 use crate::jitter::Jitter;
-use crate::memory::{Memory, Shared, Silence};
+use crate::memory::{Memory, Shared};
 use crate::plan::{Decision, Known, Plan, Settings};
 use crate::queue::Task;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult};
 use callbridge_model::clock::ClockOffset;
 use callbridge_model::{Now, TokenFingerprint};
-use callbridge_spool::{HubSilence, Op, Predecessor, SlotRow};
+use callbridge_spool::{Op, Silence, SilenceReason, SlotRow};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -46,7 +46,8 @@ pub(super) struct Budget {
     jitter: Jitter,
     /// Set while the CRM limits us.
     limit: Option<RateLimit>,
-    takeover: Option<Takeover>,
+    /// End of the stored silence, as time since boot.
+    stored: Option<Duration>,
 }
 
 /// A series of 429s. All times are times since boot.
@@ -74,21 +75,13 @@ impl Budget {
         } else {
             OTHERS_ARRIVE
         };
-        let mut pacer = pacer(settings.rate, late, known, memory, now);
-        let takeover = match &known.predecessor {
-            Predecessor::Local => None,
-            Predecessor::Other(name) => Some(Takeover {
-                from: name.clone(),
-                until: pacer.take_over(now.boot, memory.window, late),
-            }),
-        };
         let budget = Self {
-            pacer,
+            pacer: pacer(settings.rate, late, known, memory, now),
             boot_id: known.boot_id.clone().unwrap_or_default(),
             offset: now.offset(),
             jitter: Jitter::new(settings.seed),
             limit: None,
-            takeover,
+            stored: None,
         };
         let kept: BTreeMap<u32, Use> = budget.pacer.uses(now.boot).collect();
         let ops = known.slots.iter().map(|row| match kept.get(&row.slot) {
@@ -122,14 +115,6 @@ impl Budget {
     pub(super) fn limited_until(&self, now: Duration) -> Option<Duration> {
         let until = self.limit.map(|limit| limit.until);
         until.filter(|until| *until > now)
-    }
-
-    /// Returns the silence after a takeover. `None` if there was no takeover, or the silence is
-    /// over.
-    pub(super) fn takeover(&self, now: Duration) -> Option<&Takeover> {
-        self.takeover
-            .as_ref()
-            .filter(|takeover| takeover.until > now)
     }
 
     /// Handles a 429 to a request that was sent at `sent`. Requests that were under way together
@@ -211,21 +196,31 @@ impl Budget {
         self.offset = offset;
     }
 
-    /// Applies the stored silence of a hub that lost commits. A silence of an earlier boot does not
-    /// count, because a reboot begins with a silence anyway.
-    pub(super) fn keep_silence(&mut self, now: Now, silence: &HubSilence) {
-        let is_of_this_boot = !self.boot_id.is_empty() && silence.boot_id == self.boot_id;
-        let is_possible = silence.until <= now.boot + SILENCE_MAX;
-        if is_of_this_boot && is_possible && silence.until > now.boot {
-            self.pacer.silence(silence.until);
+    /// Applies a silence that the spool has stored since the start, because commits were lost. The
+    /// start has already applied that of an earlier boot.
+    pub(super) fn keep_silence(&mut self, now: Now, silence: &Silence) {
+        if let Some(until) = known_end(silence, &self.boot_id, now) {
+            self.pacer.silence(until, silence.why.clone());
         }
     }
 
-    /// Returns the current silence, which is stored because it must outlive a restart.
-    pub(super) fn silence(&self, now: Now) -> Option<Silence> {
-        let until = self.pacer.silent_until.filter(|until| *until > now.boot)?;
-        let boot_id = self.boot_id.clone();
-        Some(Silence { boot_id, until })
+    /// Returns the operation that stores the current silence, which must outlive a restart. `None`
+    /// if it is stored, or requests can be sent.
+    pub(super) fn store_silence(&mut self, now: Now) -> Option<Op> {
+        let silent = self.pacer.silent(now.boot)?;
+        if self.stored.replace(silent.until) == Some(silent.until) {
+            return None;
+        }
+        Some(Op::Silence(Silence {
+            boot_id: self.boot_id.clone(),
+            until: silent.until,
+            why: silent.why.clone(),
+        }))
+    }
+
+    /// Lets [`Budget::store_silence`] return the silence again, because it was perhaps not stored.
+    pub(super) fn forget_stored(&mut self) {
+        self.stored = None;
     }
 
     /// Returns the rate that was lowered after 429s below our cap. It is stored because it must
@@ -270,28 +265,35 @@ fn pacer(rate: Rate, late: Duration, known: &Known, memory: &Memory, now: Now) -
     });
     let mut pacer = Pacer::start(rate, uses.collect(), now.boot, late);
     let window = rate.window();
-    if !sure || known.restored || !memory.doubts.is_empty() {
+    if !sure || !memory.doubts.is_empty() {
         pacer.doubt(now.boot);
     }
     if let Some(before) = memory.window.filter(|before| *before != window) {
         // The last run used another window. With the shorter of both, slots are forgotten before
         // they stop counting in the longer.
         let longer = before.max(window);
-        pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
+        let until = now.boot + STRAGGLER + longer + longer / 2000;
+        pacer.silence(until, SilenceReason::UncertainSlots);
     }
-    if let Some(silence) = &memory.silence {
-        // No silence is longer than `SILENCE_MAX`, so a later end is wrong.
-        let is_possible = silence.until <= now.boot + SILENCE_MAX;
-        if is_possible && Some(&silence.boot_id) == known.boot_id.as_ref() {
-            pacer.silence(silence.until);
-        } else {
-            pacer.doubt(now.boot);
+    if let Some(silence) = &known.silence {
+        let why = silence.why.clone();
+        match known_end(silence, known.boot_id.as_deref().unwrap_or_default(), now) {
+            Some(until) => pacer.silence(until, why),
+            None => pacer.take_over(now.boot, memory.window, late, why),
         }
     }
     if let Some(Shared { allowed, since }) = memory.shared {
         pacer.share(allowed, now.boot.saturating_sub(now.wall.since(since)));
     }
     pacer
+}
+
+/// Returns the end of a stored silence, as time since this boot. `None` if it must begin anew,
+/// because it is of another boot or not possible: no silence is longer than [`SILENCE_MAX`].
+fn known_end(silence: &Silence, boot_id: &str, now: Now) -> Option<Duration> {
+    let is_of_this_boot = !boot_id.is_empty() && silence.boot_id == boot_id;
+    let is_possible = silence.until <= now.boot + SILENCE_MAX;
+    (is_of_this_boot && is_possible).then_some(silence.until)
 }
 
 /// Returns `true` if the times of this slot are certain: they are of this boot, not ahead of our

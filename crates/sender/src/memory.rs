@@ -32,8 +32,6 @@ pub struct Memory {
     pub token: Option<TokenFingerprint>,
     /// The window of the last rate. The stored slots do not include requests that ended longer ago.
     pub window: Option<Duration>,
-    /// Current silence. Nothing is sent before its end.
-    pub silence: Option<Silence>,
     /// The lowered rate, if 429s below our cap showed that another program uses the token.
     pub shared: Option<Shared>,
     /// Refusals of one kind in a row, by branch.
@@ -55,15 +53,6 @@ pub struct Refused {
     pub at: EventTime,
 }
 
-/// A time of silence because of requests that may have been sent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Silence {
-    /// The boot that `until` belongs to.
-    pub boot_id: String,
-    /// End of the silence, as time since that boot.
-    pub until: Duration,
-}
-
 /// Rate of a token that another program also uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shared {
@@ -77,8 +66,8 @@ impl Memory {
     /// Reads the memory from its stored text. Unreadable fields get their defaults, and a message
     /// in `doubts`. Without a text, returns the memory of a fresh state.
     ///
-    /// The window, the silence and the shared rate are always written, even if `null`. If one of
-    /// these fields is missing, its key was corrupted.
+    /// The window and the shared rate are always written, even if `null`. If one of these fields is
+    /// missing, its key was corrupted.
     pub fn read(text: Option<&str>) -> Self {
         let Some(text) = text else {
             return Self::default();
@@ -92,7 +81,7 @@ impl Memory {
                 };
             }
         };
-        let needed = ["window", "silence", "shared"].into_iter();
+        let needed = ["window", "shared"].into_iter();
         let missing = needed.filter(|name| !fields.contains_key(*name));
         let mut doubts: Vec<_> = missing.map(|name| format!("{name} (missing)")).collect();
         let window: Option<Duration> = take(&mut fields, "window", &mut doubts);
@@ -106,7 +95,6 @@ impl Memory {
             submit_failing_since: take(&mut fields, "submit_failing_since", &mut doubts),
             token: take(&mut fields, "token", &mut doubts),
             window: window.filter(|window| WINDOWS.contains(window)),
-            silence: take(&mut fields, "silence", &mut doubts),
             shared: take(&mut fields, "shared", &mut doubts),
             refusals: take(&mut fields, "refusals", &mut doubts),
             refused: take(&mut fields, "refused", &mut doubts),
@@ -147,10 +135,6 @@ mod tests {
         Memory {
             token: Some(print.clone()),
             window: Some(Duration::from_secs(60)),
-            silence: Some(Silence {
-                boot_id: "boot".to_owned(),
-                until: Duration::from_secs(9),
-            }),
             shared: Some(Shared {
                 allowed: 30,
                 since: EventTime::from_seconds(7),
@@ -185,7 +169,7 @@ mod tests {
     fn unreadable_field_adds_one_doubt_and_keeps_other_fields() {
         let whole = full_memory();
         let names: Vec<String> = stored_fields(&whole).keys().cloned().collect();
-        assert_eq!(names.len(), 10);
+        assert_eq!(names.len(), 9);
         for name in names {
             let mut fields = stored_fields(&whole);
             fields.insert(name.clone(), json!({"of": "another version"}));
@@ -201,7 +185,7 @@ mod tests {
 
     #[test]
     fn renamed_fields_and_invalid_json_are_reported_as_doubts() {
-        for name in ["window", "silence", "shared"] {
+        for name in ["window", "shared"] {
             let mut fields = stored_fields(&full_memory());
             let value = fields.remove(name).expect("written");
             fields.insert(format!("{name}_v2"), value);

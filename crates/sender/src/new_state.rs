@@ -12,7 +12,7 @@ use callbridge_spool::{Error, Handle, Op, SlotRow};
 pub const CHECK_REQUESTS_MAX: u32 = 3;
 
 /// Stores three taken slots in a new state, for the requests of an earlier `check`. Changes nothing
-/// if the state has slots or a memory, or was restored.
+/// if the state has slots, a memory, or a silence.
 ///
 /// # Errors
 /// If the spool cannot be read or written.
@@ -20,7 +20,7 @@ pub async fn take_slots(spool: &Handle) -> Result<(), Error> {
     let known = spool
         .read(|store| Known::read(store, clock::boot_id()))
         .await?;
-    if known.restored || known.memory.is_some() || !known.slots.is_empty() {
+    if known.silence.is_some() || known.memory.is_some() || !known.slots.is_empty() {
         return Ok(());
     }
     let now = clock::now();

@@ -10,7 +10,7 @@ use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_leads::lead_request::failed::Reroute;
 use callbridge_model::TokenFingerprint;
 use callbridge_spool::{
-    Binding, Error, Op, Predecessor, QueueQuery, Row, SlotRow, Store, Unconfirmed, tables,
+    Binding, Error, Op, QueueQuery, Row, Silence, SlotRow, Store, Unconfirmed, tables,
 };
 use std::time::Duration;
 
@@ -46,11 +46,8 @@ pub struct Known {
     pub binding: Binding,
     /// The sender's memory, stored under [`super::memory::KEY`]. `None` before its first start.
     pub memory: Option<String>,
-    /// The spool's file is a copy or was restored: newer slots may be missing.
-    pub restored: bool,
-    /// The process that held the state before. The last requests of [`Predecessor::Other`] can
-    /// still arrive.
-    pub predecessor: Predecessor,
+    /// The time in which nothing is sent, because slots may be missing.
+    pub silence: Option<Silence>,
 }
 
 impl Known {
@@ -66,8 +63,7 @@ impl Known {
             boot_id,
             binding: tables::meta::binding(store)?,
             memory,
-            restored: store.restored(),
-            predecessor: store.predecessor().clone(),
+            silence: store.silence().cloned(),
         })
     }
 }

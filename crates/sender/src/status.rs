@@ -5,14 +5,14 @@
 use crate::breaker::Failing;
 use crate::breaker::pause::Pause;
 use crate::breaker::refusals::RefusedBranch;
-use crate::budget::pacer::{Pacer, Takeover};
+use crate::budget::pacer::{Pacer, Silent};
 use crate::confirm::Confirm;
 use callbridge_call::EventTime;
 use callbridge_crm::{Endpoint, TokenInfo};
 use callbridge_model::dates::Zone;
 use callbridge_model::status::{self, Backlog, BudgetStatus, DegradedPart, Requests, Token};
 use callbridge_model::{Grant, Now, TokenFingerprint};
-use callbridge_spool::WorkQueue;
+use callbridge_spool::{WorkQueue, SilenceReason};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -81,8 +81,7 @@ impl SenderStatus {
 /// The inputs of a status.
 pub(super) struct StatusInputs<'a> {
     pub(super) pause: Option<&'a Pause>,
-    /// The silence after a takeover, until it is over.
-    pub(super) takeover: Option<&'a Takeover>,
+    pub(super) silent: Option<&'a Silent>,
     /// End of the wait after a 429, since boot.
     pub(super) limited: Option<Duration>,
     pub(super) failing: &'a [Failing],
@@ -164,7 +163,11 @@ pub(super) fn shown_pause(inputs: &StatusInputs<'_>) -> Option<status::Pause> {
     {
         return Some(status::Pause::new(word(pause), fix(pause, inputs.place)));
     }
-    if let Some(Takeover { from, until }) = inputs.takeover {
+    if let Some(Silent {
+        until,
+        why: SilenceReason::TakenOver(from),
+    }) = inputs.silent
+    {
         let at = inputs.now.wall.plus(until.saturating_sub(inputs.now.boot));
         return Some(status::Pause::new(TAKEOVER, took_over(from, at)));
     }
@@ -440,7 +443,7 @@ mod tests {
     ) -> Option<status::Pause> {
         shown_pause(&StatusInputs {
             pause: pause.as_ref(),
-            takeover: None,
+            silent: None,
             limited,
             failing,
             confirm: &Confirm::new(None, callbridge_crm::PageSize::LARGEST),

@@ -20,9 +20,9 @@ const SOON: Duration = Duration::from_secs(3);
 pub enum Unasked {
     #[error(transparent)]
     Spool(#[from] Error),
-    /// The state is a copy, and does not know of requests that were sent after it was made.
-    #[error("the state is a copy, and does not contain the requests since")]
-    Restored,
+    /// The state is a copy, or another process led it, so its slots are not certain.
+    #[error("the CRM may still count requests that this state does not contain")]
+    Silent,
     /// All requests of the current window are used. Ask again after this time.
     #[error("all requests of the current window of the rate limit are used; try again in {} \
              s", .0.as_secs() + 1)]
@@ -75,8 +75,9 @@ impl<'a> TokenProbe<'a> {
         let known = spool
             .read(|store| Known::read(store, clock::boot_id()))
             .await?;
-        if known.restored {
-            return Err(Unasked::Restored);
+        let boot_id = known.boot_id.as_ref();
+        if (known.silence.as_ref()).is_some_and(|silence| Some(&silence.boot_id) != boot_id) {
+            return Err(Unasked::Silent);
         }
         let binding = known.binding.clone();
         let window = Memory::read(known.memory.as_deref()).window;

@@ -64,7 +64,7 @@ impl Store {
     ) -> Result<T, Error> {
         self.begin()?;
         let mark = self.tally.clone();
-        let hub_before = self.hub.clone();
+        let before = (self.hub.clone(), self.silence.clone());
         let answer = work(self).and_then(|answer| {
             self.tally.write(self, &mark)?;
             hub::advance(self)?;
@@ -78,7 +78,7 @@ impl Store {
         } else {
             self.rollback();
             self.tally = mark;
-            self.hub = hub_before;
+            (self.hub, self.silence) = before;
         }
         answer
     }
@@ -87,12 +87,12 @@ impl Store {
     /// `Ok(Err)` if only this request failed.
     fn in_savepoint(&mut self, request: &[Op]) -> Result<Result<Vec<Done>, Error>, Error> {
         let mark = self.tally.clone();
-        let hub_before = self.hub.clone();
+        let before = (self.hub.clone(), self.silence.clone());
         self.savepoint()?;
         let answer = self.apply_alone(request);
         if let Err(error) = &answer {
             self.tally = mark;
-            self.hub = hub_before;
+            (self.hub, self.silence) = before;
             if !self.is_in_transaction() {
                 return Err(error.clone());
             }
@@ -142,6 +142,7 @@ impl Store {
             Op::FailedCall(failure) => return look_ups::call_failed(self, failure),
             Op::Slot(slot) => slots::set_slot(self, slot)?,
             Op::SlotGone(slot) => slots::drop_slot(self, *slot)?,
+            Op::Silence(silence) => slots::begin_silence(self, silence)?,
             Op::Action { row, action } => letters::note_act(self, *row, action)?,
             Op::Give(given) => given::give(self, given)?,
             Op::Take(phone) => given::take(self, phone)?,

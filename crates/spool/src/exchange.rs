@@ -13,10 +13,10 @@ use crate::postgres::{self, Access, PostgresUrl, Session};
 use crate::state_dir::not_writable;
 use crate::store::refuse;
 use crate::tables::connection::SECRET_TABLES;
-use crate::tables::meta;
 use crate::tables::schema::{Found, MIGRATIONS};
+use crate::tables::{meta, silence};
 use crate::transfer::{Progress, begin_copy, check_source, copy_all, in_transaction};
-use crate::{Db, Error, StatePlace};
+use crate::{Db, Error, Silence, SilenceReason, StatePlace};
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ fn copy_database(
 /// Marks a filled state as complete, and as a copy that does not know later requests.
 fn finish_copy(target: &Db) -> Result<(), Error> {
     in_transaction(target, || {
-        meta::set_meta(target, meta::RESTORED, "yes")?;
+        silence::replace(target, &Silence::to_begin(SilenceReason::Copied))?;
         meta::drop_meta(target, UNFINISHED)
     })
 }

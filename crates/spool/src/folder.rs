@@ -39,14 +39,11 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let mut store = Store::from_connection(connect(&file)?, &file, settings)?;
     let farewell = meta::meta(&store, CLEAN)?;
     let clean = seen.is_none() || farewell.is_some();
-    let mut untouched = true;
+    let (mut untouched, mut doubtful) = (true, false);
     if let Some(seen) = &seen {
         let own = meta::meta(&store, meta::FILE)?;
         let used = !slots(&store)?.is_empty();
-        let doubtful = seen.is_doubtful(own.as_deref(), lock.stamp.as_deref(), used);
-        let doubt = meta::meta(&store, meta::RESTORED)?;
-        store.restored = doubtful || doubt.is_some();
-        store.predecessor = meta::predecessor(doubt.as_deref());
+        doubtful = seen.is_doubtful(own.as_deref(), lock.stamp.as_deref(), used);
         untouched = lock.stamp.as_ref() == Some(&seen.stamp);
     }
     if !clean {
@@ -56,7 +53,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let now = file
         .symlink_metadata()
         .map_err(|error| not_writable(&file, &error))?;
-    identity::begin(&mut store, &Seen::from_metadata(&now))?;
+    identity::begin(&mut store, &Seen::from_metadata(&now), doubtful)?;
     lock.begin();
     let state_dir = StateDir {
         file: file.clone(),

@@ -1,9 +1,9 @@
 //! Types for a hub, which accepts the calls of branches: its position, its branches, their
 //! requests, and changes of branches.
 
+use crate::Silence;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 /// The pair of incarnation and commit number that a hub sends with each answer. A branch sends it
 /// back, so the hub notices if it has lost commits.
@@ -15,16 +15,6 @@ pub struct HubPosition {
     pub seq: u64,
 }
 
-/// The time until which a hub sends no request to the CRM, because it has lost commits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HubSilence {
-    /// Id of the boot that `until` belongs to. After a reboot, the silence of the reboot replaces
-    /// this one.
-    pub boot_id: String,
-    /// End of the silence, as time since boot.
-    pub until: Duration,
-}
-
 /// The row of the table `hub`, as of the last commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubRow {
@@ -33,7 +23,6 @@ pub struct HubRow {
     pub began: EventTime,
     /// The branch whose request showed that commits were lost. `None` for the first incarnation.
     pub revealed_by: Option<String>,
-    pub silence: Option<HubSilence>,
 }
 
 /// Begins the source of a branch's unreadable dead letters.
@@ -49,7 +38,7 @@ pub struct BranchRequest {
     /// Id of the incarnation that begins if the request shows that commits were lost.
     pub next_incarnation: String,
     /// The silence that begins with that incarnation.
-    pub silence: HubSilence,
+    pub silence: Silence,
     /// Number of calls in the request that can be read.
     pub calls: u64,
     /// Number of refused lines in the request.

@@ -19,9 +19,9 @@
 //! the whole machine, and a database that `cp` writes over the file of a killed process whose log
 //! stays.
 
-use crate::tables::meta::{CLEAN, FILE, RESTORED};
+use crate::tables::meta::{CLEAN, FILE};
 use crate::tables::unreadable_settings;
-use crate::{Error, Op, Predecessor, Store};
+use crate::{Error, Op, Silence, SilenceReason, Store};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::UNIX_EPOCH;
@@ -74,14 +74,17 @@ impl Seen {
 }
 
 /// Makes the first commit of a process. It lets the next start detect an unclean end, and a copy of
-/// the file.
-pub(crate) fn begin(store: &mut Store, seen: &Seen) -> Result<(), Error> {
+/// the file. If the file may be a copy (`is_doubtful`), a silence begins, or the stored one begins
+/// anew.
+pub(crate) fn begin(store: &mut Store, seen: &Seen, is_doubtful: bool) -> Result<(), Error> {
     let mut ops = vec![
         Op::MetaGone(CLEAN.into()),
         Op::meta(FILE, seen.identity.as_str()),
     ];
-    if store.restored && store.predecessor == Predecessor::Local {
-        ops.push(Op::meta(RESTORED, "yes"));
+    if is_doubtful {
+        let kept = store.silence().map(|silence| silence.why.clone());
+        let why = kept.unwrap_or(SilenceReason::Copied);
+        ops.push(Op::Silence(Silence::to_begin(why)));
     }
     unreadable_settings::reset(store)?;
     store.write(ops).map(drop)

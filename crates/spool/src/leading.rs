@@ -6,12 +6,12 @@
 //! transaction. An idle leader therefore runs a query each second. A leader that was frozen or cut
 //! off for longer has lost its session.
 
-use crate::leader::{self, Candidate, Instance, Leader};
+use crate::leader::{self, Instance, Leader};
 use crate::postgres::{self, Access, PostgresUrl, Session};
 use crate::tables::schema::{Found, MIGRATIONS};
-use crate::tables::{meta, unreadable_settings};
+use crate::tables::{slots, unreadable_settings};
 use crate::writer::{Channels, Guard, Handle, Leadership, Numbered, Writer, channels};
-use crate::{Error, Predecessor, Settings, Store};
+use crate::{Error, Settings, Silence, SilenceReason, Store};
 use callbridge_model::clock;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub fn open_postgres(
         settings,
         channels,
         waits: waits.map_err(|error| Error::Unusable(url.place(), error.to_string()))?,
-        candidate: None,
+        has_connected: false,
         first: Some(first),
     };
     let started = guard.run(move || life.run());
@@ -60,8 +60,8 @@ struct Life {
     channels: Channels,
     /// Runtime for waits that do not use a session.
     waits: Runtime,
-    /// `None` before the first session.
-    candidate: Option<Candidate>,
+    /// Whether there was a session, which isn't behind a pooler.
+    has_connected: bool,
     /// Sends the first result to [`open_postgres`], which waits for it. `None` after it was sent.
     first: Option<mpsc::SyncSender<Result<(), Error>>>,
 }
@@ -107,14 +107,11 @@ impl Life {
     /// Returns `None` if the thread must end first.
     fn wait_for_lock(&mut self) -> Result<Option<Store>, Error> {
         let session = Session::open(&self.url, Access::Write, &self.instance.label())?;
-        if self.candidate.is_none() {
+        if !self.has_connected {
             postgres::refuse_pooler(&self.url, &session)?;
+            self.has_connected = true;
         }
         let mut last = read_leader(&session)?;
-        let candidate = self
-            .candidate
-            .get_or_insert_with(|| Candidate::new(self.instance.clone(), last.as_ref()))
-            .clone();
         let mut is_shown = false;
         while !postgres::take_leader_lock(&session)? {
             if !is_shown {
@@ -135,25 +132,22 @@ impl Life {
         let mut store = Store::over_session(session, self.settings.clone())?;
         let session = store.session().ok_or(Error::Closed)?;
         let history = postgres::history(session)?;
-        let last = leader::leader(&store)?;
-        let other = last.filter(|last| candidate.takes_over(Some(last), &history));
-        let row = candidate.row(history, clock::now().wall);
-        begin(&mut store, &row, other.map(|other| other.name))?;
+        let row = self.instance.row(history, clock::now().wall);
+        begin(&mut store, &row)?;
         Ok(Some(store))
     }
 
     /// Serves requests until the session is lost or the thread must end.
     fn lead(&mut self, store: Store) {
         let since = clock::now().wall;
-        let predecessor = store.predecessor().clone();
         let database = store.path.display();
-        match &predecessor {
-            Predecessor::Local => tracing::info!(%database, "acquired the lock"),
-            Predecessor::Other(previous) => {
+        match store.silence().map(|silence| &silence.why) {
+            Some(SilenceReason::TakenOver(previous)) => {
                 tracing::info!(%database, previous, "acquired the lock");
             }
+            Some(_) | None => tracing::info!(%database, "acquired the lock"),
         }
-        self.channels.lead(Some(since), predecessor);
+        self.channels.lead(Some(since));
         self.report_first();
         let mut writer = Writer::new(store, None);
         let lost = loop {
@@ -228,21 +222,15 @@ enum Next {
     End,
 }
 
-/// Runs the first transaction of a leader, which writes its row. `other` is the name of a leader
-/// before it whose slots it does not know. This doubt is stored until a request is made, because
-/// this process can end before its silence toward the CRM does.
-fn begin(store: &mut Store, leader: &Leader, other: Option<String>) -> Result<(), Error> {
-    let kept = meta::meta(store, meta::RESTORED)?;
-    let other = other.or_else(|| Some(kept.as_deref()?.strip_prefix(meta::TAKEOVER)?.to_owned()));
-    store.restored = other.is_some() || kept.is_some();
-    store.predecessor = match &other {
-        Some(name) => Predecessor::Other(name.clone()),
-        None => Predecessor::Local,
-    };
+/// Runs the first transaction of a leader, which writes its row. If it doesn't know the slots of
+/// the last leader, a silence begins.
+fn begin(store: &mut Store, leader: &Leader) -> Result<(), Error> {
+    let has_slots = !slots::slots(store)?.is_empty();
+    let other = leader::leader(store)?.filter(|last| !leader.knows_slots_of(last, has_slots));
     store.in_transaction(|store| {
-        if let Some(name) = other {
-            let text = format!("{}{name}", meta::TAKEOVER);
-            meta::set_meta(store, meta::RESTORED, &text)?;
+        if let Some(other) = other {
+            let why = SilenceReason::TakenOver(other.name);
+            slots::begin_silence(store, &Silence::to_begin(why))?;
         }
         unreadable_settings::reset(store)?;
         leader::set_leader(store, leader)

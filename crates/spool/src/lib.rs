@@ -107,6 +107,7 @@ mod postgres;
 mod readers;
 mod reading;
 pub mod row;
+pub mod silence;
 pub mod state;
 mod state_dir;
 mod state_move;
@@ -130,8 +131,7 @@ pub use finished::Finished;
 pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
 pub use hub::{
-    BRANCH_SOURCE, Branch, BranchChange, BranchRequest, HubAnswer, HubPosition, HubRow, HubSilence,
-    NewBranch, Offer, TokenRotation,
+    BRANCH_SOURCE, Branch, BranchChange, BranchRequest, HubAnswer, HubPosition, HubRow, NewBranch, Offer, TokenRotation,
 };
 pub use leader::{Instance, Leader};
 pub use leading::open_postgres;
@@ -148,9 +148,10 @@ pub use row::{
     Notice, Parties, Progress, QueueQuery, Row, RowId, SeenCall, SuspendedBranch, SuspendedCalls,
     Trial, TrunkCalls, Unconfirmed, UnreadMessage, WaitingPhone, WebhookPace, WorkQueue,
 };
+pub use silence::{Silence, SilenceReason};
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, next, step_when_shown};
 pub use state_move::move_state;
-pub use store::{Predecessor, Store};
+pub use store::Store;
 pub use tables::audited::{
     AuditedCall, AuditedFate, AuditedValues, CallFate, JournaledCall, SentValues,
 };

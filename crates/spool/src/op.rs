@@ -3,7 +3,7 @@
 use super::state::{State, Step};
 use crate::hub::{BranchChange, BranchRequest, HubAnswer, NewBranch, Offer, TokenRotation};
 use crate::{
-    Action, Binding, CallEcho, ConnectionChange, Finished, ForeignCall, LeadByHand, RowId,
+    Action, Binding, CallEcho, ConnectionChange, Finished, ForeignCall, LeadByHand, RowId, Silence,
 };
 use callbridge_call::EventTime;
 use callbridge_crm::ShownCall;
@@ -98,6 +98,8 @@ pub enum Op {
     Slot(SlotRow),
     /// The slot of this number, from 0, is free again.
     SlotGone(u32),
+    /// Nothing is sent until the end of this silence. The later end counts.
+    Silence(Silence),
     /// An action of a person on a dead letter, stored with its call. It must come before the step
     /// that it causes, so the notice of that step contains the action.
     Action {

@@ -1,6 +1,6 @@
 //! Types that are read back from the spool.
 
-use crate::hub::HubSilence;
+use crate::Silence;
 use crate::{HELD_MAX, IfAbsent, State, json_column};
 use callbridge_call::{Direction, EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
@@ -335,7 +335,7 @@ pub struct WorkQueue {
     /// Time that webhooks take. `None` before the first confirmation by webhook.
     pub webhook_pace: Option<WebhookPace>,
     /// Time until which a hub that lost commits sends no request to the CRM.
-    pub silence: Option<HubSilence>,
+    pub silence: Option<Silence>,
     /// Number of calls that wait to be sent, by the books.
     pub ready: u64,
     /// Number of calls whose request is in flight, by the books.

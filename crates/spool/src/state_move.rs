@@ -13,11 +13,11 @@
 use crate::held::{HeldState, Use};
 use crate::marks::{MOVED, MOVED_HERE, MovedMark, UNFINISHED};
 use crate::tables::connection::SECRET_TABLES;
-use crate::tables::meta;
+use crate::tables::{meta, silence};
 use crate::transfer::{
     Progress, Transfer, begin_copy, check_source, copy_all, copy_tables, in_transaction,
 };
-use crate::{Db, Error, StatePlace};
+use crate::{Db, Error, Silence, SilenceReason, StatePlace};
 
 /// Name that the server shows for the session.
 const LABEL: &str = "callbridge state move";
@@ -73,17 +73,14 @@ pub(crate) fn move_rows(
     Ok(copied)
 }
 
-/// Marks the target as a complete copy with the id of the move. Also stores whether the next
-/// process must keep silence, because requests of an earlier process can still arrive.
+/// Marks the target as a complete copy with the id of the move. If the origin had a leader, the
+/// next process begins with a silence, because that leader may have run on another machine, and its
+/// last request can still arrive.
 fn complete(source: &HeldState, target: &Db, id: &str) -> Result<(), Error> {
-    let mut doubt = meta::meta(source, meta::RESTORED)?;
-    if let Some(leader) = &source.last_leader {
-        // That leader can have run on another machine, and its last request can still arrive.
-        doubt.get_or_insert_with(|| format!("{}{leader}", meta::TAKEOVER));
-    }
     in_transaction(target, || {
-        if let Some(doubt) = &doubt {
-            meta::set_meta(target, meta::RESTORED, doubt)?;
+        if let Some(leader) = source.last_leader.clone() {
+            let why = SilenceReason::TakenOver(leader);
+            silence::replace(target, &Silence::to_begin(why))?;
         }
         meta::set_meta(target, MOVED_HERE, id)?;
         meta::set_meta(target, UNFINISHED, &format!("{COMPLETE}{id}"))

@@ -4,10 +4,10 @@
 use crate::hub::HubRow;
 use crate::marks::Marks;
 use crate::postgres::{self, Session};
-use crate::tables::hub_row;
 use crate::tables::schema::{self, Found, MIGRATIONS};
+use crate::tables::{hub_row, silence};
 use crate::tally::Tally;
-use crate::{Db, Error, RowId, Settings, StatementHook};
+use crate::{Db, Error, RowId, Settings, Silence, StatementHook};
 use callbridge_model::Phone;
 use callbridge_model::status::Books;
 use rusqlite::config::DbConfig;
@@ -36,27 +36,14 @@ pub(crate) struct Awaited {
     pub(crate) all: bool,
 }
 
-/// The process that held this state before.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Predecessor {
-    /// The process was on this machine, or there was none. Its requests ended when it ended, and
-    /// the times of its slots are readings of this machine's boot clock.
-    #[default]
-    Local,
-    /// The process has this name, and can be on another machine. Its last requests can still reach
-    /// the CRM.
-    Other(String),
-}
-
 /// The database, and the books of its last commit. It dereferences to [`Db`].
 pub struct Store {
     pub(crate) db: Db,
     pub(crate) settings: Settings,
     pub(crate) tally: Tally,
     pub(crate) next_id: i64,
-    pub(crate) restored: bool,
-    /// See [`Store::predecessor`].
-    pub(crate) predecessor: Predecessor,
+    /// See [`Store::silence`].
+    pub(crate) silence: Option<Silence>,
     pub(crate) appeared: Appeared,
     pub(crate) moved: Appeared,
     pub(crate) awaited: RefCell<Awaited>,
@@ -180,8 +167,7 @@ impl Store {
             settings,
             tally: Tally::default(),
             next_id: 1,
-            restored: false,
-            predecessor: Predecessor::Local,
+            silence: None,
             appeared: Appeared::new(LETTERS_REMEMBERED),
             moved: Appeared::new(MOVES_REMEMBERED),
             awaited: RefCell::default(),
@@ -195,6 +181,7 @@ impl Store {
         let marks = Marks::ask(&self.db)?;
         let tally = Tally::ask(&self.db)?;
         let hub = hub_row::ask(&self.db)?;
+        let silence = silence::ask(&self.db)?;
         // The id after the highest id that was used. The setting covers purged rows.
         let text = "SELECT 1 + coalesce(max(id), 0) FROM (
                  SELECT max(id) AS id FROM calls UNION ALL SELECT max(id) FROM unreadable
@@ -203,6 +190,7 @@ impl Store {
         marks.refuse(&self.db)?;
         self.tally = tally.read(&self.db)?;
         self.hub = hub_row::read(&self.db, hub)?;
+        self.silence = silence::read(&self.db, silence)?;
         self.next_id = next_id.first(&self.db)?.unwrap_or(1);
         Ok(())
     }
@@ -278,19 +266,10 @@ impl Store {
         (!awaited.all).then(|| awaited.phones.into_iter().collect())
     }
 
-    /// Returns `true` if this process found that the file is a copy, or an earlier process found it
-    /// and made no request since. A copy perhaps lacks requests that were made, so slots that look
-    /// free can be in use. The first [`Op::Slot`](crate::Op::Slot) means that its sender has
-    /// waited, so later processes get `false`.
-    pub const fn restored(&self) -> bool {
-        self.restored
-    }
-
-    /// Returns the process that held this state before this process. `Predecessor::Other` is kept,
-    /// also over restarts, until a request is made. [`Store::restored`] is `true` until then as
-    /// well.
-    pub const fn predecessor(&self) -> &Predecessor {
-        &self.predecessor
+    /// Returns the time in which nothing is sent, because requests may count that the slots don't
+    /// show. It stays stored until a request is sent after its end.
+    pub const fn silence(&self) -> Option<&Silence> {
+        self.silence.as_ref()
     }
 
     /// Returns the hub's position as of the last commit. `None` if no hub has used this state.

@@ -21,14 +21,7 @@ const PAGE_OF_BLOBS: usize = 20;
 /// The table with the leader's row. It is not copied, because the process that leads writes it.
 const LEADER: &str = "leader";
 /// Settings that are not copied, because they belong to the place, not to the state.
-const OF_PLACE: [&str; 6] = [
-    meta::FILE,
-    meta::CLEAN,
-    meta::RESTORED,
-    MOVED,
-    MOVED_HERE,
-    UNFINISHED,
-];
+const OF_PLACE: [&str; 5] = [meta::FILE, meta::CLEAN, MOVED, MOVED_HERE, UNFINISHED];
 
 /// The rows and books that were copied.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use super::check::{Check, Integrity};
 use crate::dispatch::prepare;
 use crate::tables::meta::{self, CLEAN, UNCHECKED};
-use crate::{Done, Error, Leader, Op, Predecessor, StateDir, Store};
+use crate::{Done, Error, Leader, Op, StateDir, Store};
 use callbridge_call::EventTime;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -68,8 +68,6 @@ pub enum Leadership {
     Leading {
         /// Time at which this process took the lock. `None` for SQLite.
         since: Option<EventTime>,
-        /// See [`Store::predecessor`].
-        predecessor: Predecessor,
     },
     /// This process waits for the lock.
     Standby {
@@ -288,10 +286,9 @@ impl Channels {
     }
 
     /// Begins a leadership. Requests of handles for earlier leaderships are refused from now on.
-    pub(super) fn lead(&self, since: Option<EventTime>, predecessor: Predecessor) {
+    pub(super) fn lead(&self, since: Option<EventTime>) {
         self.present.fetch_add(1, Ordering::AcqRel);
-        self.leadership
-            .send_replace(Leadership::Leading { since, predecessor });
+        self.leadership.send_replace(Leadership::Leading { since });
     }
 }
 
@@ -338,7 +335,7 @@ pub(super) fn start(
     state_dir: Option<StateDir>,
 ) -> Result<(Handle, Guard), std::io::Error> {
     let (handle, mut guard, mut channels) = channels();
-    channels.lead(None, Predecessor::Local);
+    channels.lead(None);
     guard.run(move || {
         let mut writer = Writer::new(store, state_dir);
         while let Some(first) = channels.queue.blocking_recv() {

@@ -164,9 +164,9 @@ fn unasked_finding(why: &Unasked) -> CheckFinding {
             let todo = "repair the state folder first";
             fault(error.exit_code(), "state", error, todo)
         }
-        Unasked::Restored => {
-            let todo = "start `callbridge run` on the state (it waits a minute first), then check \
-                        again";
+        Unasked::Silent => {
+            let todo = "start `callbridge run` on the state (it waits until they no longer \
+                        count), then check again";
             fault(code, what, format!("not asked: {why}"), todo)
         }
         Unasked::Full(wait) => {

@@ -193,7 +193,8 @@ async fn copied_state_exits_69_on_every_check_before_daemon_runs() {
     std::fs::rename(place.path("backup"), &file).expect("put back");
     for _ in 0..2 {
         let report = check(&place, &flags).await;
-        report.assert_single_failure(69, "crm", "the state is a copy", "callbridge run");
+        let message = "that this state does not contain";
+        report.assert_single_failure(69, "crm", message, "callbridge run");
     }
 }
 

@@ -163,7 +163,7 @@ impl Hub {
 
     /// Returns `true` if the log shows that another process led before this hub.
     pub fn has_taken_over(&self) -> bool {
-        self.place.logs().contains("predecessor=\"Other(")
+        self.place.logs().contains("previous=")
     }
 
     /// Waits until SIGSTOP has reached each thread of the hub.

@@ -10,7 +10,7 @@ use callbridge_sender::core::Core;
 use callbridge_sender::pacer::SEND_WITHIN;
 use callbridge_sender::plan::{Decision, Known, Launch, Plan, Settings};
 use callbridge_spool as spool;
-use callbridge_spool::{Error, Finished, Op, Predecessor, Store, tables};
+use callbridge_spool::{Error, Finished, Op, Silence, SilenceReason, Store, tables};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -335,7 +335,8 @@ impl World {
             && last != at
         {
             self.met.takeovers += 1;
-            known.predecessor = Predecessor::Other(NAMES[last].to_owned());
+            let why = SilenceReason::TakenOver(NAMES[last].to_owned());
+            known.silence = Some(Silence::to_begin(why));
             if self.control == Control::NoSilence {
                 known = Known {
                     boot_id: known.boot_id,

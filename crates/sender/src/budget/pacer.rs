@@ -22,6 +22,7 @@
 //! doubt, nothing is sent for a whole window, because unknown requests may still count.
 
 use super::rate::Rate;
+use callbridge_spool::SilenceReason;
 use governor::clock::Clock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
@@ -79,13 +80,12 @@ pub struct Use {
     pub ended: Option<Duration>,
 }
 
-/// The silence after another process held the state.
+/// A time in which nothing is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Takeover {
-    /// The name of that process.
-    pub(crate) from: String,
-    /// End of the silence, as time since boot.
+pub(crate) struct Silent {
+    /// Its end, as time since boot.
     pub(crate) until: Duration,
+    pub(crate) why: SilenceReason,
 }
 
 /// The budget of one process.
@@ -93,8 +93,8 @@ pub(crate) struct Takeover {
 pub struct Pacer {
     pub(crate) rate: Rate,
     uses: BTreeMap<u32, Use>,
-    /// Time since boot before which nothing is sent.
-    pub(crate) silent_until: Option<Duration>,
+    /// The silence with the latest end.
+    silent: Option<Silent>,
     shape: Shape,
     shared: Option<Shared>,
     refused: Option<RefusedWindows>,
@@ -126,7 +126,7 @@ impl Pacer {
         Self {
             rate,
             uses,
-            silent_until: None,
+            silent: None,
             shape: Shape::new(rate, now),
             shared: None,
             refused: None,
@@ -144,11 +144,8 @@ impl Pacer {
     /// Takes a slot for a request that is sent now. The error is the time since boot at which to
     /// ask again. `None` means after the next answer.
     pub fn take(&mut self, now: Duration, pace: Pace) -> Result<u32, Option<Duration>> {
-        if let Some(until) = self.silent_until {
-            if now < until {
-                return Err(Some(until));
-            }
-            self.silent_until = None;
+        if let Some(silent) = self.silent(now) {
+            return Err(Some(silent.until));
         }
         let within = self.rate.longest_window();
         self.uses.retain(|_, one| one.counts(within, now));
@@ -216,27 +213,39 @@ impl Pacer {
 
     /// Sends nothing for a whole window, because the requests of the last window are not known.
     pub fn doubt(&mut self, now: Duration) {
-        self.silence(now + STRAGGLER + reach(self.rate.longest_window()));
+        let until = now + STRAGGLER + reach(self.rate.longest_window());
+        self.silence(until, SilenceReason::UncertainSlots);
     }
 
     /// Sends nothing for a while, because another process may have sent unknown requests until
     /// `now`. `before` is the longest window of that process. `late` is the time in which its
-    /// requests can still arrive. Returns the end of the silence.
+    /// requests can still arrive.
     pub fn take_over(
         &mut self,
         now: Duration,
         before: Option<Duration>,
         late: Duration,
-    ) -> Duration {
+        why: SilenceReason,
+    ) {
         let window = self.rate.longest_window();
         let until = now + late + reach(before.map_or(window, |before| before.max(window)));
-        self.silence(until);
-        until
+        self.silence(until, why);
     }
 
     /// Sends nothing before `until` (time since boot).
-    pub fn silence(&mut self, until: Duration) {
-        self.silent_until = self.silent_until.max(Some(until));
+    pub fn silence(&mut self, until: Duration, why: SilenceReason) {
+        if self
+            .silent
+            .as_ref()
+            .is_none_or(|silent| silent.until < until)
+        {
+            self.silent = Some(Silent { until, why });
+        }
+    }
+
+    /// Returns the silence at this time since boot. `None` if requests can be sent.
+    pub(crate) fn silent(&self, now: Duration) -> Option<&Silent> {
+        self.silent.as_ref().filter(|silent| silent.until > now)
     }
 
     /// Returns the lowered rate in requests per window, and the time since boot of the last 429.

@@ -109,7 +109,7 @@ fn reboot_is_followed_by_a_window_of_silence() {
     let mut pacer = doubtful_pacer(rate("60/60s"), [0, 7], S);
     let until = S + STRAGGLER + 60 * S + Duration::from_millis(30);
     assert_eq!(pacer.take(S, Pace::AtOnce), Err(Some(until)));
-    assert_eq!(pacer.silent_until, Some(until));
+    assert_eq!(pacer.silent(S).map(|silent| silent.until), Some(until));
     assert_eq!(burst(&mut pacer, until), 60);
 }
 
@@ -196,7 +196,7 @@ fn doubt_starts_silence_and_restored_share_limits_pace() {
     assert_eq!(pacer.shared(), None);
     pacer.doubt(S);
     let until = S + STRAGGLER + 60 * S + Duration::from_millis(30);
-    assert_eq!(pacer.silent_until, Some(until));
+    assert_eq!(pacer.silent(S).map(|silent| silent.until), Some(until));
     assert_eq!(pacer.take(S, Pace::AtOnce), Err(Some(until)));
     pacer.share(20, 2 * S);
     assert_eq!(pacer.shared(), Some((20, 2 * S)));

@@ -414,6 +414,7 @@ impl Core {
         self.budget.pacer.never_sent(slot);
         // The memory may not be stored, so store it again with the next answer.
         self.memory.clear();
+        self.budget.forget_stored();
     }
 
     /// Judges the answer to the request of a slot. `None` if the slot has no request under way.
@@ -430,7 +431,6 @@ impl Core {
             accepted_at: self.accepted_at.clone(),
             submit_failing_since: self.breakers.submit_failing_since(),
             window: Some(self.budget.pacer.rate.window()),
-            silence: self.budget.silence(now),
             shared: self.budget.shared(now),
             refusals: self.refusals.clone(),
             token: self.tokens.last.clone(),
@@ -441,6 +441,7 @@ impl Core {
                 .map(|(refused, _)| refused.clone()),
             doubts: Vec::new(),
         };
+        ops.extend(self.budget.store_silence(now));
         let text = memory.text();
         if text != self.memory {
             self.memory.clone_from(&text);
@@ -509,7 +510,7 @@ impl Core {
         let failing = self.breakers.failing();
         let inputs = status::StatusInputs {
             pause: pause.as_ref(),
-            takeover: self.budget.takeover(now.boot),
+            silent: self.budget.pacer.silent(now.boot),
             limited: self.budget.limited_until(now.boot),
             failing: &failing,
             confirm: &self.confirm,
@@ -535,7 +536,7 @@ impl Core {
                 limit: pacer.allowed(now.boot),
                 window: pacer.rate.window(),
                 frees: pacer.frees(now.boot).collect(),
-                silent_until: pacer.silent_until,
+                silent_until: pacer.silent(now.boot).map(|silent| silent.until),
             },
             ..SenderStatus::default()
         }

@@ -3,20 +3,33 @@
 use super::Session;
 use crate::Error;
 
-/// Returns a text that changes if the database is restored, promoted, or started again. It contains
-/// the system's identifier, its timeline, the start of the server, and the oid of the table of
-/// calls.
+/// Returns a text that changes if the database was restored or another server was promoted. It
+/// contains the system's identifier, its timeline, and the oid of the table of calls.
+///
+/// A server that restarts keeps its commits, unless `fsync` is off. In that case, and on managed
+/// servers that don't show the timeline, the text also changes with the server's start.
 pub(crate) fn history(session: &Session) -> Result<String, Error> {
     let system = "SELECT CAST(system_identifier AS TEXT) FROM pg_control_system()";
-    let system: String = match session.one(system, &()) {
-        Ok(system) => system,
-        Err(error @ Error::SessionLost(..)) => return Err(error),
-        // Some managed servers do not show the system's identifier.
-        Err(_) => String::new(),
+    let system = shown(session, system)?.unwrap_or_default();
+    let timeline = "SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+         WHERE current_setting('fsync') = 'on'";
+    let kept = match shown(session, timeline)? {
+        Some(timeline) => timeline,
+        None => {
+            let start = "SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) AS TEXT)";
+            format!("started {}", session.one::<String>(start, &())?)
+        }
     };
-    let text = "SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),
-             CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS BIGINT),
-             CAST(CAST('calls' AS regclass) AS oid)";
-    let (timeline, start, table): (String, i64, i64) = session.one(text, &())?;
-    Ok(format!("{system}/{timeline}/{start}/{table}"))
+    let table: i64 = session.one("SELECT CAST(CAST('calls' AS regclass) AS oid)", &())?;
+    Ok(format!("{system}/{kept}/{table}"))
+}
+
+/// Returns the first row of a query. `None` if there is none, or if the server doesn't allow the
+/// query, as some managed servers do.
+fn shown(session: &Session, text: &str) -> Result<Option<String>, Error> {
+    match session.rows(text, &(), 1) {
+        Ok(mut rows) => Ok(rows.pop()),
+        Err(error @ Error::SessionLost(..)) => Err(error),
+        Err(_) => Ok(None),
+    }
 }

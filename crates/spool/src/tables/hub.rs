@@ -7,7 +7,7 @@
 //! still count against the request budget.
 
 use super::intake::Intake;
-use super::{branches, hub_row};
+use super::{branches, hub_row, slots};
 use crate::{BranchRequest, Done, Error, HubAnswer, HubPosition, Store};
 use callbridge_call::EventTime;
 
@@ -98,17 +98,14 @@ fn begin_again(store: &mut Store, request: &BranchRequest) -> Result<(), Error> 
         let text = "INSERT INTO past_incarnations (incarnation) VALUES (?1) ON CONFLICT DO NOTHING";
         store.run(text, [past])?;
     }
-    let text = "UPDATE hub SET incarnation = ?1, began = ?2, revealed_by = ?3, silent_boot = ?4,
-         silent_until = ?5";
-    let until = u64::try_from(request.silence.until.as_nanos()).unwrap_or(u64::MAX >> 1);
+    let text = "UPDATE hub SET incarnation = ?1, began = ?2, revealed_by = ?3";
     let values = (
         &request.next_incarnation,
         request.at.micros(),
         &request.branch,
-        &request.silence.boot_id,
-        until,
     );
     store.run(text, values)?;
+    slots::begin_silence(store, &request.silence)?;
     let seq = hub_seq(store);
     store.hub = hub_row::load(store)?;
     if let Some(hub) = &mut store.hub {

@@ -1,20 +1,12 @@
 //! The only row of the table `hub`.
 
 use crate::db::Asked;
-use crate::hub::{HubPosition, HubRow, HubSilence};
+use crate::hub::{HubPosition, HubRow};
 use crate::{Db, Error};
 use callbridge_call::EventTime;
-use std::time::Duration;
 
 /// The columns of the row, in the order of the query in [`ask`].
-type Stored = (
-    String,
-    u64,
-    EventTime,
-    Option<String>,
-    Option<String>,
-    Option<u64>,
-);
+type Stored = (String, u64, EventTime, Option<String>);
 
 /// Reads the row of the table `hub`. `None` if no hub has used this state.
 pub(crate) fn load(db: &Db) -> Result<Option<HubRow>, Error> {
@@ -24,23 +16,18 @@ pub(crate) fn load(db: &Db) -> Result<Option<HubRow>, Error> {
 
 /// Sends the query for the row. The answer is read with [`read`].
 pub(crate) fn ask(db: &Db) -> Result<Asked<Stored>, Error> {
-    let text = "SELECT incarnation, seq, began, revealed_by, silent_boot, silent_until FROM hub";
+    let text = "SELECT incarnation, seq, began, revealed_by FROM hub";
     db.ask(text, ())
 }
 
 /// Reads the answer to the query of [`ask`]. `None` if no hub has used this state.
 pub(crate) fn read(db: &Db, asked: Asked<Stored>) -> Result<Option<HubRow>, Error> {
-    let Some((incarnation, seq, began, revealed_by, boot_id, until)) = asked.first(db)? else {
+    let Some((incarnation, seq, began, revealed_by)) = asked.first(db)? else {
         return Ok(None);
     };
-    let silence = boot_id.zip(until).map(|(boot_id, until)| HubSilence {
-        boot_id,
-        until: Duration::from_nanos(until),
-    });
     Ok(Some(HubRow {
         position: HubPosition { incarnation, seq },
         began,
         revealed_by,
-        silence,
     }))
 }

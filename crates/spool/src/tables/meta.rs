@@ -3,7 +3,7 @@
 
 use crate::db::Asked;
 use crate::store::HIGHEST_ID;
-use crate::{Binding, Db, Done, Error, Fit, Predecessor, RowId, Store, json};
+use crate::{Binding, Db, Done, Error, Fit, RowId, Store, json};
 use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,22 +16,9 @@ pub(crate) const UNCHECKED: &str = "unchecked";
 /// Name of the setting that keeps the identity of the file that this state was written to
 /// ([`Seen::identity`](crate::identity::Seen::identity)).
 pub(crate) const FILE: &str = "spool.file";
-/// Name of the setting that marks doubt about earlier requests. The value is `yes` in a copy, or
-/// begins with [`TAKEOVER`]. The setting is removed when a request is made.
-pub(crate) const RESTORED: &str = "spool.restored";
-/// Prefix of a value of [`RESTORED`]. The rest of the value is the name of the previous leader.
-pub(crate) const TAKEOVER: &str = "takeover ";
 const ADDRESS: &str = "bound.address";
 const COMPANY: &str = "bound.company";
 const APPLICATION: &str = "bound.application";
-
-/// Returns the process that led before this process. `doubt` is the value of [`RESTORED`].
-pub(crate) fn predecessor(doubt: Option<&str>) -> Predecessor {
-    match doubt.and_then(|doubt| doubt.strip_prefix(TAKEOVER)) {
-        Some(name) => Predecessor::Other(name.to_owned()),
-        None => Predecessor::Local,
-    }
-}
 
 pub(crate) fn set_meta(db: &Db, key: &str, value: &str) -> Result<(), Error> {
     let text = "INSERT INTO meta (key, value)

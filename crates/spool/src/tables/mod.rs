@@ -38,6 +38,7 @@ pub mod resume;
 pub mod schema;
 pub mod seen_calls;
 pub mod shows;
+pub(crate) mod silence;
 pub mod slots;
 pub(crate) mod step;
 mod trials;

@@ -173,6 +173,13 @@ CREATE TABLE slots (
     answered INTEGER,
     wall_sent INTEGER NOT NULL
 ) STRICT;
+-- Until when nothing is sent, because requests may count that have no slot. At most one row.
+CREATE TABLE silence (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    boot_id TEXT NOT NULL,              -- of `until`; empty until a sender begins it
+    until INTEGER NOT NULL,             -- nanoseconds since that boot
+    why TEXT NOT NULL                   -- SilenceReason
+) STRICT;
 
 CREATE TABLE notices (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -311,8 +318,7 @@ CREATE TABLE leader (
     version TEXT NOT NULL,
     settings TEXT NOT NULL,             -- hash of what a standby must share
     since INTEGER NOT NULL,
-    boot_id TEXT NOT NULL,              -- empty if unknown
-    process TEXT NOT NULL,              -- leader::own_process
+    process TEXT NOT NULL,              -- random id of the process
     history TEXT NOT NULL               -- postgres::history
 ) STRICT;
 
@@ -322,9 +328,7 @@ CREATE TABLE hub (
     incarnation TEXT NOT NULL,
     seq INTEGER NOT NULL,               -- grows with each commit
     began INTEGER NOT NULL,             -- the incarnation
-    revealed_by TEXT,                   -- the branch that showed that commits were lost
-    silent_boot TEXT,                   -- boot id of `silent_until`
-    silent_until INTEGER                -- nanoseconds since that boot
+    revealed_by TEXT                    -- the branch that showed that commits were lost
 ) STRICT;
 CREATE TABLE past_incarnations (incarnation TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 CREATE TABLE branches (

@@ -1,7 +1,7 @@
-//! The slots of the sender's budget.
+//! The slots of the sender's budget, and the silence while requests count that have no slot.
 
-use super::meta;
-use crate::{Db, Error, SlotRow, Store};
+use super::silence;
+use crate::{Db, Error, Silence, SlotRow, Store};
 use std::time::Duration;
 
 /// Converts a time into nanoseconds as they are stored. Up to 292 years fit.
@@ -9,11 +9,8 @@ fn nanos(since_boot: Duration) -> i64 {
     i64::try_from(since_boot.as_nanos()).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn set_slot(store: &Store, slot: &SlotRow) -> Result<(), Error> {
-    // A request is being made, so later processes no longer treat the state as a possible copy.
-    if store.restored {
-        meta::drop_meta(store, meta::RESTORED)?;
-    }
+pub(crate) fn set_slot(store: &mut Store, slot: &SlotRow) -> Result<(), Error> {
+    end_silence(store, slot.sent)?;
     let text = "INSERT INTO slots (slot, token, boot_id, sent, answered, wall_sent)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT (slot) DO UPDATE SET token = excluded.token,
@@ -28,6 +25,27 @@ pub(crate) fn set_slot(store: &Store, slot: &SlotRow) -> Result<(), Error> {
         slot.wall_sent.micros(),
     );
     store.run(text, values)
+}
+
+/// Stores a silence, unless the stored one ends later in the same boot.
+pub(crate) fn begin_silence(store: &mut Store, silence: &Silence) -> Result<(), Error> {
+    let is_covered = (store.silence.as_ref())
+        .is_some_and(|kept| kept.boot_id == silence.boot_id && kept.until >= silence.until);
+    if !is_covered {
+        silence::replace(store, silence)?;
+        store.silence = Some(silence.clone());
+    }
+    Ok(())
+}
+
+/// Removes the silence if it was over when a request was sent at `sent`.
+fn end_silence(store: &mut Store, sent: Duration) -> Result<(), Error> {
+    if (store.silence.as_ref()).is_none_or(|silence| silence.until > sent) {
+        return Ok(());
+    }
+    silence::remove(store)?;
+    store.silence = None;
+    Ok(())
 }
 
 pub(crate) fn drop_slot(db: &Db, slot: u32) -> Result<(), Error> {

@@ -46,7 +46,7 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         sending: books.sending,
         submitted: books.submitted,
         webhook_pace: deliveries::read_asked_pace(store, pace)?,
-        silence: store.hub.as_ref().and_then(|hub| hub.silence.clone()),
+        silence: store.silence.clone(),
         lead_requests: lead_requests::lead_requests_of(store, requests, ask)?,
         ..WorkQueue::default()
     };

@@ -6,8 +6,7 @@ use super::call::{finished_call, journal, time_at};
 use super::deliveries::{report_foreign_call, signature};
 use super::record_files::{self, unreadable_op};
 use crate::{
-    Book, Delivery, Done, Finished, IfAbsent, LetterFilter, Op, RowId, Settings, SlotRow, Step,
-    Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
+    Book, Delivery, Done, Finished, IfAbsent, LetterFilter, Op, RowId, Settings, Silence, SilenceReason, SlotRow, Step, Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
@@ -374,7 +373,8 @@ pub const ACTS: &[Act] = &[
             answered: None,
             wall_sent: time_at(1),
         };
-        write(store, vec![Op::Slot(slot)]);
+        let silence = Op::Silence(Silence::to_begin(SilenceReason::Copied));
+        write(store, vec![silence, Op::Slot(slot)]);
         tables::slots::slots(store).expect("readable");
         write(store, vec![Op::SlotGone(1)]);
     }),

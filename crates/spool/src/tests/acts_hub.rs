@@ -3,8 +3,8 @@
 use super::acts::Act;
 use super::call::time_at;
 use crate::{
-    BranchChange, BranchRequest, Done, HubPosition, HubSilence, NewBranch, Offer, Op, Store,
-    TokenRotation, tables,
+    BranchChange, BranchRequest, Done, HubPosition, NewBranch, Offer, Op, Silence, SilenceReason,
+    Store, TokenRotation, tables,
 };
 use callbridge_call::EpochSeconds;
 use std::time::Duration;
@@ -71,9 +71,10 @@ fn request(seen: Option<(&str, u64)>) -> Op {
         branch: "samarkand".to_owned(),
         seen,
         next_incarnation: "next".to_owned(),
-        silence: HubSilence {
+        silence: Silence {
             boot_id: "boot".to_owned(),
             until: Duration::from_secs(105),
+            why: SilenceReason::LostCommits,
         },
         calls: 0,
         refused: 1,

@@ -38,8 +38,8 @@ async fn connection_outlives_its_process_in_private_file() {
     let about = folder.path().join("spool.db").metadata().expect("there");
     assert_eq!(about.permissions().mode() & 0o777, 0o600);
     let (handle, guard) = open(folder.path(), Settings::default()).expect("open");
-    let restored = handle.read(|store| Ok(store.restored())).await;
-    assert_eq!(restored, Ok(false));
+    let silence = handle.read(|store| Ok(store.silence().cloned())).await;
+    assert_eq!(silence, Ok(None));
     drop(handle);
     guard.close();
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Tests that run on one engine only, and the reason.
-const EXCEPTIONS: [(&str, &str); 15] = [
+const EXCEPTIONS: [(&str, &str); 16] = [
     ("archive", "a state folder as a tar file"),
     ("connection", "the mode of the file"),
     ("disk", "SQLite's file finds no room"),
@@ -20,6 +20,7 @@ const EXCEPTIONS: [(&str, &str); 15] = [
     ("postgres_plans", "PostgreSQL shows its plans"),
     ("reading", "a reader of a database"),
     ("server_faults", "the server fails"),
+    ("history", "the history of a server"),
     ("lead", "the lock of a session, which only PostgreSQL has"),
 ];
 

@@ -2,9 +2,7 @@
 
 use super::call::{journal, time_at};
 use crate::{
-    BRANCH_SOURCE, BranchChange, BranchRequest, Done, Error, FORWARDED_KEPT, Finished, HubAnswer,
-    HubPosition, HubSilence, NewBranch, Offer, Op, RowId, Settings, State, Step, Store,
-    TokenRotation, UnreadableBytes, tables,
+    BRANCH_SOURCE, BranchChange, BranchRequest, Done, Error, FORWARDED_KEPT, Finished, HubAnswer, HubPosition, NewBranch, Offer, Op, RowId, Settings, Silence, SilenceReason, State, Step, Store, TokenRotation, UnreadableBytes, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_model::Reason;
@@ -54,9 +52,10 @@ fn request(branch: &str, seen: Option<&HubPosition>, next: &str, seconds: i64) -
         branch: branch.to_owned(),
         seen: seen.cloned(),
         next_incarnation: next.to_owned(),
-        silence: HubSilence {
+        silence: Silence {
             boot_id: "boot".to_owned(),
             until: Duration::from_secs(105),
+            why: SilenceReason::LostCommits,
         },
         calls: 1,
         refused: 0,
@@ -113,9 +112,9 @@ fn restored_hub_state_is_detected_by_a_later_branch_position() {
     let answer = send_request(&mut store, "a", Some(&lost), "second");
     assert!(answer.lost_commits);
     assert_eq!(answer.position.incarnation, "second");
-    let row = store.hub().expect("a hub");
+    let row = store.hub().expect("a hub").clone();
     assert_eq!(row.revealed_by.as_deref(), Some("a"));
-    let silence = row.silence.clone().expect("silence");
+    let silence = store.silence().cloned().expect("a silence");
     assert_eq!(
         (silence.boot_id.as_str(), silence.until.as_secs()),
         ("boot", 105)

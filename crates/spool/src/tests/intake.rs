@@ -5,7 +5,8 @@ use super::call::{finished_call, time_at};
 use super::place::Engine;
 use crate::transfer::dump;
 use crate::{
-    BranchRequest, Done, Error, Finished, HubSilence, NewBranch, Op, Settings, Store, tables,
+    BranchRequest, Done, Error, Finished, NewBranch, Op, Settings, Silence, SilenceReason, Store,
+    tables,
 };
 use callbridge_call::{Direction, EpochSeconds, EventTime, GivenIds, UniqueId};
 use callbridge_model::{CallUuid, Outcome, Phone, Reason};
@@ -111,9 +112,10 @@ fn request(branch: &str) -> Op {
         branch: branch.to_owned(),
         seen: None,
         next_incarnation: "next".to_owned(),
-        silence: HubSilence {
+        silence: Silence {
             boot_id: "boot".to_owned(),
             until: Duration::from_secs(105),
+            why: SilenceReason::LostCommits,
         },
         calls: 1,
         refused: 0,

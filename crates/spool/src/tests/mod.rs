@@ -7,6 +7,7 @@ mod disk;
 mod durability;
 mod engines;
 mod flood;
+mod history;
 mod intake;
 mod lead;
 pub mod place;

@@ -69,7 +69,7 @@ impl Place {
         match self {
             Self::Folder(dir) => open(dir.path(), settings),
             Self::Schema(schema) => {
-                let instance = Instance::new("test", "0.1.0", "", Some("boot".to_owned()));
+                let instance = Instance::new("test", "0.1.0", "");
                 open_postgres(&url(schema), instance, settings)
             }
         }

@@ -26,7 +26,7 @@ fn slot() -> Op {
 /// order.
 fn is_restored(dir: &Path, request: bool) -> bool {
     let (handle, guard) = open(dir, Settings::default()).expect("opens");
-    let restored = handle.read(|store| Ok(store.restored())).wait();
+    let restored = handle.read(|store| Ok(store.silence().is_some())).wait();
     if request {
         handle.write(vec![slot()]).wait().expect("stored");
     }
@@ -182,7 +182,7 @@ fn interrupted_check_is_repeated_and_not_seen_as_restore() {
     guard.close();
     let (handle, guard) = open(&state, Settings::default()).expect("opens");
     assert_ne!(handle.health().integrity, Integrity::NotNeeded);
-    let restored = handle.read(|store| Ok(store.restored())).wait();
+    let restored = handle.read(|store| Ok(store.silence().is_some())).wait();
     assert!(!restored.expect("readable"));
     guard.close();
 }

@@ -28,6 +28,7 @@ mod record_files;
 mod round_trip;
 mod search;
 mod sender;
+mod silence;
 mod stored;
 mod trials;
 mod turns;

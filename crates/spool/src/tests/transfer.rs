@@ -12,7 +12,7 @@ use crate::marks::refuse_unusable;
 use crate::state_move::move_rows;
 use crate::transfer::Copied;
 use crate::{
-    ConnectionChange, ConnectionStore, Error, NewBranch, Op, Predecessor, Settings, StatePlace,
+    ConnectionChange, ConnectionStore, Error, NewBranch, Op, Settings, SilenceReason, StatePlace,
     Store, StoredConnection, export, import, move_state, tables,
 };
 use callbridge_call::EpochSeconds;
@@ -333,9 +333,9 @@ fn predecessor_after_a_move_to_a_folder_is_the_database_leader() {
     move_between(&origin, &target).expect("moved");
     for _ in 0..2 {
         let (handle, guard) = target.open(Settings::default());
-        let predecessor = block_on(handle.read(|store| Ok(store.predecessor().clone())));
-        let predecessor = predecessor.expect("readable");
-        assert_eq!(predecessor, Predecessor::Other("test".to_owned()));
+        let silence = block_on(handle.read(|store| Ok(store.silence().cloned())));
+        let silence = silence.expect("readable").expect("a silence");
+        assert_eq!(silence.why, SilenceReason::TakenOver("test".to_owned()));
         drop(handle);
         guard.close();
     }
@@ -405,6 +405,12 @@ fn import_place(place: &Place, path: &Path) -> Result<(), crate::archive::Archiv
     import(&state_place(place), (from, path), &mut ignore).map(drop)
 }
 
+/// Returns a dump without the silence, because a copy begins its own.
+fn without_silence(dump: &str) -> String {
+    let lines = dump.lines().filter(|line| !line.starts_with("silence "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// Promise: A database can be exported while a hub uses it, and imported into another place.
 #[test]
 fn database_exported_in_use_is_imported_into_any_place() {
@@ -430,15 +436,17 @@ fn database_exported_in_use_is_imported_into_any_place() {
     assert_eq!(left.len(), 2, "{left:?}");
     drop(handle);
     guard.close();
-    let before = dump(&origin);
+    let before = without_silence(&dump(&origin));
     for engine in ENGINES {
         let place = Place::new(engine);
         import_place(&place, &path).expect("imported");
         let refused = import_place(&place, &path).expect_err("not empty");
         assert!(refused.to_string().contains("not empty"), "{refused}");
-        assert_same(&dump(&place), &before);
+        assert_same(&without_silence(&dump(&place)), &before);
         let (handle, guard) = place.open(Settings::default());
-        assert!(block_on(handle.read(|store| Ok(store.restored()))).expect("readable"));
+        let silence = block_on(handle.read(|store| Ok(store.silence().cloned())));
+        let why = silence.expect("readable").map(|silence| silence.why);
+        assert_eq!(why, Some(SilenceReason::Copied));
         drop(handle);
         guard.close();
         let bare = Place::new(engine);

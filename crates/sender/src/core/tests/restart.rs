@@ -2,7 +2,15 @@
 
 use super::*;
 use callbridge_call::EventTime;
-use callbridge_spool::{HubSilence, Predecessor, SlotRow};
+use callbridge_spool::{Silence, SilenceReason, SlotRow};
+
+/// Returns the silence that a start or an answer has stored.
+fn stored_silence(ops: &[Op]) -> Option<Silence> {
+    ops.iter().find_map(|op| match op {
+        Op::Silence(silence) => Some(silence.clone()),
+        _ => None,
+    })
+}
 
 /// Returns the memory that a start or an answer has stored.
 fn stored_memory(ops: &[Op]) -> Option<String> {
@@ -28,7 +36,8 @@ fn slots_of_another_boot_are_moved_and_start_silence() {
         ..Known::default()
     };
     let (mut core, ops) = Core::start(Settings::default(), known, now_at(0));
-    let [Op::Slot(stored), Op::Meta { .. }] = ops.as_slice() else {
+    // The silence comes last, because a slot removes a silence that is over.
+    let [Op::Slot(stored), Op::Silence(_), Op::Meta { .. }] = ops.as_slice() else {
         panic!("{ops:?}");
     };
     assert_eq!(
@@ -42,24 +51,24 @@ fn slots_of_another_boot_are_moved_and_start_silence() {
     assert!(until >= now_at(60).boot);
 }
 
-fn known_of_this_boot(restored: bool, memory: Option<String>) -> Known {
+fn known_with_silence(silence: Option<Silence>) -> Known {
     Known {
         boot_id: Some("now".to_owned()),
-        restored,
-        memory,
+        silence,
         ..Known::default()
     }
 }
 
 #[test]
-fn silence_survives_a_restart() {
-    let restored = known_of_this_boot(true, None);
-    let (_, ops) = Core::start(Settings::default(), restored, now_at(0));
-    let memory = stored_memory(&ops);
-    for (boot, until) in [("now", 65), ("another", 75)] {
+fn silence_survives_restart_and_begins_anew_after_reboot() {
+    let copied = Silence::to_begin(SilenceReason::Copied);
+    let known = known_with_silence(Some(copied));
+    let (_, ops) = Core::start(Settings::default(), known, now_at(0));
+    let stored = stored_silence(&ops);
+    for (boot, until) in [("now", 105), ("another", 115)] {
         let known = Known {
             boot_id: Some(boot.to_owned()),
-            ..known_of_this_boot(false, memory.clone())
+            ..known_with_silence(stored.clone())
         };
         let (mut core, _) = Core::start(Settings::default(), known, now_at(10));
         core.token(now_at(0), Some(fingerprint()));
@@ -219,21 +228,23 @@ fn probe_lost_in_a_kill_counts_from_latest_possible_arrival() {
     assert_eq!(waits, Decision::WaitUntil(now_at(155).boot));
 }
 
-/// Starts a sender with this memory. Returns the end of its silence, the memory that the sender
-/// stores, and the parts of the memory that the sender cannot read.
-fn start_with_memory(memory: &str, now: Now) -> (Option<Duration>, Option<String>, Vec<String>) {
-    let known = Known {
-        boot_id: Some("now".to_owned()),
-        memory: Some(memory.to_owned()),
-        ..Known::default()
-    };
+/// Starts a sender with these facts. Returns the end of its silence, the operations of the start,
+/// and the parts of the memory that the sender cannot read.
+fn start_with(known: Known, now: Now) -> (Option<Duration>, Vec<Op>, Vec<String>) {
     let (mut core, ops) = Core::start(Settings::default(), known, now);
     core.token(now, Some(fingerprint()));
     let until = match core.next(now, &WorkQueue::default()) {
         Decision::WaitUntil(until) => Some(until),
         _ => None,
     };
-    (until, stored_memory(&ops), core.doubts.clone())
+    (until, ops, core.doubts.clone())
+}
+
+fn known_with_memory(memory: &str, silence: Option<Silence>) -> Known {
+    Known {
+        memory: Some(memory.to_owned()),
+        ..known_with_silence(silence)
+    }
 }
 
 /// After a rollback, a renamed field, or an incomplete text, 60 requests may have been sent just
@@ -243,20 +254,34 @@ fn unreadable_memory_starts_silence_that_survives_restart() {
     let (_, ops) = Core::start(Settings::default(), Known::default(), now_at(0));
     let whole = stored_memory(&ops).expect("remembered");
     assert_eq!(
-        start_with_memory(&whole, now_at(0)),
-        (None, None, Vec::new())
+        start_with(known_with_memory(&whole, None), now_at(0)),
+        (None, Vec::new(), Vec::new())
     );
     let torn = &whole[..whole.len() / 2];
-    let renamed = whole.replace("\"silence\"", "\"quiet\"");
-    let longest = r#"{"boot_id": "now", "until": {"secs": 18446744073709551615, "nanos": 0}}"#;
-    let absurd = whole.replace("\"silence\":null", &format!("\"silence\":{longest}"));
-    for (memory, is_reported) in [(torn, true), (&renamed, true), (&absurd, false)] {
-        let (until, memory, doubts) = start_with_memory(memory, now_at(0));
+    let renamed = whole.replace("\"window\"", "\"frame\"");
+    for memory in [torn, &renamed] {
+        let (until, ops, doubts) = start_with(known_with_memory(memory, None), now_at(0));
         assert!(until.is_some_and(|until| until >= now_at(65).boot && until < now_at(66).boot));
-        assert_eq!(!doubts.is_empty(), is_reported);
-        let (again, _, doubts) = start_with_memory(&memory.expect("stored again"), now_at(10));
+        assert_eq!(doubts.len(), 1);
+        let memory = stored_memory(&ops).expect("stored again");
+        let known = known_with_memory(&memory, stored_silence(&ops));
+        let (again, _, doubts) = start_with(known, now_at(10));
         assert_eq!((again, doubts), (until, Vec::new()));
     }
+}
+
+#[test]
+fn impossibly_long_silence_begins_anew() {
+    let longest = Silence {
+        boot_id: "now".to_owned(),
+        until: Duration::MAX,
+        why: SilenceReason::LostCommits,
+    };
+    let (until, _, _) = start_with(known_with_silence(Some(longest)), now_at(0));
+    assert!(
+        until.is_some_and(|until| until < now_at(106).boot),
+        "{until:?}"
+    );
 }
 
 /// Makes a sender that took over the state from another process. Also returns the operations of its
@@ -268,7 +293,9 @@ fn take_over(by_proxy: bool, memory: Option<String>) -> (Core, Vec<Op>) {
     };
     let known = Known {
         boot_id: Some("boot".to_owned()),
-        predecessor: Predecessor::Other("hub2".to_owned()),
+        silence: Some(Silence::to_begin(SilenceReason::TakenOver(
+            "hub2".to_owned(),
+        ))),
         memory,
         ..Known::default()
     };
@@ -299,12 +326,14 @@ fn takeover_starts_silence_of_a_window_plus_45_seconds() {
         // A restart of this process keeps the silence.
         let known = Known {
             boot_id: Some("boot".to_owned()),
-            memory: stored_memory(&ops),
+            silence: stored_silence(&ops),
             ..Known::default()
         };
         let (mut core, _) = Core::start(Settings::default(), known, now_at(20));
         core.token(now_at(20), Some(fingerprint()));
         assert_eq!(core.next(now_at(20), &head), Decision::WaitUntil(until));
+        let pause = core.status(now_at(20), &head).pause.expect("a pause");
+        assert_eq!(pause.reason, "takeover");
     }
 }
 
@@ -322,10 +351,11 @@ fn takeover_silence_covers_longer_window_of_other_process() {
     assert_eq!(until, now_at(165).boot + Duration::from_millis(60));
 }
 
-fn hub_silence(boot_id: &str, until: u64) -> HubSilence {
-    HubSilence {
+fn silence_of_lost_commits(boot_id: &str, until: u64) -> Silence {
+    Silence {
         boot_id: boot_id.to_owned(),
         until: now_at(until).boot,
+        why: SilenceReason::LostCommits,
     }
 }
 
@@ -338,12 +368,12 @@ fn hub_silence_delays_requests_only_in_its_boot() {
     let (mut core, _) = Core::start(Settings::default(), known, now_at(0));
     core.token(now_at(0), Some(fingerprint()));
     let mut head = WorkQueue {
-        silence: Some(hub_silence("another boot", 500)),
+        silence: Some(silence_of_lost_commits("another boot", 500)),
         ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, now_at(0), &head), Some(Lane::Token));
     core.abort(0);
-    head.silence = Some(hub_silence("boot", 105));
+    head.silence = Some(silence_of_lost_commits("boot", 105));
     assert_eq!(
         core.next(now_at(1), &head),
         Decision::WaitUntil(now_at(105).boot)
