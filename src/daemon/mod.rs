@@ -305,8 +305,9 @@ impl Daemon {
     }
 
     /// Ends all parts, because this process does not lead any more. The parts can store nothing
-    /// now. Sources send unacknowledged messages again.
-    async fn abandon(mut self) {
+    /// now. Sources send unacknowledged messages again. Returns the token's keeper, which may still
+    /// store a new pair of tokens.
+    async fn abandon(mut self) -> Tasks {
         self.stop.send_replace(true);
         let ends = async {
             self.tasks.join_all().await;
@@ -316,7 +317,7 @@ impl Daemon {
             self.intake.shutdown().await;
             self.tasks.shutdown().await;
         }
-        self.keeper.join_all().await;
+        self.keeper
     }
 
     /// Stops in order: sources, intake, sender and listeners, spool. A part that hangs is abandoned

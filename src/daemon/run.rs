@@ -2,6 +2,7 @@
 
 use super::observer::Observer;
 use super::standby::{self, Standby};
+use super::tasks::Tasks;
 use super::{Daemon, open};
 use crate::Failure;
 use crate::config::Config;
@@ -12,12 +13,15 @@ use callbridge_mapping::people::files::Watched;
 use callbridge_model::plain_file::is_open_to_all;
 use callbridge_model::status::SourceStatus;
 use callbridge_model::{Code, ExitCode, clock};
+use callbridge_oauth::pair_file;
 use callbridge_ops::metrics::Durations;
 use callbridge_ops::systemd;
 use callbridge_source::Transport;
 use callbridge_spool::{Handle, PostgresUrl};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// A source without an end (AMI, WebSocket, a queue) is idle after this long without a message.
 const LINE_QUIET: Duration = Duration::from_secs(5);
@@ -25,6 +29,9 @@ const LINE_QUIET: Duration = Duration::from_secs(5);
 const ERRANDS_LAST: Duration = Duration::from_secs(60);
 /// Time between two checks whether everything is settled (`--until-idle`).
 const IDLE_EVERY: Duration = Duration::from_millis(100);
+/// Longest time for which the end of a standby waits until new tokens are stored.
+const STORED_WITHIN: Duration = Duration::from_secs(10);
+
 /// Runs the daemon until `shutdown` resolves. With `--until-idle`, ends when all calls are settled.
 ///
 /// # Errors
@@ -39,6 +46,12 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
         () = &mut shutdown => return Ok(()),
     };
     let (spool, guard) = opened?;
+    // Stores new tokens that an earlier leadership or process received. A standby does that too.
+    let mut storing = Tasks::new(&watch::channel(false).1);
+    let place = config.state_place();
+    if pair_file::is_left(&place) {
+        storing.start(pair_file::store_left(place));
+    }
     loop {
         if let Some(url) = config.state_place().database() {
             let leads = tokio::select! {
@@ -49,6 +62,15 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
                 () = &mut shutdown => false,
             };
             if !leads {
+                // A pair that is in its file already is stored after the next start.
+                timeout(STORED_WITHIN, storing.join_all()).await.ok();
+                state_access::close(spool, guard).await;
+                return Ok(());
+            }
+        }
+        tokio::select! {
+            () = systemd::alive_until(storing.join_all(), "storing new tokens") => {}
+            () = &mut shutdown => {
                 state_access::close(spool, guard).await;
                 return Ok(());
             }
@@ -84,9 +106,10 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
         };
         if !stops && spool.has_lost_leadership().await {
             tokio::select! {
-                () = daemon.abandon() => continue,
+                keeper = daemon.abandon() => storing = keeper,
                 () = &mut shutdown => return Ok(()),
             }
+            continue;
         }
         systemd::report_stopping();
         daemon.stop(guard).await;

@@ -71,6 +71,11 @@ impl Place {
         self.state.flag()
     }
 
+    /// Returns the folder of the socket for commands.
+    pub fn socket_folder(&self) -> PathBuf {
+        self.state.socket_folder().to_path_buf()
+    }
+
     /// Returns the store of the OAuth connection.
     pub fn connections(&self) -> ConnectionStore {
         self.state.connections()

@@ -12,6 +12,7 @@
 
 use super::connection::Connection;
 use super::exchange::{Pair, TokenReply, TokenRequest, name_auth_flag};
+use super::pair_file::{self, PairFile, STORE_AGAIN};
 use super::refresh::{Facts, RefreshOutcome, Refresher};
 use super::{revoke, store};
 use callbridge_call::{EpochSeconds, EventTime};
@@ -33,8 +34,6 @@ use tracing::{error, info, warn};
 
 /// Time between two reads of the stored connection.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Wait before a new pair is stored again after an error.
-const STORE_AGAIN: Duration = Duration::from_millis(500);
 /// The fix shown if the CRM refuses the access token of a connection that still works.
 const REFUSED: &str = "the CRM refuses the access token: it is refreshed automatically, at most \
                        once a minute; if that does not help, check whether the company is blocked";
@@ -405,21 +404,27 @@ impl Work {
     }
 
     /// Stores a new pair. Tries again until the disk works, because the old pair is no longer
-    /// valid. Returns `false` if another connection was stored meanwhile.
+    /// valid. Until the database has it, the pair is in a file, so that not even a kill loses it.
+    /// Returns `false` if another connection was stored meanwhile.
     async fn insist(&mut self, from: &Connection, to: &Connection) -> bool {
+        let (from, to) = (from.stored(), to.stored());
+        let file = PairFile::of(&self.keeper.place);
+        if let Some(file) = &file
+            && let Err(error) = file.write(&from, &to)
+        {
+            error!(%error, "cannot write the new pair of tokens to the runtime directory");
+        }
         let change = ConnectionChange {
-            from: Some(from.stored()),
-            to: Some(to.stored()),
+            from: Some(from),
+            to: Some(to),
         };
         let mut logged = false;
         loop {
-            let store = self.keeper.place.connections();
-            let change = change.clone();
-            // If the disk hangs, only this thread is blocked.
-            let storing = tokio::task::spawn_blocking(move || store.change(&change));
-            let error = match storing.await {
-                Ok(Ok(stored)) => return stored,
-                Ok(Err(error)) => error.to_string(),
+            let error = match pair_file::change_stored(&self.keeper.place, &change).await {
+                Ok(stored) => {
+                    file.iter().for_each(PairFile::remove);
+                    return stored;
+                }
                 Err(error) => error.to_string(),
             };
             if !std::mem::replace(&mut logged, true) {

@@ -15,6 +15,7 @@
 //! | [`exchange`] | the OAuth endpoints: form requests, and their answers |
 //! | [`refresh`] | decides when a refresh is due, and what follows from its result |
 //! | [`keeper`] | runs refreshes: state, endpoints, sender |
+//! | [`pair_file`] | keeps a new pair while the database is away |
 //! | [`command`] | `--token-command`: a token that a command prints |
 
 pub mod command;
@@ -22,6 +23,7 @@ pub mod connection;
 pub mod consent;
 pub mod exchange;
 pub mod keeper;
+pub mod pair_file;
 pub mod refresh;
 pub mod revoke;
 pub mod scope;

@@ -113,6 +113,19 @@ pub fn alive(status: &Status) {
     notify(Kind::Status, message);
 }
 
+/// Feeds the watchdog until the work of a process that doesn't lead has ended.
+pub async fn alive_until(work: impl Future<Output = ()>, message: &str) {
+    let mut work = std::pin::pin!(work);
+    let mut tick = tokio::time::interval(interval());
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut work => return,
+            _ = tick.tick() => alive_as_standby(message),
+        }
+    }
+}
+
 /// Feeds the watchdog of a process that waits until it leads.
 pub fn alive_as_standby(message: &str) {
     notify(

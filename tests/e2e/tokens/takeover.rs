@@ -1,19 +1,25 @@
-//! Tests that a token refresh that is under way survives a takeover by another hub.
+//! Tests that a token refresh that is under way survives a takeover by another hub, and the end of
+//! the process while the database is away.
 
 use super::consent::Stage;
 use super::refreshed::{pairs, pairs_of};
 use crate::support::program::Place;
-use callbridge_model::Status;
 use callbridge_model::status::Role;
+use callbridge_model::{ExposeSecret as _, Status};
 use callbridge_sandbox::{Action, Endpoint, Rule};
 use callbridge_testbed::postgres::Postgres;
+use callbridge_testbed::proxy::Proxy;
 use callbridge_testbed::wait::until;
 use rustix::process::Signal;
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 /// How long an access token is valid. callbridge refreshes the token some seconds before it
 /// expires.
 const LIFE: Duration = Duration::from_secs(20);
+/// The delay of the answer to a refresh during which the database goes away.
+const SHORT_DELAY: Duration = Duration::from_secs(3);
 /// The delay of the answer to a refresh. When the answer comes, the other hub already leads.
 const ANSWER_DELAY: Duration = Duration::from_secs(14);
 
@@ -88,5 +94,58 @@ async fn takeover_during_refresh_needs_no_consent() {
             .logs()
             .contains("waiting for the tokens of a refresh")
     );
+    stage.judge();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pair_received_without_database_survives_kill() {
+    let server = Postgres::shared();
+    let schema = Postgres::new_schema();
+    let proxy = Proxy::start(server.port()).await;
+    let through = server.url_at(proxy.port(), &schema);
+    let stage = Stage::in_place(Place::in_database(&through), LIFE).await;
+    stage.approve_connection().await;
+    let hub = stage.place.start(&stage.flags(&["--instance=hub1"]), &[]);
+    let delay = Rule::next(Endpoint::OauthToken, 1, Action::Delay(SHORT_DELAY));
+    let before = stage.crm.admin(|core, _| {
+        core.set_faults(vec![delay]);
+        pairs_of(core)
+    });
+    until("a pair that is not received yet", async || {
+        pairs(&stage.crm) == before + 1
+    })
+    .await;
+    proxy.cut();
+    let file = stage.place.socket_folder().join("new-tokens.json");
+    until("the file with the pair", async || file.exists()).await;
+    let mode = file.metadata().expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // The process is a standby while it cannot store the pair.
+    until("a standby", async || {
+        let status = stage.place.status().await;
+        status.is_some_and(|status| has_role(&status, Role::Standby))
+    })
+    .await;
+    assert!(file.exists());
+    hub.kill().await;
+    let direct = Place::in_database(&server.url(&schema));
+    let stored = || {
+        let stored = direct.connections().read().expect("readable");
+        let content = stored.expect("connected").content;
+        let content: Value = serde_json::from_str(content.expose_secret()).expect("JSON");
+        content
+    };
+    assert!(!stored()["refreshBeganAt"].is_null(), "not stored yet");
+    proxy.join();
+    let hub = stage.place.start(&stage.flags(&["--instance=hub1"]), &[]);
+    until("the stored pair", async || {
+        stored()["refreshBeganAt"].is_null()
+    })
+    .await;
+    // The CRM accepts the next refresh only with the pair from the file.
+    until("the next refresh", async || pairs(&stage.crm) >= before + 2).await;
+    until("no file", async || !file.exists()).await;
+    let status = hub.status().await.expect("a status");
+    assert_ne!(status.token.state, "reconnect");
     stage.judge();
 }
