@@ -5,10 +5,11 @@ use crate::config::{StateAction, StateCommand};
 use crate::state_owner::refuse_other_users_state;
 use crate::{Failure, Result, print};
 use callbridge_call::shell::quoted;
+use callbridge_model::plain_file::open_named;
 use callbridge_model::{Code, clock, safe};
 use callbridge_spool::archive::{ArchiveError, ArchivedSecrets, Manifest};
 use callbridge_spool::{Copied, StatePlace, Transfer, export, import, move_state};
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -43,7 +44,7 @@ fn work(command: &StateCommand) -> Result<String> {
     match &command.action {
         StateAction::Import { file } => {
             let from =
-                File::open(file).map_err(|error| ArchiveError::NotRead(file.clone(), error))?;
+                open_named(file).map_err(|error| ArchiveError::NotRead(file.clone(), error))?;
             let manifest = import(place, (from, file), &mut |copied| shown.show(copied))?;
             Ok(summary("imported", &manifest, &place.to_string())
                 + imported_secrets(manifest.secrets))

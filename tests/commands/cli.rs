@@ -499,6 +499,18 @@ fn licenses_match_the_linked_libraries() {
 }
 
 #[test]
+fn import_of_a_fifo_exits_65_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fifo = folder.path().join("state.tar");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).expect("a FIFO");
+    let state = format!("--state={}", folder.path().join("state").display());
+    let path = fifo.display().to_string();
+    let words = failure_message(&["state", "import", &path, &state], &[HOME], 65);
+    assert!(words.contains("not a regular file"), "{words}");
+}
+
+#[test]
 fn audit_of_a_fifo_exits_65_and_names_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let fifo = folder.path().join("Master.csv");
