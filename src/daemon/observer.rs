@@ -260,7 +260,9 @@ impl Watch for Observer {
         let seen_up = self.seen_up.borrow();
         let waiting = sources.iter().zip(seen_up.iter()).filter(|(_, up)| !**up);
         let reasons = waiting.map(|(source, _)| format!("{} has not been up yet", source.name()));
-        reasons.collect()
+        let trouble = self.spool.health().trouble;
+        let trouble = trouble.map(|error| format!("nothing can be stored: {error}"));
+        reasons.chain(trouble).collect()
     }
 }
 

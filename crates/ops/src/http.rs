@@ -21,7 +21,7 @@ pub trait Watch: Send + Sync + 'static {
     /// A message with the reason why the values are not available. No other values are shown then.
     fn observe(&self) -> impl Future<Output = Result<Observed, String>> + Send;
     /// Returns reasons why the program is not ready, one per line. Empty if it is ready. A paused
-    /// sender is ready, because it keeps all calls.
+    /// sender is ready, because it keeps all calls, unless nothing can be stored.
     fn not_ready(&self) -> Vec<String>;
 }
 

@@ -1,6 +1,7 @@
 //! Tests that a hub whose disk is full accepts no calls, reports the problem, and loses no call.
 
 use super::stage::{add_branch, free_address, messages, post, start_collector, start_hub};
+use crate::e2e::operations::monitoring::page;
 use crate::kill::mounts::{SmallDisk, inside};
 use crate::support::crm;
 use crate::support::program::Place;
@@ -36,6 +37,9 @@ async fn fill_disk_of_hub() {
         .await;
     let (status, answer) = post(address, "/v1/calls", &script, messages("script", 0..100)).await;
     assert_eq!(status, 503, "{answer}");
+    let (status, text) = page(&hub, "/readyz").await;
+    assert_eq!(status, 503, "{text}");
+    assert!(text.contains("nothing can be stored"), "{text}");
     disk.make_room();
     collector
         .until("its calls are forwarded", |status| {
@@ -44,6 +48,7 @@ async fn fill_disk_of_hub() {
         .await;
     let status = hub.settled(200).await;
     assert_eq!(status.books.journaled, 200);
+    assert_eq!(page(&hub, "/readyz").await.0, 200);
     collector.terminate().await;
     hub.terminate().await;
 }
