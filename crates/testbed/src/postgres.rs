@@ -88,6 +88,15 @@ impl Postgres {
         Self::start_with(Durability::None, "ssl = on\n", &files)
     }
 
+    /// Starts a server that asks callbridge for its password by this method, without TLS.
+    pub fn start_with_login(method: &str) -> Self {
+        let rules = format!(
+            "host all postgres 127.0.0.1/32 trust\n\
+             host all {ROLE} 127.0.0.1/32 {method}\n"
+        );
+        Self::start_with(Durability::None, "", &[("pg_hba.conf", rules.as_str())])
+    }
+
     /// Starts a server with these lines in its configuration.
     pub fn start(durability: Durability, configuration: &str) -> Self {
         Self::start_with(durability, configuration, &[])

@@ -1,13 +1,18 @@
 //! Connecting to the hosts of a URL, and the server's warnings on a connection.
 
+use super::login::ScramOnly;
 use super::url::PostgresUrl;
 use super::{error, tls};
 use crate::Error;
+use socket2::{SockRef, TcpKeepalive};
 use std::future::poll_fn;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio_postgres::config::Host;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
 /// Maximum time to connect to one host, including TLS and the login.
@@ -74,6 +79,17 @@ async fn connect_host(
     warning: LastWarning,
 ) -> Result<(Client, JoinHandle<()>), Error> {
     let place = url.place();
+    if let (false, [Host::Tcp(name)], [port]) =
+        (url.uses_tls(), config.get_hosts(), config.get_ports())
+    {
+        let stream = open_tcp(config, name, *port).await;
+        let stream =
+            stream.map_err(|error| Error::SessionLost(place.clone(), error.to_string()))?;
+        let connected = config.connect_raw(ScramOnly::new(stream), NoTls).await;
+        let (client, connection) =
+            connected.map_err(|error| error::of_connection(&place, &error))?;
+        return Ok((client, tokio::spawn(warning.watch(connection))));
+    }
     if !url.uses_tls() {
         let connected = config.connect(NoTls).await;
         let (client, connection) =
@@ -85,4 +101,21 @@ async fn connect_host(
     let connected = config.connect(tls).await;
     let (client, connection) = connected.map_err(|error| error::of_connection(&place, &error))?;
     Ok((client, tokio::spawn(warning.watch(connection))))
+}
+
+/// Opens a TCP connection with the options of the configuration, as the library does.
+async fn open_tcp(config: &Config, name: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((name, port)).await?;
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_user_timeout(config.get_tcp_user_timeout().copied())?;
+    let mut keepalive = TcpKeepalive::new().with_time(config.get_keepalives_idle());
+    if let Some(interval) = config.get_keepalives_interval() {
+        keepalive = keepalive.with_interval(interval);
+    }
+    if let Some(retries) = config.get_keepalives_retries() {
+        keepalive = keepalive.with_retries(retries);
+    }
+    socket.set_tcp_keepalive(&keepalive)?;
+    Ok(stream)
 }

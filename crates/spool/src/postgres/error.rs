@@ -1,5 +1,6 @@
 //! Converts the errors of the server and of the connection into [`Error`].
 
+use super::login;
 use crate::Error;
 use std::error::Error as StdError;
 use std::path::Path;
@@ -66,7 +67,11 @@ fn ends_session(code: &SqlState) -> bool {
 pub(super) fn of_connection(place: &Path, error: &tokio_postgres::Error) -> Error {
     let place = place.to_path_buf();
     let Some(answer) = error.as_db_error() else {
-        return Error::SessionLost(place, innermost(error));
+        let why = innermost(error);
+        if why == login::REFUSED {
+            return Error::Unusable(place, why);
+        }
+        return Error::SessionLost(place, why);
     };
     let why = format!("{} (SQLSTATE {})", answer.message(), answer.code().code());
     match *answer.code() {

@@ -10,6 +10,7 @@
 //! | `error` | the server's errors, converted into [`Error`](crate::Error) |
 //! | `values` | values and rows in PostgreSQL's form |
 //! | `history` | the identity of the database's history |
+//! | `login` | the refusal to send a password in clear |
 //! | `lock` | the lock that makes a process the leader, and the processes that wait for it |
 //! | `pipeline` | statements that were sent and whose answers are not read yet |
 //! | `schema` | the tables, and their migration |
@@ -19,6 +20,7 @@ mod connecting;
 mod error;
 mod history;
 mod lock;
+mod login;
 mod pipeline;
 mod schema;
 pub mod server;
