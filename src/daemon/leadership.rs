@@ -3,7 +3,7 @@
 use crate::config::Config;
 use callbridge_admin::state_access::host_name;
 use callbridge_model::status::{LeaderStatus, LeadershipStatus, Role, StandbyStatus};
-use callbridge_spool::{Error, Instance, Leader, Store, tables};
+use callbridge_spool::{Error, Instance, Leader, LockRole, Store, tables};
 use ring::digest::{SHA256, digest};
 use std::fmt::Write as _;
 
@@ -50,12 +50,26 @@ pub(crate) fn read(store: &Store, role: Role) -> Result<Option<LeadershipStatus>
             .standbys
             .push(standby_status(&standby.label, standby.since, &row));
     }
-    if tables::leaders::is_led(store)? {
-        status.leader = Some(LeaderStatus {
-            name: row.name,
-            version: row.version,
-            since: row.since.floor_seconds().get(),
-        });
+    match tables::leaders::lock_role(store)? {
+        None => {}
+        Some(LockRole::Other(other)) => {
+            status.problem = Some(format!(
+                "the role {other} holds the leader's lock: end its session, and let all hubs \
+                 connect as the same role"
+            ));
+        }
+        Some(LockRole::Own) if role == Role::Standby && row.is_this_process() => {
+            status.problem = Some(
+                "its session was lost, and the database has not released the lock yet".to_owned(),
+            );
+        }
+        Some(LockRole::Own) => {
+            status.leader = Some(LeaderStatus {
+                name: row.name,
+                version: row.version,
+                since: row.since.floor_seconds().get(),
+            });
+        }
     }
     Ok(Some(status))
 }

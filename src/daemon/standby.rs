@@ -235,7 +235,7 @@ impl StandbyView {
             // The database cannot be reached, or has no tables yet.
             Err(_) => LeadershipStatus::default(),
         };
-        shown.problem.clone_from(&self.difference.borrow());
+        shown.problem = shown.problem.or_else(|| self.difference.borrow().clone());
         if let Leadership::Standby {
             leader,
             problem: Some(problem),

@@ -86,6 +86,11 @@ pub struct Leader {
 }
 
 impl Leader {
+    /// Returns `true` if this process wrote the row.
+    pub fn is_this_process(&self) -> bool {
+        self.process == *PROCESS
+    }
+
     /// Returns `true` if this leader knows the slots of `last`: the database has kept its commits,
     /// and it's the same process, unless there are no slots (`has_slots`).
     pub(crate) fn knows_slots_of(&self, last: &Self, has_slots: bool) -> bool {

@@ -36,10 +36,32 @@ pub(crate) fn take_leader_lock(session: &Session) -> Result<bool, Error> {
     )
 }
 
-/// Returns `true` if a session holds the leader's lock.
-pub(crate) fn is_led(session: &Session) -> Result<bool, Error> {
-    let text = format!("SELECT EXISTS (SELECT 1 FROM pg_locks l WHERE {HOLDS})");
-    session.one(&text, &[key(&session.schema, false)])
+/// The role of the session that holds the leader's lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockRole {
+    /// The role of this process.
+    Own,
+    /// Another role, which any role of the database can be, because advisory locks need no right.
+    Other(String),
+}
+
+/// Returns the role that holds the leader's lock. `None` if no session holds it.
+pub(crate) fn lock_role(session: &Session) -> Result<Option<LockRole>, Error> {
+    let text = format!(
+        "SELECT coalesce(CAST(a.usename AS TEXT), 'unknown'), a.usename IS NOT DISTINCT FROM \
+             current_user
+         FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid WHERE {HOLDS}"
+    );
+    let holder: Option<(String, bool)> = session
+        .rows(&text, &[key(&session.schema, false)], 1)?
+        .pop();
+    Ok(holder.map(|(role, is_own)| {
+        if is_own {
+            LockRole::Own
+        } else {
+            LockRole::Other(role)
+        }
+    }))
 }
 
 /// SQL condition: the lock `l` is an advisory lock of this database with the key `?1`, and is held.
@@ -93,4 +115,44 @@ pub(crate) fn standbys(session: &Session) -> Result<Vec<Standby>, Error> {
          WHERE {HOLDS} ORDER BY a.backend_start, a.pid"
     );
     session.rows(&text, &[key(&session.schema, true)], usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::{Access, PostgresUrl};
+    use callbridge_testbed::postgres::Postgres;
+    use callbridge_testbed::wait::DEADLINE;
+    use std::time::Instant;
+
+    #[test]
+    fn other_role_that_holds_the_lock_is_named() {
+        let server = Postgres::shared();
+        let schema = Postgres::new_schema();
+        let url = PostgresUrl::parse(&server.url(&schema)).expect("a URL");
+        let session = Session::open(&url, Access::Read, "test").expect("a session");
+        assert_eq!(lock_role(&session), Ok(None));
+        let (leader, end) = (key(&schema, false), key(&schema, true));
+        let taken: bool = session
+            .one("SELECT pg_try_advisory_lock(?1)", &[end])
+            .expect("an answer");
+        assert!(taken);
+        std::thread::scope(|scope| {
+            // The superuser holds the leader's lock until this session releases the other lock.
+            let holding =
+                format!("SELECT pg_advisory_lock({leader}); SELECT pg_advisory_lock({end})");
+            scope.spawn(move || server.sql(&holding));
+            let begun = Instant::now();
+            let other = Some(LockRole::Other("postgres".to_owned()));
+            while lock_role(&session).expect("readable") != other {
+                assert!(begun.elapsed() < DEADLINE, "the role was not named");
+            }
+            let is_released: bool = session
+                .one("SELECT pg_advisory_unlock(?1)", &[end])
+                .expect("an answer");
+            assert!(is_released);
+        });
+        assert!(take_leader_lock(&session).expect("free"));
+        assert_eq!(lock_role(&session), Ok(Some(LockRole::Own)));
+    }
 }

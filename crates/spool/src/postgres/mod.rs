@@ -30,9 +30,9 @@ pub mod url;
 mod values;
 
 pub(crate) use history::history;
-pub use lock::Standby;
+pub use lock::{LockRole, Standby};
 pub(crate) use lock::{
-    hide_standby, is_led, lock_holder, show_standby, standbys, take_leader_lock,
+    hide_standby, lock_holder, lock_role, show_standby, standbys, take_leader_lock,
 };
 pub(crate) use pipeline::Slot;
 pub(crate) use schema::{inspect, migrate};

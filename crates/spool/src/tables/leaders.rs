@@ -1,15 +1,16 @@
 //! The process that leads, and the processes that wait for its lock.
 
 pub use crate::leader::leader;
-use crate::postgres::{self, Standby};
+use crate::postgres::{self, LockRole, Standby};
 use crate::{Db, Error};
 
-/// Returns `true` if a process holds the lock. The row that [`leader`] reads does not show this,
-/// because it stays when the process ends. Always `true` with SQLite.
-pub fn is_led(db: &Db) -> Result<bool, Error> {
+/// Returns the role of the session that holds the lock. `None` if no process holds it. The row that
+/// [`leader`] reads does not show this, because it stays when the process ends. With SQLite, always
+/// returns [`LockRole::Own`].
+pub fn lock_role(db: &Db) -> Result<Option<LockRole>, Error> {
     match db.session() {
-        Some(session) => postgres::is_led(session),
-        None => Ok(true),
+        Some(session) => postgres::lock_role(session),
+        None => Ok(Some(LockRole::Own)),
     }
 }
 
