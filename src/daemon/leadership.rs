@@ -2,7 +2,9 @@
 
 use crate::config::Config;
 use callbridge_admin::state_access::host_name;
-use callbridge_model::status::{LeaderStatus, LeadershipStatus, Role, StandbyStatus};
+use callbridge_model::status::{
+    DatabaseProblem, LeaderStatus, LeadershipStatus, Role, StandbyStatus,
+};
 use callbridge_spool::{Error, Instance, Leader, LockRole, Store, tables};
 use ring::digest::{SHA256, digest};
 use std::fmt::Write as _;
@@ -45,6 +47,12 @@ pub(crate) fn read(store: &Store, role: Role) -> Result<Option<LeadershipStatus>
         role,
         ..LeadershipStatus::default()
     };
+    for problem in tables::leaders::database_problems(store)? {
+        status.database.push(DatabaseProblem {
+            kind: problem.word.to_owned(),
+            message: problem.message,
+        });
+    }
     for standby in tables::leaders::standbys(store)? {
         status
             .standbys

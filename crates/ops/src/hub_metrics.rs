@@ -58,6 +58,12 @@ pub(crate) fn leadership(all: &mut Registry, status: &Status) {
     let help = "1 if this standby could not take over";
     let is_unable = leadership.problem.is_some();
     gauge(all, "standby_problem", help, i64::from(is_unable));
+    let mut problems = Vec::new();
+    for problem in &leadership.database {
+        problems.push((labels([("problem", problem.kind.as_str())]), 1));
+    }
+    let help = "1 for each problem of the database";
+    gauges(all, "database_problem", help, problems);
 }
 
 pub(crate) fn forward(all: &mut Registry, status: &Status) {

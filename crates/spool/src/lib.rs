@@ -140,7 +140,7 @@ pub use op::{
 };
 pub use place::{DatabasePlace, StatePlace};
 pub use postgres::server::{Grade, ServerFinding, ServerReport, inspect_server};
-pub use postgres::{LockRole, PostgresUrl, Standby};
+pub use postgres::{DatabaseProblem, LockRole, PostgresUrl, Standby};
 pub use readers::{FinishedCalls, Known, LeadDirectory, Reader};
 pub use reading::read_postgres;
 pub use row::{

@@ -15,6 +15,17 @@ pub struct LeadershipStatus {
     pub standbys: Vec<StandbyStatus>,
     /// Why this process, a standby, could not take over. `null` if it could.
     pub problem: Option<String>,
+    /// The problems of the database, each with its fix.
+    pub database: Vec<DatabaseProblem>,
+}
+
+/// A problem of the database that the processes share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DatabaseProblem {
+    /// The stable name, as in metrics: `no_synchronous_standby`.
+    pub kind: String,
+    pub message: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +109,10 @@ pub(super) fn leadership(status: &Status, found: &mut Vec<Problem>) {
         let none = Problem::new(FindingKind::NoLeader, message, command.clone());
         found.push(none.with_values([]));
     }
+    for DatabaseProblem { message, .. } in &leadership.database {
+        let problem = Problem::new(FindingKind::Database, message, status.check());
+        found.push(problem.with_values([message.clone()]));
+    }
     let others = leadership
         .standbys
         .iter()
@@ -160,7 +175,15 @@ pub(super) mod tests {
             problem: Some("the token is another one than the leader's".to_owned()),
             ..leadership_with_leader()
         };
+        let unsafe_database = LeadershipStatus {
+            database: vec![DatabaseProblem {
+                kind: "autovacuum_off".to_owned(),
+                message: "autovacuum is off".to_owned(),
+            }],
+            ..leadership_with_leader()
+        };
         vec![
+            (judge_leadership(unsafe_database), &[FindingKind::Database]),
             (judge_leadership(none), &[FindingKind::NoLeader]),
             (judge_leadership(differs), &[FindingKind::Standby]),
             (judge_leadership(same), &[]),

@@ -40,7 +40,7 @@ pub use free_space::FreeSpace;
 pub use hub::{BranchReport, BranchState, BranchStatus, ForwardStatus, HubStatus, ReportedSource};
 pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};
-pub use leadership::{LeaderStatus, LeadershipStatus, Role, StandbyStatus};
+pub use leadership::{DatabaseProblem, LeaderStatus, LeadershipStatus, Role, StandbyStatus};
 pub use losses::LOSS_COUNTERS;
 pub use outboxes::{OutboxProblem, OutboxStatus};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};

@@ -46,6 +46,8 @@ pub enum FindingKind {
     PausedBranches,
     /// A standby could not take over, or has other flags than the leader.
     Standby,
+    /// The database has a problem that an administrator must solve.
+    Database,
     /// A source is logged in and receives no calls, or has received nothing for a long time.
     NotHeard,
     /// The account of a source lacks a right that some calls need.

@@ -185,7 +185,7 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
             (Some("/check"), None)
         }
         F::CrmDegraded => (None, status.degraded.iter().map(|part| part.since).min()),
-        F::NoDaemon | F::NoLeader | F::Standby | F::Paused => (None, None),
+        F::NoDaemon | F::NoLeader | F::Standby | F::Database | F::Paused => (None, None),
         F::OtherDaemon | F::TokenEnds | F::Books => (None, None),
     }
 }

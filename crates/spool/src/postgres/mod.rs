@@ -9,6 +9,7 @@
 //! | `session` | a connection: its settings, its deadline, and its statements |
 //! | `error` | the server's errors, converted into [`Error`](crate::Error) |
 //! | `values` | values and rows in PostgreSQL's form |
+//! | `health` | the problems of the database that `status` shows |
 //! | `history` | the identity of the database's history |
 //! | `login` | the refusal to send a password in clear |
 //! | `lock` | the lock that makes a process the leader, and the processes that wait for it |
@@ -18,6 +19,7 @@
 
 mod connecting;
 mod error;
+mod health;
 mod history;
 mod lock;
 mod login;
@@ -29,6 +31,8 @@ mod tls;
 pub mod url;
 mod values;
 
+pub use health::DatabaseProblem;
+pub(crate) use health::{OLD_SNAPSHOT, problems};
 pub(crate) use history::history;
 pub use lock::{LockRole, Standby};
 pub(crate) use lock::{

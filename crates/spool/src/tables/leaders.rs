@@ -1,7 +1,7 @@
-//! The process that leads, and the processes that wait for its lock.
+//! The process that leads, the processes that wait for its lock, and the health of their database.
 
 pub use crate::leader::leader;
-use crate::postgres::{self, LockRole, Standby};
+use crate::postgres::{self, DatabaseProblem, LockRole, OLD_SNAPSHOT, Standby};
 use crate::{Db, Error};
 
 /// Returns the role of the session that holds the lock. `None` if no process holds it. The row that
@@ -18,6 +18,14 @@ pub fn lock_role(db: &Db) -> Result<Option<LockRole>, Error> {
 pub fn standbys(db: &Db) -> Result<Vec<Standby>, Error> {
     match db.session() {
         Some(session) => postgres::standbys(session),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Returns the problems of the database that this role can see. Empty with SQLite.
+pub fn database_problems(db: &Db) -> Result<Vec<DatabaseProblem>, Error> {
+    match db.session() {
+        Some(session) => postgres::problems(session, OLD_SNAPSHOT),
         None => Ok(Vec::new()),
     }
 }
