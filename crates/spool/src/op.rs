@@ -38,7 +38,8 @@ pub enum Op {
     /// A call with a known uuid is another call if its number differs or its start is more than a
     /// second off, so it becomes a `uuid_conflict` dead letter ([`Done::Conflict`]), as does a call
     /// message that contradicts an earlier one about the same call, and a call that late CDRs have
-    /// revised. Books: finished + 1, dead + 1.
+    /// revised. Books: finished + 1, dead + 1. Of such dead letters with one uuid and one start,
+    /// only the first 100 are kept ([`Done::NotKept`]).
     /// An unknown number does not differ. Calls without a uuid are recognized by their linkedid.
     Finish(Box<Finished>),
     /// Forgets the ids of a call that has no row, so the call can be taken in again (`audit
@@ -381,6 +382,9 @@ pub enum Done {
     /// `Finish`: The UUID already belongs to another call or to a different version of this one, so
     /// the call was stored as a dead letter with this ID.
     Conflict(RowId),
+    /// `Finish`: The UUID and the start already belong to 100 other dead letters, so only the
+    /// counter `conflicts_not_kept` changed.
+    NotKept,
     /// `Finish`: a better account of a dead letter `incomplete`. The dead letter's row now has the
     /// values, the outcome, and the book of the better account.
     Corrected(RowId),

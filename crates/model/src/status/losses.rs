@@ -4,7 +4,7 @@ use super::Status;
 use std::collections::BTreeMap;
 
 /// Durable counters that can mean a lost call, each with its meaning.
-pub const LOSS_COUNTERS: [(&str, &str); 9] = [
+pub const LOSS_COUNTERS: [(&str, &str); 10] = [
     ("unidentified", "events without a unique id"),
     ("facts_dropped", "events beyond the limit of one call"),
     ("ghosts", "parts of channels that made no call"),
@@ -17,6 +17,10 @@ pub const LOSS_COUNTERS: [(&str, &str); 9] = [
         "messages that are not for this version or login",
     ),
     ("unreadable_not_kept", "unreadable messages without room"),
+    (
+        "conflicts_not_kept",
+        "conflicting calls beyond 100 with one ID and start",
+    ),
 ];
 
 impl Status {

@@ -73,6 +73,9 @@ pub(super) struct Pipeline {
     /// Number of waits for answers so far.
     #[cfg(test)]
     pub(super) round_trips: Cell<u64>,
+    /// Number of rows in the answers that were read.
+    #[cfg(test)]
+    pub(super) rows_read: Cell<u64>,
 }
 
 impl Pipeline {
@@ -148,6 +151,11 @@ impl Pipeline {
             (Purpose::Run(_), Err(error)) => error,
         };
         self.failed.borrow_mut().get_or_insert(error);
+    }
+
+    #[cfg(test)]
+    pub(super) fn note_rows(&self, rows: usize) {
+        self.rows_read.set(self.rows_read.get() + rows as u64);
     }
 
     /// Takes the first error of a statement that no caller waited for.

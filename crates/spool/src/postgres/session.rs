@@ -435,6 +435,8 @@ impl Session {
         limit: usize,
     ) -> Result<Vec<T>, Error> {
         let rows = self.answer(slot)?.rows;
+        #[cfg(test)]
+        self.pipeline.note_rows(rows.len());
         let names = Names::new();
         let mut read = Vec::with_capacity(rows.len().min(limit));
         for row in rows.iter().take(limit) {
@@ -551,6 +553,12 @@ impl Session {
     #[cfg(test)]
     pub(crate) const fn round_trips(&self) -> u64 {
         self.pipeline.round_trips.get()
+    }
+
+    /// Returns the number of rows that the server has returned so far.
+    #[cfg(test)]
+    pub(crate) const fn rows_read(&self) -> u64 {
+        self.pipeline.rows_read.get()
     }
 }
 

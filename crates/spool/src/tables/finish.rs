@@ -8,7 +8,7 @@ use super::intake::{Intake, Traces};
 use super::{listed, missed, outbox, reason_counts, seen_calls, step, trunk_calls};
 use crate::db::Asked;
 use crate::finished::{SAME_START_SEC, span_micros};
-use crate::{Db, Done, Error, Finished, Json, Left, RowId, State, Store};
+use crate::{Db, Done, Error, Finished, Json, Left, RowId, State, Store, count};
 use callbridge_call::FinishedCall;
 use callbridge_model::{Outcome, Reason};
 use std::collections::BTreeSet;
@@ -17,6 +17,11 @@ use std::collections::BTreeSet;
 const REPEATS: &str = "repeats";
 /// Name of the counter of dead letters that were corrected by a better account.
 const CORRECTED: &str = "corrected";
+/// Name of the counter of conflicting calls that weren't kept.
+const NOT_KEPT: &str = "conflicts_not_kept";
+/// Maximum number of `uuid_conflict` dead letters with one UUID and one start. A new call is
+/// compared with all of them.
+pub(crate) const CONFLICTS_MAX: usize = 100;
 
 /// Stores a call. `intake` can already know the earlier calls with the same ids.
 pub(crate) fn finish(
@@ -85,12 +90,16 @@ fn count_repeat(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
 }
 
 /// Stores a call whose UUID is already in use as a `uuid_conflict` dead letter, unless it repeats
-/// an existing one.
+/// an existing one. Beyond [`CONFLICTS_MAX`], only counts it.
 fn conflict(store: &mut Store, new: &Finished, message: &str) -> Result<Done, Error> {
     for known in same_conflicting_uuid(store, new)? {
         if known.conflict_with(new).is_none() {
             return count_repeat(store, Some(known.id));
         }
+    }
+    if has_too_many_conflicts(store, new)? {
+        store.tally.count(NOT_KEPT, 1);
+        return Ok(Done::NotKept);
     }
     let row = insert(store, new, Some(message))?.map(Done::Conflict);
     row.ok_or_else(|| store.damaged("a dead letter without a uuid has the uuid of another".into()))
@@ -133,16 +142,35 @@ fn same_uuid(db: &Db, new: &Finished) -> Result<Option<DuplicateCandidate>, Erro
     db.query_first(&text, [new.uuid()])
 }
 
-/// Finds the dead letters `uuid_conflict` with the uuid and the start of `new`. The start limits
-/// the rows, because a PBX that reuses one id for every call makes many dead letters with one uuid.
+/// Finds the `uuid_conflict` dead letters that `new` might repeat, since they have the same UUID,
+/// start, and number. Without the start and the number, a PBX that reuses one ID for many calls
+/// would cause each of them to be compared with all earlier ones.
 fn same_conflicting_uuid(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandidate>, Error> {
     let text = format!(
-        "SELECT {CANDIDATE} FROM calls WHERE conflicting_uuid = ?1 AND started BETWEEN ?2 AND ?3"
+        "SELECT {CANDIDATE} FROM calls
+         WHERE conflicting_uuid = ?1 AND started BETWEEN ?2 AND ?3
+             AND (phone = ?4 OR raw_phone = ?5
+                 OR (phone IS NULL OR ?4 IS NULL) AND (raw_phone IS NULL OR ?5 IS NULL))"
     );
+    let (from, until) = same_starts(new);
+    let values = (new.uuid(), from, until, new.phone(), new.raw_number());
+    db.query_all(&text, values)
+}
+
+fn has_too_many_conflicts(db: &Db, new: &Finished) -> Result<bool, Error> {
+    let text = "SELECT 1 FROM calls WHERE conflicting_uuid = ?1 AND started BETWEEN ?2 AND ?3
+         LIMIT 1 OFFSET ?4";
+    let (from, until) = same_starts(new);
+    db.exists(text, (new.uuid(), from, until, count(CONFLICTS_MAX - 1)))
+}
+
+/// Returns the first and the last start that count as the start of `new`.
+fn same_starts(new: &Finished) -> (i64, i64) {
     let started = new.started();
-    let from = started.saturating_sub_unsigned(SAME_START_SEC);
-    let until = started.saturating_add_unsigned(SAME_START_SEC);
-    db.query_all(&text, (new.uuid(), from, until))
+    (
+        started.saturating_sub_unsigned(SAME_START_SEC),
+        started.saturating_add_unsigned(SAME_START_SEC),
+    )
 }
 
 /// Corrects the dead letter `incomplete` with the same uuid. Returns `None` if there is no such

@@ -64,7 +64,7 @@ CREATE TABLE calls (
     actions TEXT                        -- [{at, who, action}]; NULL: none
 ) STRICT;
 CREATE UNIQUE INDEX calls_uuid ON calls(uuid);
-CREATE INDEX calls_conflicting ON calls(conflicting_uuid, started)
+CREATE INDEX calls_conflicting ON calls(conflicting_uuid, started, phone, raw_phone)
     WHERE conflicting_uuid IS NOT NULL;
 CREATE INDEX calls_fresh ON calls(live, id) WHERE state = 'ready' AND not_before = 0;
 CREATE INDEX calls_turn ON calls(live, turn, id DESC)

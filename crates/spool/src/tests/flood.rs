@@ -1,19 +1,30 @@
-//! Tests that the cost of a call does not depend on the number of earlier calls of its number.
+//! Tests that the cost of a call does not depend on the number of earlier calls of its number, or
+//! with its ID.
 
 use super::call::time_at;
+use super::place::Engine;
 use super::sqlite::suite::missed::{
     CustomerCall, call, finish, missed_call, store, talk, waiting_times,
 };
-use crate::{Finished, Store};
-use callbridge_call::EventTime;
+use crate::tables::finish::CONFLICTS_MAX;
+use crate::{Done, Finished, Settings, Store};
+use callbridge_call::{EventTime, GivenIds, UniqueId};
 use callbridge_model::{Outcome, Phone, Reason};
 use std::time::Duration;
 
 /// Steps of SQLite's virtual machine that a call can take on average. Reading all calls of the
 /// number once per call takes more than twice as many.
 const STEPS_MAX: u32 = 1_500;
+/// Steps of a call that is compared with a hundred earlier ones. Comparing it with all of them takes
+/// six times as many.
+const COMPARED_STEPS_MAX: u32 = 2_000;
 /// Number of calls from one number in these tests.
 const CALLS: u32 = 2_000;
+/// Number of calls of a flood in PostgreSQL.
+const FEW_CALLS: u32 = 400;
+/// Number of rows that a call can read from PostgreSQL, however many calls came before. If a call is
+/// compared with all earlier ones, the last of [`FEW_CALLS`] read twice as many.
+const ROWS_MAX: u64 = 150;
 
 /// A way in which the calls of one number can arrive.
 type Arrival = (&'static str, fn(u32) -> Finished);
@@ -101,12 +112,91 @@ const ARRIVALS: &[Arrival] = &[
             incomplete_call(n, missed_call(start(n)))
         }
     }),
-    ("one id for all calls", reused_id),
+];
+
+/// Makes the n-th call under the uuid and the start of call 1.
+fn same_id_and_start(n: u32) -> Finished {
+    let mut call = call(1, missed_call(start(1)));
+    call.judged.judged_at = time_at(100_000 + i64::from(n));
+    call
+}
+
+/// Replaces the number, both as it was sent and as it is stored.
+fn with_number(mut call: Finished, n: u32) -> Finished {
+    let digits = 998_930_000_000 + i64::from(n);
+    call.judged.record.client_phone = Phone::from_digits(digits);
+    call.call.number.as_mut().expect("a number").text = digits.to_string();
+    call
+}
+
+/// Ways in which a PBX can repeat an id, a start, or a number. The calls are numbered from 1.
+const REPETITIONS: &[Arrival] = &[
+    ("the same call again", same_id_and_start),
+    ("one id, other starts", reused_id),
+    ("one id, other starts, newest first", |n| {
+        reused_id(CALLS + 1 - n)
+    }),
+    ("one id, other starts, each call twice", |n| {
+        reused_id(n / 2 + 1)
+    }),
+    ("one id and start, other numbers", |n| {
+        with_number(same_id_and_start(n), n)
+    }),
+    ("one id and start, the same 50 numbers", |n| {
+        with_number(same_id_and_start(n), n % 50)
+    }),
+    ("one id and start, the number unknown to the trunk", |n| {
+        let mut call = with_number(same_id_and_start(n), n);
+        call.judged.record.client_phone = None;
+        call
+    }),
+    ("one id and start, every other number withheld", |n| {
+        let mut call = with_number(same_id_and_start(n), n);
+        if n.is_multiple_of(2) {
+            call.judged.record.client_phone = None;
+            call.call.number = None;
+        }
+        call
+    }),
+    ("one id, starts a second apart, other numbers", |n| {
+        let mut call = with_number(same_id_and_start(n), n);
+        call.call.started = EventTime::from_seconds(super::call::T0 + i64::from(n));
+        call
+    }),
+    ("one message with other values each time", |n| {
+        let mut call = same_id_and_start(n);
+        call.call.given = Some(GivenIds::default());
+        call.call.ended = call.call.started.plus(Duration::from_secs(n.into()));
+        call
+    }),
+    ("other ids, one number and start", |n| {
+        call(n, missed_call(start(1)))
+    }),
+    ("other ids, one channel in all calls", |n| {
+        let mut call = call(n, missed_call(start(n)));
+        let channel = UniqueId::new("shared.1").expect("not empty");
+        call.call.also_known_as.push(channel);
+        call
+    }),
+    ("one incomplete call again", |n| {
+        let mut call = incomplete_call(1, missed_call(start(1)));
+        call.judged.judged_at = time_at(100_000 + i64::from(n));
+        call
+    }),
 ];
 
 #[test]
 fn call_of_a_busy_number_needs_bounded_database_steps() {
-    for (name, arrival) in ARRIVALS {
+    assert_bounded_steps(ARRIVALS, STEPS_MAX);
+}
+
+#[test]
+fn repetition_needs_bounded_database_steps() {
+    assert_bounded_steps(REPETITIONS, COMPARED_STEPS_MAX);
+}
+
+fn assert_bounded_steps(arrivals: &[Arrival], most: u32) {
+    for (name, arrival) in arrivals {
         let mut store = store();
         store.remember_statements();
         for n in 1..=CALLS {
@@ -115,10 +205,53 @@ fn call_of_a_busy_number_needs_bounded_database_steps() {
         let steps = store.steps_taken();
         let sum: i32 = steps.values().sum();
         let mean = sum.cast_unsigned() / CALLS;
-        assert!(
-            mean < STEPS_MAX,
-            "{name}: {mean} steps per call: {steps:#?}"
-        );
+        assert!(mean < most, "{name}: {mean} steps per call: {steps:#?}");
+    }
+}
+
+#[test]
+fn conflict_reads_a_bounded_number_of_postgres_rows() {
+    let conflicts = REPETITIONS
+        .iter()
+        .filter(|(name, _)| name.starts_with("one id") || name.starts_with("one message"));
+    for (name, arrival) in conflicts {
+        let mut store = Engine::Postgres.store(Settings::default());
+        let last = FEW_CALLS / 5;
+        for n in 1..=FEW_CALLS - last {
+            finish(&mut store, arrival(n));
+        }
+        let before = store.session().expect("PostgreSQL").rows_read();
+        for n in FEW_CALLS - last + 1..=FEW_CALLS {
+            finish(&mut store, arrival(n));
+        }
+        let rows = store.session().expect("PostgreSQL").rows_read() - before;
+        let mean = rows / u64::from(last);
+        assert!(mean < ROWS_MAX, "{name}: {mean} rows per call");
+    }
+}
+
+#[test]
+fn conflicts_beyond_a_hundred_with_one_start_are_only_counted() {
+    for engine in [Engine::Sqlite, Engine::Postgres] {
+        let mut store = engine.store(Settings::default());
+        let most = u32::try_from(CONFLICTS_MAX).expect("small");
+        // The first call is not a conflict.
+        for n in 0..=most {
+            let done = finish(&mut store, with_number(same_id_and_start(n), n));
+            assert!(matches!(done, Done::New(_) | Done::Conflict(_)), "{done:?}");
+        }
+        let next = with_number(same_id_and_start(0), most + 1);
+        assert_eq!(finish(&mut store, next.clone()), Done::NotKept);
+        assert_eq!(finish(&mut store, next), Done::NotKept);
+        assert_eq!(store.counters()["conflicts_not_kept"], 2);
+        // A known call is still recognized, and another start has room of its own.
+        let known = with_number(same_id_and_start(0), most);
+        assert!(matches!(finish(&mut store, known), Done::Repeat(Some(_))));
+        let later = with_number(reused_id(5), most + 1);
+        assert!(matches!(finish(&mut store, later), Done::Conflict(_)));
+        assert_eq!(store.books().finished, u64::from(most) + 2);
+        let recount = crate::tables::books::recount(&store);
+        assert_eq!(recount.expect("a recount"), []);
     }
 }
 
