@@ -53,6 +53,11 @@ pub(crate) fn read(store: &Store, role: Role) -> Result<Option<LeadershipStatus>
             message: problem.message,
         });
     }
+    if role == Role::Leader {
+        let round_trip = store.measure_round_trip()?;
+        status.round_trip_us =
+            round_trip.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    }
     for standby in tables::leaders::standbys(store)? {
         status
             .standbys

@@ -4,7 +4,10 @@ use crate::metric_families::{counters, gauge, gauges, labels, signed};
 use callbridge_hub::tally::Refusals;
 use callbridge_model::Status;
 use callbridge_model::status::Role;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 pub(crate) fn hub(all: &mut Registry, status: &Status, refusals: Option<&Refusals>) {
     let Some(hub) = &status.hub else {
@@ -64,6 +67,12 @@ pub(crate) fn leadership(all: &mut Registry, status: &Status) {
     }
     let help = "1 for each problem of the database";
     gauges(all, "database_problem", help, problems);
+    if let Some(micros) = leadership.round_trip_us {
+        let help = "Time that the database takes to answer the leader";
+        let round_trip = Gauge::<f64, AtomicU64>::default();
+        round_trip.set(Duration::from_micros(micros).as_secs_f64());
+        all.register("database_round_trip_seconds", help, round_trip);
+    }
 }
 
 pub(crate) fn forward(all: &mut Registry, status: &Status) {

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 mod sqlite;
 #[cfg(test)]
@@ -88,6 +89,21 @@ impl Db {
             Engine::Sqlite(_) => None,
             Engine::Postgres(session) => Some(session),
         }
+    }
+
+    /// Measures how long the database takes to answer a statement that does nothing. `None` for a
+    /// file.
+    ///
+    /// # Errors
+    /// Returns an error if the session is lost.
+    pub fn measure_round_trip(&self) -> Result<Option<Duration>, Error> {
+        let Engine::Postgres(session) = &self.engine else {
+            return Ok(None);
+        };
+        self.count_statement()?;
+        let began = Instant::now();
+        self.check_answer(session.script("SELECT 1"))?;
+        Ok(Some(began.elapsed()))
     }
 
     /// Returns the error that ended the session. `None` while the session works.

@@ -123,9 +123,12 @@ async fn standby_answers_503_with_name_of_leader() {
     assert_eq!(ready.0, 200);
     let (_, metrics) = get(second.metrics, "/metrics").await.expect("an answer");
     assert!(metrics.contains("callbridge_leader 0\n"), "{metrics}");
+    let round_trip = "callbridge_database_round_trip_seconds ";
+    assert!(!metrics.contains(round_trip), "{metrics}");
     let (_, metrics) = get(first.metrics, "/metrics").await.expect("an answer");
     assert!(metrics.contains("callbridge_leader 1\n"), "{metrics}");
     assert!(metrics.contains("callbridge_standbys 1\n"), "{metrics}");
+    assert!(metrics.contains(round_trip), "{metrics}");
 }
 
 #[tokio::test]

@@ -15,6 +15,9 @@ pub struct LeadershipStatus {
     pub standbys: Vec<StandbyStatus>,
     /// Why this process, a standby, could not take over. `null` if it could.
     pub problem: Option<String>,
+    /// Microseconds that the database takes to answer the leader. `null` if this process isn't the
+    /// leader.
+    pub round_trip_us: Option<u64>,
     /// The problems of the database, each with its fix.
     pub database: Vec<DatabaseProblem>,
 }

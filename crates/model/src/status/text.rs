@@ -266,6 +266,10 @@ impl LeadershipStatus {
                 let _ = writeln!(text, "leader   none");
             }
         }
+        if let Some(micros) = self.round_trip_us {
+            let (ms, tenths) = (micros / 1000, micros % 1000 / 100);
+            let _ = writeln!(text, "database {ms}.{tenths} ms per round trip");
+        }
         for standby in &self.standbys {
             let name = safe(&standby.name);
             let since = style.zone.second(standby.since);

@@ -27,6 +27,23 @@ fn unbalanced_books_are_reported() {
 }
 
 #[test]
+fn round_trip_is_shown_in_tenths_of_a_millisecond() {
+    let leadership = LeadershipStatus {
+        round_trip_us: Some(20_460),
+        ..LeadershipStatus::default()
+    };
+    let status = Status {
+        leadership: Some(leadership),
+        ..Status::default()
+    };
+    let text = status.to_text(&style("UTC"));
+    assert!(
+        text.contains("\ndatabase 20.4 ms per round trip\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn pause_is_listed_first_in_status_text() {
     let pause = Pause {
         reason: "token_refused".into(),
