@@ -102,7 +102,7 @@ async fn check_hub(config: &Config, address: &Address, token: &Secret) -> Vec<Ch
     let asked = clock::now();
     let (status, body) = match client.branch(token).await {
         Reply::Answer { status, body, .. } => (status, body),
-        Reply::Lost(message) => {
+        Reply::Lost(message) | Reply::TimedOut(message) => {
             let fix = "check address, DNS, firewall, and certificate of the hub";
             return vec![fault(Code::Unreachable, name, message, fix)];
         }

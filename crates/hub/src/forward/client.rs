@@ -132,7 +132,14 @@ impl HubClient {
             Ok(response) => read(response, &redactor).await,
             Err(error) => Err(error),
         };
-        answered.unwrap_or_else(|error| Reply::Lost(self.failure(error)))
+        answered.unwrap_or_else(|error| {
+            // A hub that can't be reached isn't slow because of the request's size.
+            if error.is_timeout() && !error.is_connect() {
+                Reply::TimedOut(self.failure(error))
+            } else {
+                Reply::Lost(self.failure(error))
+            }
+        })
     }
 
     /// Returns how long to wait for the first byte of the answer to a body of this length.

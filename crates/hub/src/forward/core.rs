@@ -12,6 +12,7 @@
 //! | 401, 403 | pause: the token is refused |
 //! | 3xx, other 4xx, a 200 that cannot be read | pause: this is not the hub, or not a working one |
 //! | 429, 5xx, no answer | the next hub; after the last one, a backoff of up to 60 s |
+//! | no answer in time | the same, and the next request has half as many lines |
 //!
 //! After a pause, the request is tried again each minute.
 
@@ -54,6 +55,8 @@ pub enum Reply {
     },
     /// No answer came. The hub can have stored the calls.
     Lost(String),
+    /// The hub got the request, and did not answer in time. It can have stored the calls.
+    TimedOut(String),
     /// The token cannot be read, so nothing was sent.
     NoToken(String),
 }
@@ -214,11 +217,14 @@ impl ForwardCore {
 
     /// Applies the answer to a request with these calls.
     pub fn calls_answered(&mut self, now: Duration, batch: &[BatchCall], reply: Reply) -> Outcome {
+        if matches!(reply, Reply::TimedOut(_)) {
+            self.halve(batch.len());
+        }
         let verdict = self.verdict::<CallsAnswer>(reply);
         let answer = match verdict {
             Verdict::Taken(answer) => answer,
             Verdict::TooLarge if batch.len() > 1 => {
-                self.lines = (batch.len() / 2).max(1);
+                self.halve(batch.len());
                 return Outcome::default();
             }
             Verdict::TooLarge => {
@@ -299,7 +305,7 @@ impl ForwardCore {
                 retry_after,
                 body,
             } => (status, retry_after, body),
-            Reply::Lost(message) => {
+            Reply::Lost(message) | Reply::TimedOut(message) => {
                 return Verdict::Failure {
                     retry_after: None,
                     message,
@@ -386,6 +392,11 @@ impl ForwardCore {
 
     fn next_hub(&mut self) {
         self.hub = (self.hub + 1) % self.hubs.len().max(1);
+    }
+
+    /// Makes the next request half as large as one with this many lines.
+    fn halve(&mut self, lines: usize) {
+        self.lines = (lines / 2).max(1);
     }
 
     fn succeed(&mut self, lines: usize) {

@@ -144,12 +144,32 @@ fn batch_is_halved_after_413_and_restored_after_success() {
 }
 
 #[test]
+fn batch_is_halved_after_a_timeout_and_restored_after_success() {
+    let mut core = core(2);
+    let batch: Vec<BatchCall> = (1..=500).map(call).collect();
+    let timed_out = Reply::TimedOut("hub1 does not answer".to_owned());
+    core.calls_answered(time_at(40), &batch, timed_out.clone());
+    assert_eq!(core.problem().expect("one").reason, "hub_unreachable");
+    let next = core.next(time_at(40), true);
+    assert_eq!(next, Next::Calls { hub: 1, lines: 250 });
+    let half = batch_answer("A", 2, &batch[..250]);
+    core.calls_answered(time_at(42), &batch[..250], half);
+    let next = core.next(time_at(44), true);
+    assert_eq!(next, Next::Calls { hub: 1, lines: 500 });
+    // One call can't be halved.
+    core.calls_answered(time_at(50), &batch[..1], timed_out);
+    let next = core.next(time_at(52), true);
+    assert_eq!(next, Next::Calls { hub: 0, lines: 1 });
+}
+
+#[test]
 fn next_hub_is_tried_after_a_failing_hub() {
     let mut core = core(2);
     for failure in [
         status(429),
         status(503),
-        Reply::Lost("timed out".to_owned()),
+        Reply::Lost("the connection was refused".to_owned()),
+        Reply::TimedOut("does not answer".to_owned()),
     ] {
         let mut core = self::core(2);
         core.calls_answered(time_at(5), &[call(1)], failure);
