@@ -5,7 +5,7 @@ use crate::protocol::{BranchAnswer, CallsAnswer, RefusedLine, ReportAnswer};
 use crate::tally::Tally;
 use crate::token::{BranchTable, KnownBranch, new_incarnation};
 use bytes::Bytes;
-use callbridge_mapping::journal::figures;
+use callbridge_mapping::journal::{figures, phone_to_look_up};
 use callbridge_mapping::{People, Rules, judge};
 use callbridge_model::status::BranchReport;
 use callbridge_model::{CallUuid, Now, clock};
@@ -322,6 +322,11 @@ struct Judging {
 
 impl Judging {
     fn judge_all(&self, lines: Lines) -> (Vec<JudgedLine>, Vec<RefusedLine>) {
+        // The database can be far away, so it's asked about all calls at once.
+        let phones = lines.calls.iter().filter_map(|(_, reported)| {
+            phone_to_look_up(&reported.call, &reported.pbx, &self.rules)
+        });
+        let people = self.people.with_leads_of(phones.collect());
         let mut judged = Vec::with_capacity(lines.calls.len());
         let mut refused_lines = lines.refused;
         for (line, reported) in lines.calls {
@@ -338,13 +343,7 @@ impl Judging {
             let uuid = figures::uuid(&reported.pbx, &reported.call.linkedid);
             let mut call = reported.call;
             call.live = self.now.wall.since(call.ended) <= LIVE_WITHIN;
-            let verdict = judge(
-                &call,
-                &reported.pbx,
-                &self.rules,
-                &self.people,
-                self.now.wall,
-            );
+            let verdict = judge(&call, &reported.pbx, &self.rules, &people, self.now.wall);
             let mut finished = Finished::new(verdict, call);
             finished.branch = Some(self.branch.name.clone());
             finished.from_collector = self.from_collector;

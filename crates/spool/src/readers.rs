@@ -4,12 +4,14 @@
 
 use super::{Db, Error, state_dir};
 use crate::postgres::{Access, PostgresUrl, Session};
-use crate::tables::directory::{holders, profile, responsible_employees, survivor};
+use crate::tables::directory::{
+    holders, leads_of_phones, profile, responsible_employees, survivor,
+};
 use crate::tables::given::assigned_lead;
 use callbridge_call::{EpochSeconds, FinishedCall};
 use callbridge_leads::directory::{Finding, LeadProfile};
 use callbridge_mapping::LeadAnswer;
-use callbridge_mapping::people::Directory;
+use callbridge_mapping::people::{Directory, PhoneLeads};
 use callbridge_model::{EmployeeId, LeadId, Phone};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -265,7 +267,7 @@ impl LeadDirectory {
         let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         beside.ask(&question).map_err(|error| {
             self.failed.store(true, Ordering::Release);
-            tracing::warn!(%error, "a number cannot be looked up in {place}");
+            tracing::warn!(%error, "{place} cannot be read");
             error.to_string()
         })
     }
@@ -279,6 +281,15 @@ impl Directory for LeadDirectory {
     fn assigned_lead(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
         let given = self.ask("the given leads", |db| assigned_lead(db, phone))?;
         Ok(given.map(|assigned| (assigned.lead_id, assigned.message())))
+    }
+
+    fn look_up(&self, phones: &[Phone]) -> Result<Vec<PhoneLeads>, String> {
+        let found = self.ask("the directory of leads", |db| leads_of_phones(db, phones))?;
+        let leads = found.into_iter().map(|(finding, assigned)| PhoneLeads {
+            lead: finding.answer(),
+            assigned: assigned.map(|assigned| (assigned.lead_id, assigned.message())),
+        });
+        Ok(leads.collect())
     }
 }
 

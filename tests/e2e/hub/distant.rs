@@ -1,9 +1,14 @@
-//! Tests that a branch that floods a hub does not stop the hub's requests to the CRM, although the
-//! hub's database is 5 ms away. The full run also tests that the flood does not slow them down.
+//! Tests a hub whose database is far away: a branch that floods the hub does not stop its requests
+//! to the CRM, and many collectors store their calls quickly. The full run also tests the figures
+//! that depend on the machine.
 
 use super::pair::{FULL_RATE, PATIENCE, Pair, source_address, submissions};
 use super::points::{is_full_run, report};
-use super::stage::{add_branch, messages, post_within};
+use super::stage::{
+    add_branch, free_address, message, messages, post, post_within, start_hub_with,
+    wait_until_serving,
+};
+use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
 use callbridge_sandbox::window::Rate;
 use callbridge_testbed::postgres::{Durability, Postgres};
@@ -12,9 +17,9 @@ use callbridge_testbed::wait::{pass, until_within};
 use futures_util::future::join_all;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The delay of the proxy in each direction. The timer adds up to a millisecond.
+/// The delay of the flooded hub's proxy in each direction. The timer adds up to a millisecond.
 const DELAY: Duration = Duration::from_millis(2);
 /// Connections of the flood.
 const CONNECTIONS: u32 = 4;
@@ -117,4 +122,90 @@ async fn flood_does_not_stop_hub_with_distant_database() {
     };
     assert!(counts.iter().all(|count| *count >= expected), "{counts:?}");
     pair.terminate().await;
+}
+
+/// The delay of the collectors' proxy in each direction.
+const FAR: Duration = Duration::from_millis(10);
+/// Branches that send calls at the same time.
+const BRANCHES: u32 = 8;
+/// Calls in each request.
+const LINES: u32 = 100;
+/// Calls per second that a full run demands.
+const RATE_MIN: f64 = 1_000.0;
+/// The longest that a full run lets any branch wait for an answer.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Sends requests of a branch, one after the other. Returns the longest wait for an answer.
+async fn send_all(hub: SocketAddr, branch: &str, token: &str, requests: u32) -> Duration {
+    let mut longest = Duration::ZERO;
+    for request in 0..requests {
+        let mut body = String::new();
+        for n in request * LINES..(request + 1) * LINES {
+            let mut call = message(branch, n);
+            // The hub looks up the lead of each number.
+            call["leadId"] = serde_json::Value::Null;
+            call["phone"] = format!("+99890{:07}", n).into();
+            body.push_str(&format!("{call}\n"));
+        }
+        let began = Instant::now();
+        let (status, answer) = post(hub, "/v1/calls", token, body).await;
+        longest = longest.max(began.elapsed());
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(
+            answer["taken"].as_array().expect("uuids").len(),
+            LINES as usize
+        );
+    }
+    longest
+}
+
+/// If the hub asked the database once per call, this would take a round trip for each of them,
+/// since all branches share the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn distant_database_is_asked_once_per_request_body() {
+    let requests = if is_full_run() { 40 } else { 3 };
+    let server = Postgres::start(Durability::Synced, "");
+    let proxy = Proxy::start_delayed(server.port(), FAR).await;
+    let schema = Postgres::new_schema();
+    let near = Place::in_database(&server.url(&schema));
+    let mut branches = Vec::new();
+    for n in 0..BRANCHES {
+        let name = format!("branch{n}");
+        let token = add_branch(&near, &name, &name).await;
+        branches.push((name, token));
+    }
+    let place = Place::in_database(&server.url_at(proxy.port(), &schema));
+    let crm = crm::start().await;
+    let address = free_address();
+    let flags = [RATE_FLAG, "--lead=directory", "--lead-directory"];
+    let mut hub = start_hub_with(&flags, &place, &crm.url(), address);
+    wait_until_serving(&mut hub).await;
+    let began = Instant::now();
+    let sending = branches
+        .iter()
+        .map(|(name, token)| send_all(address, name, token, requests));
+    let longest = join_all(sending).await.into_iter().max().expect("branches");
+    let took = began.elapsed();
+    let calls = BRANCHES * requests * LINES;
+    let rate = f64::from(calls) / took.as_secs_f64();
+    report(&format!(
+        "{BRANCHES} branches with {LINES} calls per request, {} ms to the database: {rate:.0} calls \
+         per second, longest wait {} ms\n",
+        2 * FAR.as_millis(),
+        longest.as_millis()
+    ));
+    assert!(took < calls * 2 * FAR, "{calls} calls took {took:?}");
+    if is_full_run() {
+        assert!(rate >= RATE_MIN, "{rate:.0} calls per second");
+        assert!(longest <= WAIT_MAX, "a branch waited {longest:?}");
+    }
+    let what = "the database's round trip is shown";
+    let status = hub.until(what, |status| {
+        let leadership = status.leadership.as_ref();
+        leadership.is_some_and(|leadership| leadership.round_trip_us.is_some())
+    });
+    let leadership = status.await.leadership.expect("a database");
+    let round_trip = Duration::from_micros(leadership.round_trip_us.expect("measured"));
+    assert!(round_trip >= 2 * FAR, "{round_trip:?}");
+    hub.terminate().await;
 }

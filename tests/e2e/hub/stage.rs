@@ -22,7 +22,12 @@ pub fn start_hub(place: &Place, crm: &str, address: SocketAddr) -> Program {
 
 /// Starts a hub with this flag `--rate`.
 pub fn start_hub_at_rate(rate: &str, place: &Place, crm: &str, address: SocketAddr) -> Program {
-    let arguments = [
+    start_hub_with(&[rate], place, crm, address)
+}
+
+/// Starts a hub with these additional flags.
+pub fn start_hub_with(flags: &[&str], place: &Place, crm: &str, address: SocketAddr) -> Program {
+    let mut arguments = vec![
         "run".to_owned(),
         format!("--collect={address}"),
         format!("--crm-url={crm}"),
@@ -30,8 +35,8 @@ pub fn start_hub_at_rate(rate: &str, place: &Place, crm: &str, address: SocketAd
         format!("--state={}", place.state()),
         "--country=UZ".to_owned(),
         "--listen=127.0.0.1:0".to_owned(),
-        rate.to_owned(),
     ];
+    arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
     place.start(&arguments, &[])
 }
 

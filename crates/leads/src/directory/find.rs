@@ -107,17 +107,28 @@ impl Holder {
 /// # Errors
 /// The ledger's error.
 pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
-    let rows = ledger.lead_phones(phone)?;
+    find_among(&ledger.lead_phones(phone)?, |lead| ledger.life(lead))
+}
+
+/// Does the same as [`find`] with a number's rows. `life` returns the state of a lead that isn't
+/// among them.
+///
+/// # Errors
+/// The error of `life`.
+pub fn find_among<E>(
+    rows: &[LeadPhone],
+    life: impl Fn(LeadId) -> Result<Life, E>,
+) -> Result<Finding, E> {
     let known: BTreeMap<LeadId, Life> = rows.iter().map(|row| (row.lead, row.life)).collect();
     // Merged leads share their contacts.
     let mut families: BTreeMap<LeadId, Vec<(Root, &LeadPhone)>> = BTreeMap::new();
-    for row in &rows {
-        let root = root(row.lead, |lead| Ok(read_life(ledger, &known, lead)?.merged))?;
+    for row in rows {
+        let root = root(row.lead, |lead| Ok(read_life(&life, &known, lead)?.merged))?;
         families.entry(root.lead).or_default().push((root, row));
     }
     let mut holders = Vec::new();
     for (now, family) in families {
-        let end = read_life(ledger, &known, now)?;
+        let end = read_life(&life, &known, now)?;
         let mut leads: BTreeMap<LeadId, Holder> = BTreeMap::new();
         for (root, row) in &family {
             let Some((since, source)) = row.held else {
@@ -157,14 +168,14 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
     Ok(Finding { holders })
 }
 
-fn read_life<L: Ledger>(
-    ledger: &L,
+fn read_life<E>(
+    life: &impl Fn(LeadId) -> Result<Life, E>,
     known: &BTreeMap<LeadId, Life>,
     lead: LeadId,
-) -> Result<Life, L::Error> {
+) -> Result<Life, E> {
     match known.get(&lead) {
         Some(life) => Ok(*life),
-        None => ledger.life(lead),
+        None => life(lead),
     }
 }
 

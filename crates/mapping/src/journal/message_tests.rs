@@ -213,3 +213,22 @@ fn invalid_number_without_lead_is_reported_by_phone_field() {
         "variable LEAD_ID holds no lead"
     );
 }
+
+#[test]
+fn number_is_looked_up_unless_the_message_gives_the_lead() {
+    let rules = rules(&["city=PJSIP/city"]);
+    let mut call = message_call();
+    assert_eq!(phone_to_look_up(&call, "pbx1", &rules), None);
+    call.given = None;
+    let number = phone_to_look_up(&call, "pbx1", &rules);
+    let judged = judge(&call, "pbx1", &rules, &People::default(), call.ended);
+    assert!(number.is_some());
+    assert_eq!(number, judged.record.client_phone);
+    // A number that might be the company's is only used if a lead has it.
+    call.shown_number = call.number.take();
+    assert_eq!(phone_to_look_up(&call, "pbx1", &rules), number);
+    call.direction = Direction::Internal;
+    assert_eq!(phone_to_look_up(&call, "pbx1", &rules), number);
+    call.number = call.shown_number.take();
+    assert_eq!(phone_to_look_up(&call, "pbx1", &rules), None);
+}

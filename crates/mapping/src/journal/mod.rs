@@ -154,16 +154,34 @@ fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a 
 /// channel that the PBX itself called, but only if a lead has that number, because it may be the
 /// company's.
 fn client_phone(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
-    for number in call.number.iter().chain(&call.more_numbers) {
-        if let Some(phone) = normalize_number(number, trunk, call.direction) {
-            return Some(phone);
-        }
+    let (phone, of_customer) = likely_phone(call, trunk)?;
+    if of_customer {
+        return Some(phone);
     }
-    let phone = normalize_number(call.shown_number.as_ref()?, trunk, call.direction)?;
     match people.lead_of_phone(&phone, trunk?) {
         LeadAnswer::One(..) | LeadAnswer::Two(..) => Some(phone),
         LeadAnswer::None(_) => None,
     }
+}
+
+/// Returns the first valid number of a call. `false` means that it might be the company's.
+fn likely_phone(call: &FinishedCall, trunk: Option<&Trunk>) -> Option<(Phone, bool)> {
+    for number in call.number.iter().chain(&call.more_numbers) {
+        if let Some(phone) = normalize_number(number, trunk, call.direction) {
+            return Some((phone, true));
+        }
+    }
+    let shown = normalize_number(call.shown_number.as_ref()?, trunk, call.direction)?;
+    Some((shown, false))
+}
+
+/// Returns the number whose lead [`judge`] looks up. With the numbers of several calls, the caller
+/// can look them up together before it judges the calls ([`People::with_leads_of`]).
+pub fn phone_to_look_up(call: &FinishedCall, pbx: &str, rules: &Rules) -> Option<Phone> {
+    let (phone, of_customer) = likely_phone(call, trunk_of(call, pbx, rules))?;
+    let is_lead_given = call.given.is_some_and(|given| given.lead.is_some());
+    let is_asked = call.direction != Direction::Internal && !is_lead_given;
+    (is_asked || !of_customer).then_some(phone)
 }
 
 fn normalize_number(

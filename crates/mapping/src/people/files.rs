@@ -267,7 +267,7 @@ fn take(people: &mut People, (kind, file): &List, bytes: &[u8]) -> Result<ListCh
             }
             let older = people.leads.entry(file.clone()).or_default();
             let phones = older.changed_phones(&newer);
-            *older = newer;
+            *older = Arc::new(newer);
             Ok(ListChange { about, phones })
         }
         ListKind::Employees => {
@@ -276,7 +276,7 @@ fn take(people: &mut People, (kind, file): &List, bytes: &[u8]) -> Result<ListCh
             if about.is_useless() {
                 return Err(Error::Useless(path.clone(), about));
             }
-            people.employees.insert(path.clone(), newer);
+            people.employees.insert(path.clone(), Arc::new(newer));
             let phones = Vec::new();
             Ok(ListChange { about, phones })
         }

@@ -54,6 +54,62 @@ pub trait Directory: std::fmt::Debug + Send + Sync {
     ///
     /// Returns a message if it can't be looked up right now.
     fn assigned_lead(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String>;
+
+    /// Looks up several numbers at once, in their order. A distant database takes as long to answer
+    /// a hundred questions that were sent together as to answer one.
+    ///
+    /// # Errors
+    /// A message, if they cannot be looked up now.
+    fn look_up(&self, phones: &[Phone]) -> Result<Vec<PhoneLeads>, String> {
+        let mut found = Vec::with_capacity(phones.len());
+        for phone in phones {
+            found.push(PhoneLeads {
+                lead: self.lead_of(phone)?,
+                assigned: self.assigned_lead(phone)?,
+            });
+        }
+        Ok(found)
+    }
+}
+
+/// The leads of a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhoneLeads {
+    /// The answer of [`Directory::lead_of`].
+    pub lead: LeadAnswer,
+    /// The answer of [`Directory::assigned_lead`].
+    pub assigned: Option<(LeadId, String)>,
+}
+
+/// The answers about numbers that were looked up together. Any other number is looked up in the
+/// directory itself.
+#[derive(Debug)]
+struct LookedUp {
+    known: Result<BTreeMap<Phone, PhoneLeads>, String>,
+    directory: Arc<dyn Directory>,
+}
+
+impl LookedUp {
+    fn leads_of(&self, phone: &Phone) -> Result<Option<&PhoneLeads>, String> {
+        let known = self.known.as_ref().map_err(String::clone)?;
+        Ok(known.get(phone))
+    }
+}
+
+impl Directory for LookedUp {
+    fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String> {
+        match self.leads_of(phone)? {
+            Some(leads) => Ok(leads.lead.clone()),
+            None => self.directory.lead_of(phone),
+        }
+    }
+
+    fn assigned_lead(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
+        match self.leads_of(phone)? {
+            Some(leads) => Ok(leads.assigned.clone()),
+            None => self.directory.assigned_lead(phone),
+        }
+    }
 }
 
 /// A lead list's file and its trunk's country. Two trunks may read the same file differently.
@@ -62,8 +118,8 @@ pub(crate) type LeadFile = (PathBuf, Option<Country>);
 /// The lead and employee lists in use, along with the lead directory.
 #[derive(Clone, Debug, Default)]
 pub struct People {
-    pub(crate) leads: BTreeMap<LeadFile, LeadList>,
-    pub(crate) employees: BTreeMap<PathBuf, Employees>,
+    pub(crate) leads: BTreeMap<LeadFile, Arc<LeadList>>,
+    pub(crate) employees: BTreeMap<PathBuf, Arc<Employees>>,
     /// The lead directory, if there is one.
     pub(crate) directory: Option<Arc<dyn Directory>>,
 }
@@ -74,6 +130,20 @@ impl People {
     pub fn with_directory(mut self, directory: Arc<dyn Directory>) -> Self {
         self.directory = Some(directory);
         self
+    }
+
+    /// Looks up these numbers in the directory, all at once, and returns the same lists with the
+    /// answers.
+    #[must_use]
+    pub fn with_leads_of(&self, phones: BTreeSet<Phone>) -> Self {
+        let Some(directory) = self.directory.clone().filter(|_| !phones.is_empty()) else {
+            return self.clone();
+        };
+        let phones: Vec<Phone> = phones.into_iter().collect();
+        let found = directory.look_up(&phones);
+        let known = found.map(|leads| phones.into_iter().zip(leads).collect());
+        self.clone()
+            .with_directory(Arc::new(LookedUp { known, directory }))
     }
 
     /// Returns the lead of a call whose customer has this number, from the first of the trunk's
@@ -161,7 +231,7 @@ impl People {
     pub fn employees_at<'a>(&'a self, trunk: &'a Trunk) -> Option<&'a Employees> {
         match trunk.employees.as_ref()? {
             EmployeeRule::List(list) => Some(list),
-            EmployeeRule::File(file) => self.employees.get(file),
+            EmployeeRule::File(file) => self.employees.get(file).map(Arc::as_ref),
         }
     }
 

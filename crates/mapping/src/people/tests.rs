@@ -399,3 +399,63 @@ fn unreadable_assigned_leads_are_reported_and_lists_answer() {
         "{why}"
     );
 }
+
+/// A directory that only answers several questions at once. `Err` if reading fails.
+#[derive(Debug)]
+struct AskedTogether(Result<(), String>);
+
+impl Directory for AskedTogether {
+    fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String> {
+        panic!("{phone:?} was looked up alone")
+    }
+
+    fn assigned_lead(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
+        panic!("{phone:?} was looked up alone")
+    }
+
+    fn look_up(&self, phones: &[Phone]) -> Result<Vec<PhoneLeads>, String> {
+        self.0.clone()?;
+        let leads = phones.iter().zip(11..).map(|(_, id)| PhoneLeads {
+            lead: LeadAnswer::One(lead(id), "the directory".to_owned()),
+            assigned: (id == 12).then(|| (lead(9), "given by ana".to_owned())),
+        });
+        Ok(leads.collect())
+    }
+}
+
+#[test]
+fn numbers_looked_up_together_are_not_looked_up_alone() {
+    let phones =
+        ["+998901110001", "+998901110002"].map(|text| Phone::from_e164(text).expect("valid"));
+    let trunk = trunk_with_rules("directory");
+    let people = People::default().with_directory(Arc::new(AskedTogether(Ok(()))));
+    let known = people.with_leads_of(phones.clone().into());
+    let found = phones
+        .each_ref()
+        .map(|phone| known.lead_of_phone(phone, &trunk));
+    let expected = [(11, "the directory"), (9, "given by ana")];
+    let expected = expected.map(|(id, why)| LeadAnswer::One(lead(id), why.to_owned()));
+    assert_eq!(found, expected);
+    let unreadable = People::default().with_directory(Arc::new(AskedTogether(Err("away".into()))));
+    let known = unreadable.with_leads_of(phones.clone().into());
+    let LeadAnswer::None(why) = known.lead_of_phone(&phones[0], &trunk) else {
+        panic!("a lead that is not known");
+    };
+    assert!(why.contains("the directory cannot be read: away"), "{why}");
+}
+
+#[test]
+fn number_that_was_not_looked_up_with_others_is_looked_up_alone() {
+    let [known, other] =
+        ["+998901110001", "+998901110002"].map(|text| Phone::from_e164(text).expect("valid"));
+    let directory = OneAssignedLead(Ok(other.clone()));
+    let people = People::default().with_directory(Arc::new(directory));
+    let people = people.with_leads_of([known.clone()].into());
+    let trunk = trunk_with_rules("directory");
+    let found = [known, other].map(|phone| people.lead_of_phone(&phone, &trunk));
+    let expected = [(8, "the directory"), (9, "given by ana")];
+    assert_eq!(
+        found,
+        expected.map(|(id, why)| LeadAnswer::One(lead(id), why.to_owned()))
+    );
+}

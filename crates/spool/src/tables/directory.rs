@@ -1,11 +1,13 @@
 //! The directory of leads. It has one row for each phone of each slot (contact) of a lead.
 
+use super::given;
 use super::waiting::WAITING_BY_PHONE;
+use crate::db::Asked;
 use crate::value::values;
-use crate::{Db, Error, Store, count};
+use crate::{Db, Error, LeadByHand, Store, count};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::entry::{Entry, Fact, Life};
-use callbridge_leads::directory::find::find;
+use callbridge_leads::directory::find::{find, find_among};
 use callbridge_leads::directory::ledger::{self, LeadPhone, Learned, Ledger};
 use callbridge_leads::directory::merges::root;
 use callbridge_leads::directory::profile::{Known, LeadProfile, Name, ProfileFacts, Responsible};
@@ -20,6 +22,10 @@ const AWAITED_MAX: usize = 10_000;
 /// Maximum number of rows that are read for one phone number. Further leads of the number are
 /// ignored.
 const LEAD_PHONES_MAX: usize = 5_000;
+
+/// Number of merges of a chain that are followed for all numbers at once. Longer chains are
+/// followed for one number after the other.
+const MERGES_MAX: usize = 16;
 
 /// Name of the counter of lead news that contained a new fact.
 pub(crate) const LEARNED: &str = "learned";
@@ -137,6 +143,19 @@ struct LeadPhoneColumns {
     life: Life,
 }
 
+impl LeadPhoneColumns {
+    /// Converts the row. `None` for a row that no version of callbridge wrote.
+    fn lead_phone(self) -> Option<LeadPhone> {
+        Some(LeadPhone {
+            lead: LeadId::new(self.lead)?,
+            slot: Slot(self.slot),
+            held: self.held.zip(self.told.and_then(ChangeKind::from_repr)),
+            gone: self.gone,
+            life: self.life,
+        })
+    }
+}
+
 fn known_name((at, rank, text): NameColumns) -> Known<Name> {
     Known {
         at,
@@ -200,6 +219,63 @@ pub fn has_lead(db: &Db, lead: LeadId) -> Result<bool, Error> {
 /// Looks up the leads that have or had a phone number.
 pub fn holders(db: &Db, phone: &Phone) -> Result<Finding, Error> {
     find(db, phone)
+}
+
+/// Looks up the leads that have or had each of these numbers, and the lead that a person has
+/// assigned to it. With PostgreSQL, the number of round trips depends on the longest chain of
+/// merges and not on the number of phones.
+pub fn leads_of_phones(
+    db: &Db,
+    phones: &[Phone],
+) -> Result<Vec<(Finding, Option<LeadByHand>)>, Error> {
+    let mut asked = Vec::with_capacity(phones.len());
+    for phone in phones {
+        let rows = ask_lead_phones(db, phone)?;
+        asked.push((rows, given::ask_assigned_lead(db, phone)?));
+    }
+    let mut read = Vec::with_capacity(phones.len());
+    for (rows, assigned) in asked {
+        let rows = rows.all(db)?.into_iter();
+        let rows: Vec<LeadPhone> = rows.filter_map(LeadPhoneColumns::lead_phone).collect();
+        read.push((rows, given::read_assigned_lead(db, assigned)?));
+    }
+    let lives = lives_of_survivors(db, read.iter().flat_map(|(rows, _)| rows))?;
+    let mut found = Vec::with_capacity(phones.len());
+    for (rows, assigned) in read {
+        let finding = find_among(&rows, |lead| match lives.get(&lead) {
+            Some(life) => Ok(*life),
+            None => db.life(lead),
+        });
+        found.push((finding?, assigned));
+    }
+    Ok(found)
+}
+
+fn ask_lead_phones(db: &Db, phone: &Phone) -> Result<Asked<LeadPhoneColumns>, Error> {
+    db.ask(LEAD_PHONES, (phone.digits(), count(LEAD_PHONES_MAX)))
+}
+
+/// Returns the states of the leads in these rows, and of those that they were merged into.
+fn lives_of_survivors<'a>(
+    db: &Db,
+    rows: impl Iterator<Item = &'a LeadPhone>,
+) -> Result<BTreeMap<LeadId, Life>, Error> {
+    let mut lives: BTreeMap<LeadId, Life> = rows.map(|row| (row.lead, row.life)).collect();
+    for _ in 0..MERGES_MAX {
+        let merged = lives.values().filter_map(|life| Some(life.merged?.1));
+        let unknown: BTreeSet<LeadId> = merged.filter(|lead| !lives.contains_key(lead)).collect();
+        if unknown.is_empty() {
+            break;
+        }
+        let mut asked = Vec::with_capacity(unknown.len());
+        for lead in unknown {
+            asked.push((lead, db.ask::<Life>(LIFE, [lead.get()])?));
+        }
+        for (lead, life) in asked {
+            lives.insert(lead, life.first(db)?.unwrap_or_default());
+        }
+    }
+    Ok(lives)
 }
 
 /// Reads the displayed values of a lead. For a merged lead, reads those of the surviving lead.
@@ -413,16 +489,8 @@ impl Ledger for Db {
     }
 
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Error> {
-        let values = (phone.digits(), count(LEAD_PHONES_MAX));
-        self.query_known(LEAD_PHONES, values, |row: LeadPhoneColumns| {
-            Some(LeadPhone {
-                lead: LeadId::new(row.lead)?,
-                slot: Slot(row.slot),
-                held: row.held.zip(row.told.and_then(ChangeKind::from_repr)),
-                gone: row.gone,
-                life: row.life,
-            })
-        })
+        let rows = ask_lead_phones(self, phone)?.all(self)?.into_iter();
+        Ok(rows.filter_map(LeadPhoneColumns::lead_phone).collect())
     }
 
     fn life(&self, lead: LeadId) -> Result<Life, Error> {

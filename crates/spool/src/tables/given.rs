@@ -1,9 +1,13 @@
 //! Leads that people have assigned to phone numbers, with the time and the person.
 
+use crate::db::Asked;
 use crate::{Db, Error, LeadByHand, count};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::find::moment;
 use callbridge_model::{LeadId, Phone};
+
+/// The columns of an assigned lead: the phone, the lead, the time, and the person.
+pub(super) type GivenColumns = (String, i64, EpochSeconds, String);
 
 impl LeadByHand {
     /// Returns a text about the assignment: `given by ana on 2026-11-20 …`.
@@ -36,10 +40,21 @@ pub(crate) fn take(db: &Db, phone: &Phone) -> Result<(), Error> {
 
 /// Reads the lead that a person assigned to this phone number. `None` if no lead is assigned.
 pub fn assigned_lead(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
+    read_assigned_lead(db, ask_assigned_lead(db, phone)?)
+}
+
+/// Sends the query for the lead that a person assigned to this phone number.
+pub(super) fn ask_assigned_lead(db: &Db, phone: &Phone) -> Result<Asked<GivenColumns>, Error> {
     let text = "SELECT phone, lead, at, who FROM assigned_leads WHERE phone = ?1";
-    Ok(db
-        .query_first(text, [phone.as_str()])?
-        .and_then(lead_from_row))
+    db.ask(text, [phone.as_str()])
+}
+
+/// Reads the answer to [`ask_assigned_lead`].
+pub(super) fn read_assigned_lead(
+    db: &Db,
+    asked: Asked<GivenColumns>,
+) -> Result<Option<LeadByHand>, Error> {
+    Ok(asked.first(db)?.and_then(lead_from_row))
 }
 
 /// Reads at most `limit` assigned leads, in the order of their phone numbers, after `after`.
@@ -51,9 +66,7 @@ pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<L
 }
 
 /// Converts a row. `None` for a row that no version of callbridge wrote.
-fn lead_from_row(
-    (phone, lead, at, who): (String, i64, EpochSeconds, String),
-) -> Option<LeadByHand> {
+fn lead_from_row((phone, lead, at, who): GivenColumns) -> Option<LeadByHand> {
     Some(LeadByHand {
         phone: Phone::from_e164(&phone)?,
         lead_id: LeadId::new(lead)?,

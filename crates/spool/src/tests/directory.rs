@@ -122,6 +122,11 @@ proptest! {
                 let on_disk = tables::directory::holders(&store, &phone(n)).expect("readable");
                 prop_assert_eq!(on_disk, remembered.find(&phone(n)));
             }
+            let phones: Vec<Phone> = (0..9).map(phone).collect();
+            let together = tables::directory::leads_of_phones(&store, &phones);
+            let together = together.expect("readable").into_iter();
+            let expected = phones.iter().map(|phone| (remembered.find(phone), None));
+            prop_assert!(together.eq(expected));
             for id in 1..6 {
                 let on_disk = tables::directory::profile(&store, lead(id)).expect("readable");
                 prop_assert_eq!(on_disk, remembered.profile(lead(id)));

@@ -10,8 +10,10 @@ use super::postgres::suite::acts_lead_requests::LEAD_ACTS;
 use super::postgres::suite::acts_listed::LISTED;
 use super::postgres::suite::acts_queue::ask;
 use crate::postgres::{Access, Session};
-use crate::{Store, tables};
-use callbridge_model::TokenFingerprint;
+use crate::{Op, Store, tables};
+use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
+use callbridge_model::{LeadId, Phone, TokenFingerprint};
 use callbridge_testbed::postgres::Postgres;
 
 /// Number of copies of each row.
@@ -182,4 +184,43 @@ fn work_queue_is_read_in_two_round_trips() {
         }
     }
     assert_eq!(most, 2);
+}
+
+#[test]
+fn leads_of_500_numbers_are_read_in_two_round_trips() {
+    let (mut store, _) = filled_store(8);
+    let mut phones = Vec::new();
+    for n in 0..500 {
+        let phone = Phone::from_digits(998_330_000_000 + n).expect("a number");
+        let lead = LeadId::new(9_000 + n).expect("positive");
+        let first = FirstPhone::Is(phone.clone());
+        let news = LeadNews::new(lead, EpochSeconds::new(1), ChangeKind::Created, first);
+        let merged = LeadNews {
+            merged: vec![lead],
+            ..LeadNews::new(
+                LeadId::new(8_000 + n).expect("positive"),
+                EpochSeconds::new(2),
+                ChangeKind::Merged,
+                FirstPhone::None,
+            )
+        };
+        let ops = [news, merged].map(|news| Op::Learn(Box::new(news)));
+        store.write(ops.to_vec()).expect("stored");
+        phones.push(phone);
+    }
+    let session = store.session().expect("PostgreSQL");
+    let mut trips = 0;
+    // The first run also prepares the statements.
+    for _ in 0..2 {
+        let before = session.round_trips();
+        let found = tables::directory::leads_of_phones(&store, &phones).expect("readable");
+        trips = session.round_trips() - before;
+        for ((finding, _), n) in found.iter().zip(0..) {
+            assert_eq!(finding.leads(), LeadId::new(8_000 + n).as_slice());
+        }
+    }
+    assert_eq!(
+        trips, 2,
+        "one for the numbers, and one for the merged leads"
+    );
 }
