@@ -4,7 +4,7 @@ use callbridge_call::EpochSeconds;
 use callbridge_hub::http;
 use callbridge_hub::receiver::{Receiver, Turns};
 use callbridge_hub::tally::Tally;
-use callbridge_hub::token::{BranchTable, hash, new_incarnation};
+use callbridge_hub::token::{BranchTable, hash, new_id};
 use callbridge_mapping::{People, Rules, Trunk};
 use callbridge_model::{Secret, clock};
 use callbridge_spool::{Handle, NewBranch, Op};
@@ -92,7 +92,7 @@ pub fn send(addr: SocketAddr, requests: &[Vec<u8>]) {
 /// Makes the state that of a hub, and adds this many branches.
 pub fn add(spool: &Handle, branches: usize) {
     let mut ops = vec![Op::BeginHub {
-        incarnation: new_incarnation(),
+        incarnation: new_id(),
         at: clock::now().wall,
     }];
     for branch in 0..branches {

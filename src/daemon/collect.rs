@@ -7,7 +7,7 @@ use callbridge_hub::http;
 use callbridge_hub::receiver::{Receiver, Turns};
 use callbridge_hub::status::branch_status;
 use callbridge_hub::tally::Tally;
-use callbridge_hub::token::{BranchTable, new_incarnation};
+use callbridge_hub::token::{BranchTable, new_id};
 use callbridge_intake::run::SharedPeople;
 use callbridge_model::status::HubStatus;
 use callbridge_model::{Code, Now, clock};
@@ -100,7 +100,7 @@ pub(crate) async fn start(
     let kept_tls = settings.tls.clone().map(tls::keep).transpose();
     let tls = kept_tls.or_fail_at(Code::Configuration, "--tls-cert")?;
     let begin = Op::BeginHub {
-        incarnation: new_incarnation(),
+        incarnation: new_id(),
         at: clock::now().wall,
     };
     spool.write(vec![begin]).await?;

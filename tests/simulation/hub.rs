@@ -12,7 +12,8 @@ use callbridge_model::Judged;
 use callbridge_sandbox as sandbox;
 use callbridge_sender::Settings;
 use callbridge_spool::{
-    BranchRequest, Done, Finished, HubAnswer, NewBranch, Op, Silence, SilenceReason, Store, tables,
+    BranchRequest, Done, Finished, HubAnswer, HubPosition, NewBranch, Op, Silence, SilenceReason,
+    Store, tables,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -145,11 +146,29 @@ impl Run {
 
     /// Lets the hub handle a request of a branch in one commit.
     fn answer_from_hub(&mut self, branch: usize, calls: Vec<Op>) -> HubAnswer {
+        let sender = format!("collector of {}", branch_name(branch));
+        let seen = self.collectors[branch].core.seen().cloned();
+        self.answer_sender(branch, (Some(sender), seen), calls)
+    }
+
+    /// Lets the hub handle a request that a script makes with the token of this branch.
+    fn answer_script(&mut self, branch: usize) {
+        let answer = self.answer_sender(branch, (None, None), Vec::new());
+        assert!(!answer.lost_commits);
+    }
+
+    fn answer_sender(
+        &mut self,
+        branch: usize,
+        (sender, seen): (Option<String>, Option<HubPosition>),
+        calls: Vec<Op>,
+    ) -> HubAnswer {
         self.incarnations += 1;
         let at = self.world.truth;
         let request = Op::BranchRequest(Box::new(BranchRequest {
             branch: branch_name(branch),
-            seen: self.collectors[branch].core.seen().cloned(),
+            sender,
+            seen,
             next_incarnation: format!("incarnation {}", self.incarnations),
             silence: Silence {
                 boot_id: self.world.boot_id.clone().unwrap_or_default(),
@@ -217,7 +236,7 @@ impl Run {
 
     fn take_random_step(&mut self) {
         let branch = usize::try_from(self.dice.below(3)).expect("few");
-        match self.dice.below(24) {
+        match self.dice.below(26) {
             0..6 => self.end_call(branch),
             6..18 => {
                 let answer_is_lost = self.dice.chance(20);
@@ -232,6 +251,7 @@ impl Run {
                 let lost = usize::try_from(1 + self.dice.below(most)).expect("few");
                 self.go_back(lost);
             }
+            20..22 => self.answer_script(branch),
             _ => {
                 let seconds = self.dice.below(60);
                 self.world.run_for(Duration::from_secs(seconds));

@@ -3,8 +3,8 @@
 
 use crate::limits::BranchRates;
 use crate::protocol::{
-    BODY_BYTES_MAX, BRANCH, CALLS, CallsAnswer, ErrorAnswer, INCARNATION_BYTES_MAX, REPORT,
-    REPORT_BYTES_MAX, SEEN_INCARNATION, SEEN_SEQ,
+    BODY_BYTES_MAX, BRANCH, CALLS, CallsAnswer, ErrorAnswer, ID_BYTES_MAX, REPORT,
+    REPORT_BYTES_MAX, SEEN_INCARNATION, SEEN_SEQ, SENDER,
 };
 use crate::receiver::{Origin, Receiver, Refusal};
 use crate::token::KnownBranch;
@@ -17,9 +17,7 @@ use callbridge_listener::site::{HostRule, SiteRules};
 use callbridge_listener::{descriptors, serve};
 use callbridge_model::{Secret, clock};
 use callbridge_spool::{Error, HubPosition};
-use hyper::header::{
-    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER, USER_AGENT,
-};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header::HeaderValue};
 use rustls::ServerConfig;
 use serde::Serialize;
@@ -182,7 +180,7 @@ impl Gate {
         };
         let origin = Origin {
             branch,
-            is_collector: is_collector(request.headers()),
+            sender: id(request.headers(), SENDER),
             seen: seen_position(request.headers()),
         };
         if method == Method::GET {
@@ -307,20 +305,11 @@ fn bearer(headers: &HeaderMap) -> Option<Secret> {
     Some(Secret::from(token.trim().to_owned()))
 }
 
-/// Returns `true` for a request of a collector, which names itself or has seen a position.
-fn is_collector(headers: &HeaderMap) -> bool {
-    let agent = headers
-        .get(USER_AGENT)
-        .and_then(|agent| agent.to_str().ok());
-    let names_itself = agent.is_some_and(|agent| agent.starts_with("callbridge/"));
-    names_itself || headers.contains_key(SEEN_INCARNATION)
-}
-
 /// Returns the status of the answer to calls. A script may look at nothing else, so it's an error
 /// if no line was accepted. A collector reads the answer.
 fn status_of(origin: &Origin, answer: &CallsAnswer) -> StatusCode {
     let accepts_none = answer.taken.is_empty() && !answer.refused.is_empty();
-    if accepts_none && !origin.is_collector {
+    if accepts_none && origin.sender.is_none() {
         StatusCode::UNPROCESSABLE_ENTITY
     } else {
         StatusCode::OK
@@ -330,15 +319,18 @@ fn status_of(origin: &Origin, answer: &CallsAnswer) -> StatusCode {
 /// Returns the highest position that a collector has seen, from the headers. Scripts send no
 /// position.
 fn seen_position(headers: &HeaderMap) -> Option<HubPosition> {
-    let incarnation = headers.get(SEEN_INCARNATION)?.to_str().ok()?;
     let seq: i64 = headers.get(SEEN_SEQ)?.to_str().ok()?.parse().ok()?;
-    if incarnation.is_empty() || incarnation.len() > INCARNATION_BYTES_MAX {
-        return None;
-    }
     Some(HubPosition {
-        incarnation: incarnation.to_owned(),
+        incarnation: id(headers, SEEN_INCARNATION)?,
         seq: u64::try_from(seq).ok()?,
     })
+}
+
+/// Returns the ID in a header. `None` if it's empty or too long.
+fn id(headers: &HeaderMap, name: &str) -> Option<String> {
+    let id = headers.get(name)?.to_str().ok()?;
+    let is_usable = !id.is_empty() && id.len() <= ID_BYTES_MAX;
+    is_usable.then(|| id.to_owned())
 }
 
 fn length(headers: &HeaderMap) -> Option<u64> {

@@ -13,6 +13,8 @@ pub const BRANCH: &str = "/v1/branch";
 
 /// Content type of the body of [`CALLS`].
 pub const NDJSON: &str = "application/x-ndjson";
+/// Header with the ID of the collector's state. A request without it comes from a script.
+pub const SENDER: &str = "callbridge-sender";
 /// Headers with the highest position (incarnation and number) that the collector has seen.
 pub const SEEN_INCARNATION: &str = "callbridge-incarnation";
 pub const SEEN_SEQ: &str = "callbridge-seq";
@@ -23,8 +25,8 @@ pub const LINES_MAX: usize = 500;
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 /// Maximum bytes of a report.
 pub const REPORT_BYTES_MAX: usize = 64 * 1024;
-/// Maximum bytes of an incarnation in a header.
-pub const INCARNATION_BYTES_MAX: usize = 64;
+/// Maximum bytes of an incarnation or a sender's ID in a header.
+pub const ID_BYTES_MAX: usize = 64;
 
 /// The 200 to [`CALLS`], sent after the commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

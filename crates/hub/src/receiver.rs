@@ -3,14 +3,15 @@
 use crate::lines::{BodyRefusal, Lines, bytes_of_lines, read_lines, refuse_line};
 use crate::protocol::{BranchAnswer, CallsAnswer, RefusedLine, ReportAnswer};
 use crate::tally::Tally;
-use crate::token::{BranchTable, KnownBranch, new_incarnation};
+use crate::token::{BranchTable, KnownBranch, new_id};
 use bytes::Bytes;
 use callbridge_mapping::journal::{figures, phone_to_look_up};
 use callbridge_mapping::{People, Rules, judge};
 use callbridge_model::status::BranchReport;
 use callbridge_model::{CallUuid, Now, clock};
 use callbridge_spool::{
-    BRANCH_SOURCE, BranchRequest, Done, Error, Finished, Handle, HubAnswer, HubPosition, Op, Silence, SilenceReason, UnreadableBytes, tables,
+    BRANCH_SOURCE, BranchRequest, Done, Error, Finished, Handle, HubAnswer, HubPosition, Op,
+    Silence, SilenceReason, UnreadableBytes, tables,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -57,10 +58,10 @@ impl Turns {
 #[derive(Clone, Debug)]
 pub struct Origin {
     pub branch: Arc<KnownBranch>,
-    /// The highest position that the branch has seen, if its request has one.
+    /// ID of the collector's state. `None` for a script, which keeps no dead letters of its own.
+    pub sender: Option<String>,
+    /// The highest position that the sender has seen, if its request has one.
     pub seen: Option<HubPosition>,
-    /// A collector sent the request. It keeps its own dead letters.
-    pub is_collector: bool,
 }
 
 /// Why a request is not answered with 200.
@@ -107,7 +108,7 @@ impl Receiver {
             rules: self.rules.clone(),
             people: Arc::clone(&self.people.read().unwrap_or_else(PoisonError::into_inner)),
             branch: Arc::clone(&origin.branch),
-            from_collector: origin.is_collector,
+            from_collector: origin.sender.is_some(),
             now,
         };
         // Hundreds of calls take long to judge, so judge them in another thread and do not delay
@@ -164,7 +165,7 @@ impl Receiver {
         messages: Vec<Bytes>,
         now: Now,
     ) -> Result<Vec<Op>, Error> {
-        if origin.is_collector || refused.is_empty() {
+        if origin.sender.is_some() || refused.is_empty() {
             return Ok(Vec::new());
         }
         let source = format!("{BRANCH_SOURCE}{}", origin.branch.name);
@@ -276,8 +277,9 @@ impl Receiver {
         });
         Op::BranchRequest(Box::new(BranchRequest {
             branch: origin.branch.name.clone(),
+            sender: origin.sender.clone(),
             seen: origin.seen.clone(),
-            next_incarnation: new_incarnation(),
+            next_incarnation: new_id(),
             silence: Silence {
                 boot_id: clock::boot_id().unwrap_or_default(),
                 until: now.boot + self.silence,

@@ -1,8 +1,8 @@
 //! A stored branch, as `branch list --json`, `status`, and the page show it.
 
 use callbridge_call::EpochSeconds;
-use callbridge_model::status::{BranchReport, BranchState, BranchStatus};
-use callbridge_spool::Branch;
+use callbridge_model::status::{BranchReport, BranchState, BranchStatus, SenderStatus};
+use callbridge_spool::{Branch, BranchSender};
 
 /// Returns the status of a branch at the time `now`, in epoch seconds.
 pub fn branch_status(branch: Branch, now: i64) -> BranchStatus {
@@ -23,5 +23,16 @@ pub fn branch_status(branch: Branch, now: i64) -> BranchStatus {
         taken: branch.taken,
         added_at: branch.added.get(),
         report,
+        senders: branch.senders.into_iter().map(sender_status).collect(),
+    }
+}
+
+fn sender_status(sender: BranchSender) -> SenderStatus {
+    SenderStatus {
+        id: Some(sender.sender).filter(|id| !id.is_empty()),
+        requests: sender.requests,
+        last_request_at: sender.last_at.get(),
+        alternated_at: sender.alternated.map(EpochSeconds::get),
+        went_back_at: sender.went_back.map(EpochSeconds::get),
     }
 }

@@ -22,8 +22,8 @@ pub fn new_token() -> Option<Secret> {
     Some(Secret::from(format!("{PREFIX}{}", hex(&bytes))))
 }
 
-/// Makes an incarnation: a random name that no other state has.
-pub fn new_incarnation() -> String {
+/// Makes a random name for a hub's incarnation or a collector's state, which no other state has.
+pub fn new_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 

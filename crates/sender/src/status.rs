@@ -12,7 +12,7 @@ use callbridge_crm::{Endpoint, TokenInfo};
 use callbridge_model::dates::Zone;
 use callbridge_model::status::{self, Backlog, BudgetStatus, DegradedPart, Requests, Token};
 use callbridge_model::{Grant, Now, TokenFingerprint};
-use callbridge_spool::{WorkQueue, SilenceReason};
+use callbridge_spool::{SilenceReason, WorkQueue};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;

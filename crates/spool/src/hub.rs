@@ -32,8 +32,9 @@ pub const BRANCH_SOURCE: &str = "branch ";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchRequest {
     pub branch: String,
-    /// The highest position that the branch has seen. `None` if the request has none, as requests
-    /// of scripts.
+    /// ID of the collector's state. `None` for a request of a script.
+    pub sender: Option<String>,
+    /// The highest position that the sender has seen. `None` if the request has none.
     pub seen: Option<HubPosition>,
     /// Id of the incarnation that begins if the request shows that commits were lost.
     pub next_incarnation: String,
@@ -78,6 +79,23 @@ pub struct Branch {
     pub reported: Option<EpochSeconds>,
     /// The last report as JSON.
     pub report: Option<String>,
+    /// The senders of the branch, in the order of their IDs.
+    pub senders: Vec<BranchSender>,
+}
+
+/// A collector that uses a branch's token, or all requests without a collector's ID.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct BranchSender {
+    /// ID of the collector's state. Empty for requests without an ID.
+    pub sender: String,
+    pub requests: u64,
+    /// Time of the last request.
+    pub last_at: EpochSeconds,
+    /// Time at which this sender last sent a request after another sender of the branch.
+    pub alternated: Option<EpochSeconds>,
+    /// Time at which this sender last knew less of the hub's answers than before. Either its state
+    /// was restored, or two collectors have copies of it.
+    pub went_back: Option<EpochSeconds>,
 }
 
 /// A branch to add, or PBXs to add to a branch.

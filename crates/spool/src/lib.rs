@@ -131,7 +131,8 @@ pub use finished::Finished;
 pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
 pub use hub::{
-    BRANCH_SOURCE, Branch, BranchChange, BranchRequest, HubAnswer, HubPosition, HubRow, NewBranch, Offer, TokenRotation,
+    BRANCH_SOURCE, Branch, BranchChange, BranchRequest, BranchSender, HubAnswer, HubPosition,
+    HubRow, NewBranch, Offer, TokenRotation,
 };
 pub use leader::{Instance, Leader};
 pub use leading::open_postgres;

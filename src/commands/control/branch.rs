@@ -38,9 +38,9 @@ fn branch_line(item: &Value, zone: &Zone) -> String {
         .filter_map(Value::as_str)
         .collect();
     let pbxs = safe(&pbxs.join(", "));
-    let refused = refused_line(item, zone);
+    let more = refused_line(item, zone) + &sender_lines(item, zone);
     let Some(reported) = item["reportedAt"].as_i64() else {
-        return format!("{name:<16}  {state:<8}  PBX {pbxs}; no report yet{refused}");
+        return format!("{name:<16}  {state:<8}  PBX {pbxs}; no report yet{more}");
     };
     let report = &item["report"];
     let version = safe(report["version"].as_str().unwrap_or("?"));
@@ -59,7 +59,35 @@ fn branch_line(item: &Value, zone: &Zone) -> String {
         figures.push_str(&format!("\n    problem: {problem}"));
     }
     let reported = zone.second(reported);
-    format!("{name:<16}  {state:<8}  PBX {pbxs}; last report {reported}\n    {figures}{refused}")
+    format!("{name:<16}  {state:<8}  PBX {pbxs}; last report {reported}\n    {figures}{more}")
+}
+
+fn is_unchanged_collector(sender: &Value) -> bool {
+    sender["id"].is_string() && sender["wentBackAt"].is_null()
+}
+
+/// Formats the senders of a branch, one per line, unless its only sender is one collector.
+fn sender_lines(item: &Value, zone: &Zone) -> String {
+    let senders = item["senders"].as_array().map_or(&[][..], Vec::as_slice);
+    if senders.len() < 2 && senders.iter().all(is_unchanged_collector) {
+        return String::new();
+    }
+    let mut lines = String::new();
+    for sender in senders {
+        let who = match sender["id"].as_str() {
+            Some(id) => format!("collector {}", safe(id)),
+            None => "requests without a collector's ID".to_owned(),
+        };
+        let requests = &sender["requests"];
+        let last = zone.second(sender["lastRequestAt"].as_i64().unwrap_or_default());
+        lines.push_str(&format!(
+            "\n    sender: {who}, {requests} requests, last {last}"
+        ));
+        if let Some(at) = sender["wentBackAt"].as_i64() {
+            lines.push_str(&format!("; returned to an older state {}", zone.second(at)));
+        }
+    }
+    lines
 }
 
 /// Runs `branch add` and `branch rotate`: prints only the token, so that the output can be written

@@ -189,8 +189,8 @@ async fn distant_database_is_asked_once_per_request_body() {
     let calls = BRANCHES * requests * LINES;
     let rate = f64::from(calls) / took.as_secs_f64();
     report(&format!(
-        "{BRANCHES} branches with {LINES} calls per request, {} ms to the database: {rate:.0} calls \
-         per second, longest wait {} ms\n",
+        "{BRANCHES} branches with {LINES} calls per request, {} ms to the database: {rate:.0} \
+         calls per second, longest wait {} ms\n",
         2 * FAR.as_millis(),
         longest.as_millis()
     ));

@@ -6,6 +6,7 @@ use super::stage::{
 };
 use crate::support::crm;
 use crate::support::program::{Place, Program};
+use callbridge_model::status::FindingKind;
 use callbridge_model::{Status, clock};
 use callbridge_sandbox as sandbox;
 use callbridge_testbed::wait::until;
@@ -98,6 +99,105 @@ async fn restored_hub_receives_the_calls_missing_in_its_copy() {
         .await;
     collector.terminate().await;
     hub.terminate().await;
+}
+
+/// A collector and a script use one token. The script raises the restored hub's `seq` above the
+/// collector's before the collector returns.
+#[tokio::test]
+async fn script_hides_no_lost_calls_from_a_restored_hub() {
+    let hub = Hub::start_in(Place::on_disk()).await;
+    let token = hub.add_branch("samarkand").await;
+    let Hub {
+        place,
+        crm,
+        address,
+        program: hub,
+    } = hub;
+    let (collector_place, mut collector) = collector_that_forwarded(3, address, &token).await;
+    hub.terminate().await;
+    fs::copy(place.at("state/spool.db"), place.at("copy.db")).expect("copied");
+    let mut hub = start_hub(&place, &crm.url(), address);
+    collector_place.append("calls.jsonl", messages("samarkand", 3..7).as_bytes());
+    let status = collector
+        .until("more calls are forwarded", has_forwarded(7))
+        .await;
+    let seen = status.forward.expect("a collector").seq;
+    wait_until_finished(&mut hub, 7).await;
+    collector.terminate().await;
+    hub.terminate().await;
+    fs::copy(place.at("copy.db"), place.at("state/spool.db")).expect("restored");
+    let mut hub = start_hub(&place, &crm.url(), address);
+    wait_until_serving(&mut hub).await;
+    let mut posted = 0;
+    loop {
+        let body = messages("samarkand", 100 + posted..101 + posted);
+        let (status, answer) = post(address, "/v1/calls", &token, body).await;
+        assert_eq!(status, 200);
+        posted += 1;
+        if answer["seq"].as_u64().expect("a number") > seen + 2 {
+            break;
+        }
+    }
+    let mut collector = start_collector(&collector_place, address, &token);
+    let status = wait_until_finished(&mut hub, 7 + u64::from(posted)).await;
+    let shown_by = status.hub.expect("a hub").lost_commits_shown_by;
+    assert_eq!(shown_by.as_deref(), Some("samarkand"));
+    collector
+        .until("all calls are forwarded again", has_forwarded(7))
+        .await;
+    let what = "the second sender is a problem";
+    hub.until(what, has_problem(FindingKind::BranchSenders))
+        .await;
+    collector.terminate().await;
+    hub.terminate().await;
+}
+
+fn has_problem(kind: FindingKind) -> impl Fn(&Status) -> bool {
+    move |status| status.problems.iter().any(|problem| problem.kind == kind)
+}
+
+#[tokio::test]
+async fn copy_of_a_collector_is_a_problem_at_the_hub() {
+    let Hub {
+        place,
+        crm: _crm,
+        address,
+        program: mut hub,
+    } = Hub::start().await;
+    let token = add_branch(&place, "samarkand", "samarkand").await;
+    let (first_place, first) = collector_that_forwarded(3, address, &token).await;
+    first.terminate().await;
+    let copy_place = Place::new();
+    fs::create_dir(copy_place.at("state")).expect("a folder");
+    for file in ["spool.db", "spool.db-wal"] {
+        let (from, to) = (
+            format!("state/{file}"),
+            copy_place.at(&format!("state/{file}")),
+        );
+        if first_place.at(&from).exists() {
+            fs::copy(first_place.at(&from), to).expect("copied");
+        }
+    }
+    first_place.append("calls.jsonl", messages("samarkand", 3..5).as_bytes());
+    let mut first = start_collector(&first_place, address, &token);
+    first
+        .until("all calls are forwarded", has_forwarded(5))
+        .await;
+    let status = wait_until_finished(&mut hub, 5).await;
+    assert!(!has_problem(FindingKind::CopiedCollector)(&status));
+    copy_place.write("calls.jsonl", "");
+    let copy = start_collector(&copy_place, address, &token);
+    hub.until(
+        "the copy is a problem",
+        has_problem(FindingKind::CopiedCollector),
+    )
+    .await;
+    let listed = place.lines(&["branch", "list", "--json"]).await;
+    let senders = listed[0]["senders"].as_array().expect("senders");
+    assert_eq!(senders.len(), 1, "{senders:?}");
+    for program in [first, copy, hub] {
+        program.terminate().await;
+    }
 }
 
 /// Returns the messages of calls that have just ended, so the hub sends each of them as soon as a

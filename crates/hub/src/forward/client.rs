@@ -2,7 +2,7 @@
 //! connection is kept, and no answer is read beyond its limit.
 
 use super::core::Reply;
-use crate::protocol::{BRANCH, CALLS, NDJSON, REPORT, SEEN_INCARNATION, SEEN_SEQ};
+use crate::protocol::{BRANCH, CALLS, NDJSON, REPORT, SEEN_INCARNATION, SEEN_SEQ, SENDER};
 use callbridge_call::redact::Redactor;
 use callbridge_crm::https::{self, ServerFlags};
 use callbridge_crm::{Address, Timeouts};
@@ -32,6 +32,15 @@ const SERVER: ServerFlags = ServerFlags {
 /// Maximum bytes of an answer. The answer to 500 lines has at most half a megabyte, even if all
 /// lines are refused.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// Who sends a request, and what it knows of the hub.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender<'a> {
+    /// ID of the collector's state.
+    pub id: &'a str,
+    /// The highest position that the collector has seen.
+    pub seen: Option<&'a HubPosition>,
+}
 
 /// HTTP client for one hub. Cheap to make: TLS roots are loaded with the first request.
 #[derive(Debug)]
@@ -68,15 +77,14 @@ impl HubClient {
         &self.address
     }
 
-    /// Sends call messages, one per line. `seen` is the highest position that this collector has
-    /// seen.
-    pub async fn calls(&self, token: &Secret, seen: Option<&HubPosition>, body: Vec<u8>) -> Reply {
-        self.post(CALLS, NDJSON, token, seen, body).await
+    /// Sends call messages, one per line.
+    pub async fn calls(&self, token: &Secret, sender: Sender<'_>, body: Vec<u8>) -> Reply {
+        self.post(CALLS, NDJSON, token, sender, body).await
     }
 
-    /// Sends a report, which is JSON. `seen` is the highest position that this collector has seen.
-    pub async fn report(&self, token: &Secret, seen: Option<&HubPosition>, body: Vec<u8>) -> Reply {
-        self.post(REPORT, "application/json", token, seen, body)
+    /// Sends a report, which is JSON.
+    pub async fn report(&self, token: &Secret, sender: Sender<'_>, body: Vec<u8>) -> Reply {
+        self.post(REPORT, "application/json", token, sender, body)
             .await
     }
 
@@ -94,7 +102,7 @@ impl HubClient {
         path: &str,
         content_type: &'static str,
         token: &Secret,
-        seen: Option<&HubPosition>,
+        sender: Sender<'_>,
         body: Vec<u8>,
     ) -> Reply {
         let http = match self.http() {
@@ -105,8 +113,9 @@ impl HubClient {
         let mut request = http
             .post(self.url(path))
             .header(CONTENT_TYPE, content_type)
+            .header(SENDER, sender.id)
             .body(body);
-        if let Some(seen) = seen {
+        if let Some(seen) = sender.seen {
             request = request
                 .header(SEEN_INCARNATION, &seen.incarnation)
                 .header(SEEN_SEQ, seen.seq);

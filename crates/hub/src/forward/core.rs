@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Name of the spool's setting for the highest position that the hub has answered.
 pub const POSITION: &str = "forward.hub";
+/// Name of the spool's setting for the random ID by which the hub recognizes this state.
+pub const SENDER_ID: &str = "forward.sender";
 /// Shortest time between two requests.
 pub const REQUEST_EVERY: Duration = Duration::from_millis(1_100);
 /// Time between two reports.

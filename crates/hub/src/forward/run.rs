@@ -1,8 +1,9 @@
 //! The loop that forwards calls: spool, clock, token, and client around the core.
 
 use super::batch::batch;
-use super::client::HubClient;
-use super::core::{ForwardCore, ForwardProblem, Next, Outcome, POSITION, Reply};
+use super::client::{HubClient, Sender};
+use super::core::{ForwardCore, ForwardProblem, Next, Outcome, POSITION, Reply, SENDER_ID};
+use crate::token::new_id;
 use callbridge_model::status::{BranchReport, Pause};
 use callbridge_model::{Heartbeat, Secret, SecretPlace, clock};
 use callbridge_spool::tables::forward;
@@ -50,6 +51,8 @@ pub struct Forwarder {
 
 struct Loop {
     with: Forwarder,
+    /// ID of the collector's state. Empty until it is stored.
+    sender_id: String,
     core: ForwardCore,
     shown: watch::Sender<ForwardView>,
     answered_at: Option<i64>,
@@ -76,6 +79,7 @@ impl Forwarder {
             .map(|hub| hub.address().as_str().to_owned());
         let first_report = now.boot + FIRST_REPORT_AFTER;
         let mut work = Loop {
+            sender_id: String::new(),
             core: ForwardCore::new(hubs.collect(), seen, self.seed, first_report),
             with: self,
             shown,
@@ -98,10 +102,21 @@ impl Loop {
     /// Makes calls ready that an earlier run has sent to a CRM without learning the outcome. Then
     /// forwards calls.
     async fn begin(&mut self) -> Result<(), Error> {
+        let stored = self.with.spool.meta(SENDER_ID).await?;
+        let sender_id = stored.unwrap_or_else(new_id);
+        let keep_id = Op::meta(SENDER_ID, sender_id.clone());
         let offer = Offer::Unconfirmed;
         let at = clock::now().wall;
-        self.write(vec![Op::Offer { offer, at }]).await?;
+        self.write(vec![keep_id, Op::Offer { offer, at }]).await?;
+        self.sender_id = sender_id;
         self.forward().await
+    }
+
+    fn sender(&self) -> Sender<'_> {
+        Sender {
+            id: &self.sender_id,
+            seen: self.core.seen(),
+        }
     }
 
     async fn forward(&mut self) -> Result<(), Error> {
@@ -148,7 +163,7 @@ impl Loop {
         let reply = match self.token().await {
             Ok(token) => {
                 let client = &self.with.hubs[hub];
-                client.calls(&token, self.core.seen(), batch.body).await
+                client.calls(&token, self.sender(), batch.body).await
             }
             Err(reply) => reply,
         };
@@ -168,7 +183,7 @@ impl Loop {
         let reply = match self.token().await {
             Ok(token) => {
                 let client = &self.with.hubs[hub];
-                client.report(&token, self.core.seen(), body).await
+                client.report(&token, self.sender(), body).await
             }
             Err(reply) => reply,
         };
@@ -178,7 +193,7 @@ impl Loop {
     }
 
     async fn finish(&mut self) -> Result<(), Error> {
-        if self.core.problem().is_some() {
+        if self.core.problem().is_some() || self.sender_id.is_empty() {
             return Ok(());
         }
         // The last request goes at once to the current hub, whatever the core waits for.

@@ -1,5 +1,6 @@
 //! The hub and its branches, and a collector that sends to a hub.
 
+use super::verdict::first_five;
 use super::{FindingKind, OverallState, Problem, SourceState, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,6 +11,10 @@ pub const SILENT_AFTER_SEC: i64 = 5 * 60;
 /// Seconds for which a new incarnation is a problem, because an operator should know why the hub
 /// lost commits.
 const LOST_COMMITS_SHOWN_SEC: i64 = 24 * 3600;
+
+/// Seconds for which it's a problem that two senders of a branch took turns, or that a collector
+/// went back to an older state.
+const SENDERS_SHOWN_SEC: i64 = 24 * 3600;
 
 /// The report of a collector, which it sends once a minute and when it stops.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +103,25 @@ pub struct BranchStatus {
     pub refusal: Option<String>,
     pub added_at: i64,
     pub report: Option<BranchReport>,
+    /// Who uses the branch's token.
+    pub senders: Vec<SenderStatus>,
+}
+
+/// A collector that uses a branch's token, or all requests without a collector's ID.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SenderStatus {
+    /// The random ID of the collector's state. `null` for requests without an ID, such as those of
+    /// scripts.
+    pub id: Option<String>,
+    pub requests: u64,
+    /// Epoch seconds of the last request.
+    pub last_request_at: i64,
+    /// Epoch seconds at which this sender last sent a request after another sender of the branch.
+    pub alternated_at: Option<i64>,
+    /// Epoch seconds at which this collector last knew less of the hub's answers than before, as a
+    /// copy or a restored state does.
+    pub went_back_at: Option<i64>,
 }
 
 /// Whether a branch reports.
@@ -171,6 +195,7 @@ pub(super) fn hub(status: &Status, found: &mut Vec<Problem>) {
         );
         found.push(problem.with_values([branch.clone()]));
     }
+    senders(hub, status, found);
     let mut silent = Vec::new();
     for branch in &hub.branches {
         if branch.state == BranchState::Silent {
@@ -198,6 +223,51 @@ pub(super) fn hub(status: &Status, found: &mut Vec<Problem>) {
     }
 }
 
+/// Finds branches with a second sender, and collectors with an older state than before.
+fn senders(hub: &HubStatus, status: &Status, found: &mut Vec<Problem>) {
+    let mut shared = Vec::new();
+    let mut copied = Vec::new();
+    for branch in &hub.branches {
+        let senders = &branch.senders;
+        if senders
+            .iter()
+            .any(|sender| is_recent(sender.alternated_at, status.at))
+        {
+            shared.push(branch.branch.as_str());
+        }
+        if senders
+            .iter()
+            .any(|sender| is_recent(sender.went_back_at, status.at))
+        {
+            copied.push(branch.branch.as_str());
+        }
+    }
+    let command = status.command("branch list");
+    if !copied.is_empty() {
+        let names = first_five(&copied);
+        let message = format!(
+            "The collector of {names} has returned to an older state. If two collectors run with \
+             copies of one state, stop one of them and start it with an empty state."
+        );
+        let problem = Problem::new(FindingKind::CopiedCollector, message, command.clone());
+        found.push(problem.with_values([names]));
+    }
+    if !shared.is_empty() {
+        let names = first_five(&shared);
+        let message = format!(
+            "More than one sender uses the token of {names}. Add a branch for each collector and \
+             each script, so that you can tell them apart and revoke their tokens separately."
+        );
+        let problem = Problem::new(FindingKind::BranchSenders, message, command);
+        found.push(problem.with_values([names]));
+    }
+}
+
+/// Returns `true` if something of the senders happened so recently that it's still a problem.
+fn is_recent(happened_at: Option<i64>, now: i64) -> bool {
+    happened_at.is_some_and(|at| now.saturating_sub(at) < SENDERS_SHOWN_SEC)
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -207,6 +277,16 @@ pub(super) mod tests {
             branch: "samarkand".to_owned(),
             state,
             ..BranchStatus::default()
+        }
+    }
+
+    fn with_sender(sender: SenderStatus) -> HubStatus {
+        HubStatus {
+            branches: vec![BranchStatus {
+                senders: vec![sender],
+                ..branch(BranchState::Reports)
+            }],
+            ..HubStatus::default()
         }
     }
 
@@ -240,8 +320,23 @@ pub(super) mod tests {
             paused_branches: BTreeMap::from([("samarkand".to_owned(), fix)]),
             ..HubStatus::default()
         };
+        let shared = with_sender(SenderStatus {
+            alternated_at: Some(90),
+            ..SenderStatus::default()
+        });
+        let copied = with_sender(SenderStatus {
+            went_back_at: Some(90),
+            ..SenderStatus::default()
+        });
+        let long_ago = with_sender(SenderStatus {
+            alternated_at: Some(100 - SENDERS_SHOWN_SEC),
+            ..SenderStatus::default()
+        });
         vec![
             (judge_hub(paused), &[FindingKind::PausedBranches]),
+            (judge_hub(shared), &[FindingKind::BranchSenders]),
+            (judge_hub(copied), &[FindingKind::CopiedCollector]),
+            (judge_hub(long_ago), &[]),
             (judge_hub(silent), &[FindingKind::SilentBranches]),
             (judge_hub(stopped), &[]),
             (judge_hub(lost), &[FindingKind::HubLostCommits]),

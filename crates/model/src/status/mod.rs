@@ -37,7 +37,9 @@ pub mod verdict;
 
 use crate::status::other_reader::OtherReader;
 pub use free_space::FreeSpace;
-pub use hub::{BranchReport, BranchState, BranchStatus, ForwardStatus, HubStatus, ReportedSource};
+pub use hub::{
+    BranchReport, BranchState, BranchStatus, ForwardStatus, HubStatus, ReportedSource, SenderStatus,
+};
 pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};
 pub use leadership::{DatabaseProblem, LeaderStatus, LeadershipStatus, Role, StandbyStatus};

@@ -81,6 +81,10 @@ pub enum FindingKind {
     CrmDegraded,
     /// The state of a hub was restored, or is new, and has lost commits.
     HubLostCommits,
+    /// A collector of a branch knows less of the hub's answers than before.
+    CopiedCollector,
+    /// Several senders use the token of one branch.
+    BranchSenders,
     /// Calls during a gap in the events are missing.
     Gap,
     /// Calls or messages are dead letters.

@@ -151,7 +151,11 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
             let down = sources.filter_map(|source| source.down_since);
             (Some("/pbx"), down.min())
         }
-        F::SilentBranches | F::PausedBranches | F::HubLostCommits => (Some("/branches"), None),
+        F::SilentBranches
+        | F::PausedBranches
+        | F::HubLostCommits
+        | F::CopiedCollector
+        | F::BranchSenders => (Some("/branches"), None),
         F::NotHeard => {
             let silent = sources.filter(|source| source.state == SourceState::Connected);
             let since = silent.filter_map(|source| source.connected_since).min();

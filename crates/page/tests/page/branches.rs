@@ -57,6 +57,7 @@ fn branch(name: &str, state: BranchState, report: Option<BranchReport>, now: i64
         refusal: Some(format!("17: {name} is not a PBX of this branch")),
         added_at: now - 9_000,
         report,
+        senders: Vec::new(),
     }
 }
 

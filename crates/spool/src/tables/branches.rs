@@ -1,6 +1,6 @@
 //! The branches of a hub: their tokens, their PBXs, and their last reports.
 
-use crate::db::Asked;
+use super::senders;
 use crate::{Branch, BranchChange, BranchRequest, Db, Error, NewBranch, Store, TokenRotation};
 use callbridge_call::EpochSeconds;
 use serde::Deserialize;
@@ -36,10 +36,12 @@ pub fn branches(db: &Db) -> Result<Vec<Branch>, Error> {
     for (branch, pbx) in db.query_all::<(String, String)>(text, ())? {
         pbxs.entry(branch).or_default().push(pbx);
     }
+    let mut senders = senders::by_branch(db)?;
     let mut all = Vec::with_capacity(stored.len());
     for stored in stored {
         all.push(Branch {
             pbxs: pbxs.remove(&stored.name).unwrap_or_default(),
+            senders: senders.remove(&stored.name).unwrap_or_default(),
             name: stored.name,
             token: stored.token,
             previous: stored.previous_token.zip(stored.previous_until),
@@ -100,17 +102,13 @@ pub(crate) fn remove(db: &Db, name: &str) -> Result<BranchChange, Error> {
         return Ok(BranchChange::Unknown);
     }
     db.run("DELETE FROM branch_pbxs WHERE branch = ?1", [name])?;
+    db.run("DELETE FROM branch_senders WHERE branch = ?1", [name])?;
     Ok(BranchChange::Removed)
 }
 
 /// Returns the number of branches.
 pub(crate) fn count(db: &Db) -> Result<u64, Error> {
     db.query_one("SELECT count(*) FROM branches", ())
-}
-
-/// Sends the query for the `seq` of the last answer to this branch.
-pub(super) fn ask_answered_seq(db: &Db, name: &str) -> Result<Asked<u64>, Error> {
-    db.ask("SELECT seq FROM branches WHERE name = ?1", [name])
 }
 
 /// Returns `true` if the branch claimed less than an hour ago that commits were lost. A branch that
@@ -127,11 +125,11 @@ pub(super) fn note_claim(db: &Db, request: &BranchRequest) -> Result<(), Error> 
     db.run(text, (&request.branch, request.at.floor_seconds().get()))
 }
 
-/// Stores the changes that a request makes to its branch: the `seq` of the answer, the number of
-/// calls taken, the refused lines, and the report.
-pub(super) fn note_request(db: &Db, request: &BranchRequest, seq: u64) -> Result<(), Error> {
-    let text = "UPDATE branches SET seq = ?2, taken = taken + ?3 WHERE name = ?1";
-    db.run(text, (&request.branch, seq, request.calls))?;
+/// Stores the changes that a request makes to its branch: the number of calls taken, the refused
+/// lines, and the report.
+pub(super) fn note_request(db: &Db, request: &BranchRequest) -> Result<(), Error> {
+    let text = "UPDATE branches SET taken = taken + ?2 WHERE name = ?1";
+    db.run(text, (&request.branch, request.calls))?;
     if let Some(refusal) = &request.refusal {
         let text = "UPDATE branches SET refused = refused + ?2, refused_at = ?3, refusal = ?4
              WHERE name = ?1";

@@ -1,13 +1,13 @@
 //! The position of a hub: the incarnation of its state, and `seq`, the number of its commits.
 //!
-//! Each answer to a branch carries the position, and the branch's row keeps the `seq` of its last
-//! answer. The branch sends the highest position that it has seen. If that is higher than the `seq`
-//! in its row, commits were lost: a backup was restored, or the state is new. A new incarnation
-//! then begins, with a time of silence toward the CRM, because the requests in the lost commits
-//! still count against the request budget.
+//! Each answer carries the position, and the state keeps the `seq` of the last answer to each
+//! sender of a branch ([`senders`]). A collector sends the highest position that it has seen. If
+//! that is higher than the `seq` that the state keeps for it, commits were lost: a backup was
+//! restored, or the state is new. A new incarnation then begins, with a time of silence toward the
+//! CRM, because the requests in the lost commits still count against the request budget.
 
 use super::intake::Intake;
-use super::{branches, hub_row, slots};
+use super::{branches, hub_row, senders, slots};
 use crate::{BranchRequest, Done, Error, HubAnswer, HubPosition, Store};
 use callbridge_call::EventTime;
 
@@ -45,13 +45,13 @@ pub(crate) fn request(
     request: &BranchRequest,
     intake: &mut Intake,
 ) -> Result<Done, Error> {
-    let asked = match intake.take_answered(&request.branch) {
+    let asked = match intake.take_senders(&request.branch) {
         Some(asked) => asked,
-        None => branches::ask_answered_seq(store, &request.branch)?,
+        None => senders::ask(store, &request.branch)?,
     };
-    let answered = asked
-        .first(store)?
-        .ok_or_else(|| Error::NoBranch(request.branch.clone()))?;
+    let senders =
+        senders::read(store, asked)?.ok_or_else(|| Error::NoBranch(request.branch.clone()))?;
+    let answered = senders.answered(request);
     let mut lost_commits = match &request.seen {
         Some(seen) => has_lost_commits(store, seen, answered)?,
         None => false,
@@ -70,9 +70,15 @@ pub(crate) fn request(
         incarnation: hub.position.incarnation.clone(),
         seq: hub.position.seq + 1,
     };
-    // If a claim came too soon, the old `seq` is kept, so the branch's next request claims again.
+    let seen = request
+        .seen
+        .as_ref()
+        .filter(|seen| seen.incarnation == position.incarnation);
+    let seen = seen.map(|seen| seen.seq);
+    // If a claim came too soon, the old `seq` is kept, so the sender's next request claims again.
     let answered = if is_too_soon { answered } else { position.seq };
-    branches::note_request(store, request, answered)?;
+    senders.note(store, request, (answered, seen))?;
+    branches::note_request(store, request)?;
     Ok(Done::Hub(HubAnswer {
         position,
         lost_commits,
@@ -80,7 +86,7 @@ pub(crate) fn request(
 }
 
 /// Returns `true` if this state does not know the answer with the position `seen`, so its commit
-/// was lost. `answered` is the `seq` of the last answer to the branch that this state knows.
+/// was lost. `answered` is the `seq` of the last answer to the sender that this state knows.
 fn has_lost_commits(store: &Store, seen: &HubPosition, answered: u64) -> Result<bool, Error> {
     let hub = store.hub.as_ref().ok_or(Error::NoHub)?;
     if seen.incarnation == hub.position.incarnation {
@@ -112,6 +118,7 @@ fn begin_again(store: &mut Store, request: &BranchRequest) -> Result<(), Error> 
         hub.position.seq = seq;
     }
     store.tally.count(LOST_COMMITS, 1);
+    senders::begin_again(store)?;
     branches::note_claim(store, request)
 }
 

@@ -8,9 +8,10 @@
 use super::call_row::{self, CANDIDATE, DuplicateCandidate, WAITS, ids_of};
 use super::intake_customers::Customers;
 use super::missed::{self, KEPT_OUT_MAX, contact};
+use super::outbox;
 use super::seen_calls::SeenRows;
+use super::senders::{self, SenderRow};
 use super::trunk_calls::TrunkSums;
-use super::{branches, outbox};
 use crate::db::Asked;
 use crate::value::{Columns, values};
 use crate::{
@@ -39,8 +40,8 @@ pub(crate) struct Intake {
     questions: Option<Questions>,
     /// The search results for each call, in the order of the calls.
     traces: VecDeque<FoundTraces>,
-    /// Queries for the `seq` of the last answer to each branch, by the branch's name.
-    answered: BTreeMap<String, Asked<u64>>,
+    /// Queries for the senders of each branch, by the branch's name.
+    senders: BTreeMap<String, Asked<SenderRow>>,
     customers: Customers,
     rows: Rows,
 }
@@ -109,9 +110,9 @@ impl Intake {
         for op in requests.iter().flat_map(AsRef::as_ref) {
             match op {
                 Op::Finish(finished) => calls.push(finished),
-                Op::BranchRequest(request) if !intake.answered.contains_key(&request.branch) => {
-                    let asked = branches::ask_answered_seq(db, &request.branch)?;
-                    intake.answered.insert(request.branch.clone(), asked);
+                Op::BranchRequest(request) if !intake.senders.contains_key(&request.branch) => {
+                    let asked = senders::ask(db, &request.branch)?;
+                    intake.senders.insert(request.branch.clone(), asked);
                 }
                 _ => {}
             }
@@ -125,10 +126,10 @@ impl Intake {
         Ok(intake)
     }
 
-    /// Returns the query for the `seq` of the last answer to a branch. Only the branch's first
-    /// request in the group gets it.
-    pub(super) fn take_answered(&mut self, branch: &str) -> Option<Asked<u64>> {
-        self.answered.remove(branch)
+    /// Returns the query for the senders of a branch. Only the branch's first request in the group
+    /// gets it.
+    pub(super) fn take_senders(&mut self, branch: &str) -> Option<Asked<SenderRow>> {
+        self.senders.remove(branch)
     }
 
     /// Returns the search result for `new`, which must be the next call of the group.

@@ -37,6 +37,7 @@ pub(crate) mod reason_counts;
 pub mod resume;
 pub mod schema;
 pub mod seen_calls;
+pub(crate) mod senders;
 pub mod shows;
 pub(crate) mod silence;
 pub mod slots;

@@ -337,7 +337,7 @@ CREATE TABLE branches (
     previous_token TEXT,                -- the same of the token before
     previous_until INTEGER,             -- seconds
     added INTEGER NOT NULL,             -- seconds
-    seq INTEGER NOT NULL,               -- of the last answer
+    seq INTEGER NOT NULL,               -- a sender without a row can have seen answers up to here
     claimed INTEGER,                    -- seconds: it last showed that commits were lost
     taken INTEGER NOT NULL DEFAULT 0,   -- calls, repeats included
     refused INTEGER NOT NULL DEFAULT 0, -- lines
@@ -345,6 +345,18 @@ CREATE TABLE branches (
     refusal TEXT,                       -- its error
     reported INTEGER,                   -- seconds
     report TEXT                         -- JSON
+) STRICT, WITHOUT ROWID;
+-- The last answer to each collector of a branch, and to all requests without a collector's ID.
+CREATE TABLE branch_senders (
+    branch TEXT NOT NULL,
+    sender TEXT NOT NULL,               -- ID of a collector's state, empty without one
+    seq INTEGER NOT NULL,               -- of the last answer
+    seen INTEGER NOT NULL,              -- that the sender last sent, 0 for another incarnation
+    requests INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,           -- seconds: the last request
+    alternated INTEGER,                 -- seconds: it last sent after another sender had
+    went_back INTEGER,                  -- seconds: it last sent a lower `seen` than before
+    PRIMARY KEY (branch, sender)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE branch_pbxs (
     pbx TEXT PRIMARY KEY,

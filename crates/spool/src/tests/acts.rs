@@ -6,7 +6,8 @@ use super::call::{finished_call, journal, time_at};
 use super::deliveries::{report_foreign_call, signature};
 use super::record_files::{self, unreadable_op};
 use crate::{
-    Book, Delivery, Done, Finished, IfAbsent, LetterFilter, Op, RowId, Settings, Silence, SilenceReason, SlotRow, Step, Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
+    Book, Delivery, Done, Finished, IfAbsent, LetterFilter, Op, RowId, Settings, Silence,
+    SilenceReason, SlotRow, Step, Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};

@@ -43,8 +43,11 @@ pub const HUB: &[Act] = &[
             at: EpochSeconds::new(1),
         };
         write(store, Op::AddBranch(branch));
-        write(store, request(None));
-        write(store, request(Some(("another", 7))));
+        write(store, request("script", None));
+        write(store, request("collector", Some(("another", 7))));
+        for n in 0..9 {
+            write(store, request(&format!("sender {n}"), None));
+        }
         tables::branches::branches(store).expect("readable");
         tables::unreadable::are_new(store, "branch samarkand", &[b"garbage"]).expect("readable");
         let rotation = TokenRotation {
@@ -62,13 +65,14 @@ fn write(store: &mut Store, op: Op) -> Done {
     store.write(vec![op]).expect("stored").remove(0)
 }
 
-fn request(seen: Option<(&str, u64)>) -> Op {
+fn request(sender: &str, seen: Option<(&str, u64)>) -> Op {
     let seen = seen.map(|(incarnation, seq)| HubPosition {
         incarnation: incarnation.to_owned(),
         seq,
     });
     Op::BranchRequest(Box::new(BranchRequest {
         branch: "samarkand".to_owned(),
+        sender: Some(sender.to_owned()),
         seen,
         next_incarnation: "next".to_owned(),
         silence: Silence {

@@ -15,15 +15,15 @@ use std::time::Duration;
 /// Steps of SQLite's virtual machine that a call can take on average. Reading all calls of the
 /// number once per call takes more than twice as many.
 const STEPS_MAX: u32 = 1_500;
-/// Steps of a call that is compared with a hundred earlier ones. Comparing it with all of them takes
-/// six times as many.
+/// Steps of a call that is compared with a hundred earlier ones. Comparing it with all of them
+/// takes almost five times as many.
 const COMPARED_STEPS_MAX: u32 = 2_000;
 /// Number of calls from one number in these tests.
 const CALLS: u32 = 2_000;
 /// Number of calls of a flood in PostgreSQL.
 const FEW_CALLS: u32 = 400;
-/// Number of rows that a call can read from PostgreSQL, however many calls came before. If a call is
-/// compared with all earlier ones, the last of [`FEW_CALLS`] read twice as many.
+/// Number of rows that a call can read from PostgreSQL, however many calls came before. If a call
+/// is compared with all earlier ones, the last of [`FEW_CALLS`] read twice as many.
 const ROWS_MAX: u64 = 150;
 
 /// A way in which the calls of one number can arrive.

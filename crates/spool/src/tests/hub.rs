@@ -2,7 +2,9 @@
 
 use super::call::{journal, time_at};
 use crate::{
-    BRANCH_SOURCE, BranchChange, BranchRequest, Done, Error, FORWARDED_KEPT, Finished, HubAnswer, HubPosition, NewBranch, Offer, Op, RowId, Settings, Silence, SilenceReason, State, Step, Store, TokenRotation, UnreadableBytes, tables,
+    BRANCH_SOURCE, BranchChange, BranchRequest, BranchSender, Done, Error, FORWARDED_KEPT,
+    Finished, HubAnswer, HubPosition, NewBranch, Offer, Op, RowId, Settings, Silence,
+    SilenceReason, State, Step, Store, TokenRotation, UnreadableBytes, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_model::Reason;
@@ -48,8 +50,19 @@ fn change(store: &mut Store, op: Op) -> BranchChange {
 }
 
 fn request(branch: &str, seen: Option<&HubPosition>, next: &str, seconds: i64) -> Op {
+    request_of(Some("collector"), branch, seen, next, seconds)
+}
+
+fn request_of(
+    sender: Option<&str>,
+    branch: &str,
+    seen: Option<&HubPosition>,
+    next: &str,
+    seconds: i64,
+) -> Op {
     Op::BranchRequest(Box::new(BranchRequest {
         branch: branch.to_owned(),
+        sender: sender.map(str::to_owned),
         seen: seen.cloned(),
         next_incarnation: next.to_owned(),
         silence: Silence {
@@ -71,7 +84,11 @@ fn send_request(
     seen: Option<&HubPosition>,
     next: &str,
 ) -> HubAnswer {
-    let done = store.write(vec![request(branch, seen, next, 5)]);
+    write_request(store, request(branch, seen, next, 5))
+}
+
+fn write_request(store: &mut Store, request: Op) -> HubAnswer {
+    let done = store.write(vec![request]);
     match done.expect("stored").remove(0) {
         Done::Hub(answer) => answer,
         other => panic!("{other:?}"),
@@ -125,6 +142,125 @@ fn restored_hub_state_is_detected_by_a_later_branch_position() {
     let answer = send_request(&mut store, "b", Some(&lost), "third");
     assert!(!answer.lost_commits);
     assert_eq!(answer.position.incarnation, "second");
+}
+
+/// Returns the senders of branch `a`.
+fn senders(store: &Store) -> Vec<BranchSender> {
+    let mut branches = tables::branches::branches(store).expect("readable");
+    let branch = branches.drain(..).find(|branch| branch.name == "a");
+    branch.expect("a branch").senders
+}
+
+#[test]
+fn script_with_the_same_token_hides_no_lost_commits() {
+    let mut store = hub(&["a"]);
+    let first = send_request(&mut store, "a", None, "x").position;
+    // The state is restored to now, and the collector had seen more.
+    let lost = HubPosition {
+        seq: first.seq + 3,
+        ..first
+    };
+    for _ in 0..9 {
+        let script = request_of(None, "a", None, "x", 5);
+        assert!(!write_request(&mut store, script).lost_commits);
+    }
+    assert!(send_request(&mut store, "a", Some(&lost), "second").lost_commits);
+}
+
+#[test]
+fn sender_unknown_to_a_restored_state_reveals_lost_commits() {
+    let mut store = hub(&[]);
+    let known = store.hub().expect("a hub").position.clone();
+    // The state knew all answers to a removed branch of this name when this one was added.
+    add(&mut store, "a", "a");
+    assert!(!send_request(&mut store, "a", Some(&known), "x").lost_commits);
+    let lost = HubPosition {
+        seq: known.seq + 9,
+        ..known
+    };
+    let other = request_of(Some("other collector"), "a", Some(&lost), "second", 5);
+    assert!(write_request(&mut store, other).lost_commits);
+}
+
+#[test]
+fn second_sender_of_a_branch_is_noted_once_both_send() {
+    let mut store = hub(&["a"]);
+    for seconds in [5, 6] {
+        write_request(&mut store, request_of(None, "a", None, "x", seconds));
+    }
+    // A new collector replaces the script.
+    for seconds in [7, 8] {
+        write_request(&mut store, request("a", None, "x", seconds));
+    }
+    let both = senders(&store);
+    let known: Vec<_> = both
+        .iter()
+        .map(|one| (&*one.sender, one.requests))
+        .collect();
+    assert_eq!(known, [("", 2), ("collector", 2)]);
+    assert!(both.iter().all(|sender| sender.alternated.is_none()));
+    write_request(&mut store, request_of(None, "a", None, "x", 9));
+    let at = time_at(9).floor_seconds();
+    assert_eq!(senders(&store)[0].alternated, Some(at));
+    assert_eq!(senders(&store)[0].last_at, at);
+    change(&mut store, Op::RemoveBranch("a".to_owned()));
+    add(&mut store, "a", "a");
+    assert_eq!(senders(&store), []);
+}
+
+#[test]
+fn copied_collector_is_noted_when_its_position_goes_back() {
+    let mut store = hub(&["a"]);
+    let first = send_request(&mut store, "a", None, "x").position;
+    let second = send_request(&mut store, "a", Some(&first), "x").position;
+    // The answer was lost, so the collector knows no more than before.
+    send_request(&mut store, "a", Some(&first), "x");
+    send_request(&mut store, "a", Some(&second), "x");
+    assert_eq!(senders(&store)[0].went_back, None);
+    // A script can send any position.
+    for seen in [None, Some(&second), Some(&first)] {
+        write_request(&mut store, request_of(None, "a", seen, "x", 5));
+    }
+    assert_eq!(senders(&store)[0].went_back, None);
+    send_request(&mut store, "a", Some(&first), "x");
+    let at = time_at(5).floor_seconds();
+    assert_eq!(senders(&store)[1].went_back, Some(at));
+}
+
+#[test]
+fn new_incarnation_does_not_make_a_collector_look_copied() {
+    let mut store = hub(&["a"]);
+    let first = send_request(&mut store, "a", None, "x").position;
+    let lost = HubPosition {
+        seq: first.seq + 50,
+        ..first
+    };
+    let new = send_request(&mut store, "a", Some(&lost), "second").position;
+    assert!(new.seq < lost.seq);
+    let new = send_request(&mut store, "a", Some(&new), "x").position;
+    send_request(&mut store, "a", Some(&new), "x");
+    assert_eq!(senders(&store)[0].went_back, None);
+}
+
+#[test]
+fn branch_keeps_eight_senders_and_forgotten_ones_lose_nothing() {
+    let mut store = hub(&["a"]);
+    let first = send_request(&mut store, "a", None, "x").position;
+    for n in 0..8 {
+        let sender = format!("sender {n}");
+        let request = request_of(Some(&sender), "a", None, "x", 5);
+        write_request(&mut store, request);
+    }
+    let known = senders(&store);
+    assert_eq!(known.len(), 8);
+    assert!(known.iter().all(|sender| sender.sender != "collector"));
+    assert!(!send_request(&mut store, "a", Some(&first), "x").lost_commits);
+    let lost = HubPosition {
+        seq: first.seq + 50,
+        ..first.clone()
+    };
+    let other = request_of(Some("new collector"), "a", Some(&lost), "second", 5);
+    assert!(write_request(&mut store, other).lost_commits);
 }
 
 #[test]

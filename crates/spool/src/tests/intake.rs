@@ -110,6 +110,7 @@ fn op() -> impl Strategy<Value = Op> {
 fn request(branch: &str) -> Op {
     Op::BranchRequest(Box::new(BranchRequest {
         branch: branch.to_owned(),
+        sender: None,
         seen: None,
         next_incarnation: "next".to_owned(),
         silence: Silence {

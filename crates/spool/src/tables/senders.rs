@@ -1,0 +1,151 @@
+//! The senders of each branch: its collector, and perhaps a script or a second collector with the
+//! same token.
+//!
+//! Each sender has the `seq` of its own last answer. If a branch had only one, the requests of one
+//! sender would raise it, and hide from the others that the hub has lost commits.
+
+use crate::db::Asked;
+use crate::{BranchRequest, BranchSender, Db, Error};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Maximum number of senders of a branch that are kept. The sender with the oldest answer makes
+/// room for a new one.
+const SENDERS_MAX: usize = 8;
+
+/// A branch with one of its senders, if it has any.
+#[derive(Deserialize)]
+pub(super) struct SenderRow {
+    branch_seq: u64,
+    sender: Option<String>,
+    seq: Option<u64>,
+    seen: Option<u64>,
+}
+
+/// What the last answer to a sender was, and what the sender had seen by then.
+struct LastAnswer {
+    seq: u64,
+    seen: u64,
+}
+
+/// The senders of a branch before a request.
+pub(super) struct Senders {
+    /// A sender that isn't known can have seen answers up to this `seq`, which the state then knew.
+    branch_seq: u64,
+    known: BTreeMap<String, LastAnswer>,
+}
+
+/// Sends the query for a branch and its senders.
+pub(super) fn ask(db: &Db, branch: &str) -> Result<Asked<SenderRow>, Error> {
+    let text = "SELECT b.seq AS branch_seq, s.sender, s.seq, s.seen
+         FROM branches b LEFT JOIN branch_senders s ON s.branch = b.name WHERE b.name = ?1";
+    db.ask(text, [branch])
+}
+
+/// Reads the answer to [`ask`]. `None` if there is no such branch.
+pub(super) fn read(db: &Db, asked: Asked<SenderRow>) -> Result<Option<Senders>, Error> {
+    let mut senders = None;
+    for row in asked.all(db)? {
+        let senders = senders.get_or_insert_with(|| Senders {
+            branch_seq: row.branch_seq,
+            known: BTreeMap::new(),
+        });
+        if let (Some(sender), Some(seq), Some(seen)) = (row.sender, row.seq, row.seen) {
+            senders.known.insert(sender, LastAnswer { seq, seen });
+        }
+    }
+    Ok(senders)
+}
+
+/// Returns the key of a request's sender.
+fn key(request: &BranchRequest) -> &str {
+    request.sender.as_deref().unwrap_or_default()
+}
+
+impl Senders {
+    /// Returns the highest `seq` that this state can have answered the sender of the request.
+    pub(super) fn answered(&self, request: &BranchRequest) -> u64 {
+        let last = self.known.get(key(request));
+        last.map_or(self.branch_seq, |last| last.seq)
+    }
+
+    /// Stores that the sender got an answer with this `seq`. `seen` is the `seq` in its request if
+    /// that belongs to the present incarnation.
+    pub(super) fn note(
+        &self,
+        db: &Db,
+        request: &BranchRequest,
+        (seq, seen): (u64, Option<u64>),
+    ) -> Result<(), Error> {
+        let sender = key(request);
+        let last = self.known.get(sender);
+        if last.is_none() {
+            self.make_room(db, &request.branch)?;
+        }
+        let at = request.at.floor_seconds().get();
+        let newest = self.known.values().map(|other| other.seq).max();
+        let alternated = last.is_some_and(|last| newest > Some(last.seq));
+        // A script can send any position.
+        let went_back = match (last, seen) {
+            (Some(last), Some(seen)) => !sender.is_empty() && seen < last.seen,
+            _ => false,
+        };
+        let text = "INSERT INTO branch_senders
+                 (branch, sender, seq, seen, requests, last_at, alternated, went_back)
+             VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7)
+             ON CONFLICT (branch, sender) DO UPDATE SET seq = excluded.seq, seen = excluded.seen,
+                 requests = branch_senders.requests + 1, last_at = excluded.last_at,
+                 alternated = coalesce(excluded.alternated, branch_senders.alternated),
+                 went_back = coalesce(excluded.went_back, branch_senders.went_back)";
+        let alternated = alternated.then_some(at);
+        let went_back = went_back.then_some(at);
+        let seen = seen.unwrap_or(0);
+        let values = (
+            &request.branch,
+            sender,
+            seq,
+            seen,
+            at,
+            alternated,
+            went_back,
+        );
+        db.run(text, values)
+    }
+
+    /// Forgets the sender with the oldest answer if the branch has too many. If it sends again, it
+    /// must not look as if its answers had been lost.
+    fn make_room(&self, db: &Db, branch: &str) -> Result<(), Error> {
+        let oldest = self.known.iter().min_by_key(|(_, last)| last.seq);
+        let Some((sender, last)) = oldest.filter(|_| self.known.len() >= SENDERS_MAX) else {
+            return Ok(());
+        };
+        let text = "DELETE FROM branch_senders WHERE branch = ?1 AND sender = ?2";
+        db.run(text, (branch, sender))?;
+        let text = "UPDATE branches SET seq = ?2 WHERE name = ?1";
+        db.run(text, (branch, last.seq.max(self.branch_seq)))
+    }
+}
+
+/// Forgets what the senders had seen of the earlier incarnation.
+pub(super) fn begin_again(db: &Db) -> Result<(), Error> {
+    db.run("UPDATE branch_senders SET seen = 0", ())
+}
+
+/// Returns the senders of each branch, in the order of their IDs.
+pub(super) fn by_branch(db: &Db) -> Result<BTreeMap<String, Vec<BranchSender>>, Error> {
+    #[derive(Deserialize)]
+    struct Row {
+        branch: String,
+        about: BranchSender,
+    }
+    let text = "SELECT branch, true AS about, sender, requests, last_at, alternated, went_back
+         FROM branch_senders";
+    let mut all: BTreeMap<String, Vec<BranchSender>> = BTreeMap::new();
+    for Row { branch, about } in db.query_all(text, ())? {
+        all.entry(branch).or_default().push(about);
+    }
+    for senders in all.values_mut() {
+        senders.sort_by(|one, other| one.sender.cmp(&other.sender));
+    }
+    Ok(all)
+}
