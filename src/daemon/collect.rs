@@ -23,7 +23,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct HubView {
     address: SocketAddr,
-    tls: bool,
+    /// The hub's certificate, unless a proxy has one.
+    tls: Option<tls::Kept>,
     pub(crate) branches: Arc<BranchTable>,
     pub(crate) tally: Arc<Tally>,
 }
@@ -53,7 +54,8 @@ impl HubView {
     pub(crate) fn status(&self, stored: Option<StoredHub>, now: Now) -> HubStatus {
         let mut status = HubStatus {
             address: self.address.to_string(),
-            tls: self.tls,
+            tls: self.tls.is_some(),
+            certificate_expires_at: self.certificate_expires_at(),
             ..HubStatus::default()
         };
         let Some(StoredHub {
@@ -84,6 +86,13 @@ impl HubView {
     }
 }
 
+impl HubView {
+    fn certificate_expires_at(&self) -> Option<i64> {
+        let expiry = *self.tls.as_ref()?.expiry.borrow();
+        i64::try_from(expiry?.as_secs()).ok()
+    }
+}
+
 /// Starts the listener of `--collect`. Returns `None` without the flag.
 ///
 /// # Errors
@@ -97,7 +106,8 @@ pub(crate) async fn start(
     let Some(settings) = &config.collect else {
         return Ok(None);
     };
-    let kept_tls = settings.tls.clone().map(tls::keep).transpose();
+    let kept_tls = settings.tls.clone().map(|files| tls::keep("hub", files));
+    let kept_tls = kept_tls.transpose();
     let tls = kept_tls.or_fail_at(Code::Configuration, "--tls-cert")?;
     let begin = Op::BeginHub {
         incarnation: new_id(),
@@ -107,13 +117,14 @@ pub(crate) async fn start(
     let branches = Arc::new(BranchTable::default());
     branches.reload(spool).await?;
     let (listener, address) = super::listen_at("--collect", settings.listen).await?;
+    let (kept, keeping) = tls.unzip();
     let view = HubView {
         address,
-        tls: tls.is_some(),
+        tls: kept.clone(),
         branches: Arc::clone(&branches),
         tally: Arc::default(),
     };
-    tracing::info!(%address, tls = view.tls, "receiving calls of branches");
+    tracing::info!(%address, tls = view.tls.is_some(), "receiving calls of branches");
     let rate = config.crm.as_ref().map_or(Rate::default(), |crm| crm.rate);
     let receiver = Arc::new(Receiver {
         spool: spool.clone(),
@@ -125,11 +136,11 @@ pub(crate) async fn start(
         version: crate::VERSION,
         turns: Turns::default(),
     });
-    let (current, keeping) = tls.unzip();
     if let Some(keeping) = keeping {
         tasks.start_until_stop(keeping.map(Ok));
     }
     let stop = tasks.stop();
-    tasks.start(async move { http::serve(listener, current, receiver, stop).await });
+    let server = kept.map(|kept| kept.server);
+    tasks.start(async move { http::serve(listener, server, receiver, stop).await });
     Ok(Some(view))
 }

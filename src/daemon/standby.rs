@@ -121,7 +121,7 @@ async fn listen(
         listeners.push(("--lookup", lookup.listen, None));
     }
     for (flag, address, certificate) in listeners {
-        let kept_tls = certificate.map(tls::keep).transpose();
+        let kept_tls = certificate.map(|files| tls::keep(flag, files)).transpose();
         let tls = kept_tls.or_fail_at(Code::Configuration, format_args!("{flag}: certificate"))?;
         let (current, keeping) = tls.unzip();
         if let Some(keeping) = keeping {
@@ -131,7 +131,7 @@ async fn listen(
         let open = Open {
             name: flag,
             listener,
-            tls: current,
+            tls: current.map(|kept| kept.server),
             limits: Limits::FEW,
             site: SiteRules {
                 hosts: HostRule::Any,

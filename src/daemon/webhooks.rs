@@ -104,7 +104,11 @@ pub(crate) async fn start(
     let Some(settings) = &config.webhooks else {
         return Ok(None);
     };
-    let kept_tls = settings.tls.clone().map(tls::keep).transpose();
+    let kept_tls = settings
+        .tls
+        .clone()
+        .map(|files| tls::keep("webhooks", files));
+    let kept_tls = kept_tls.transpose();
     let tls = kept_tls.or_fail_at(Code::Configuration, "--webhook-cert")?;
     let asked = super::listen_at("--webhook-listen", settings.listen);
     let (listener, address) = asked.await?;
@@ -148,6 +152,7 @@ pub(crate) async fn start(
     tasks.start_until_stop(secrets.keep(spool.clone()).map(Ok));
     let stop = tasks.stop();
     tasks.start(async move {
+        let current = current.map(|kept| kept.server);
         http::serve(listener, current, receiver, http::CONNECTIONS_MAX, stop).await;
     });
     Ok(Some(shown))

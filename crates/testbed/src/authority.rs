@@ -4,6 +4,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
 };
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What is wrong with a certificate for `localhost`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,18 @@ impl Authority {
     /// Returns the path of its certificate.
     pub fn ca_file(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
+    }
+
+    /// Issues a server's certificate for `localhost` that expires at this time since the epoch.
+    pub fn identity_until(&self, expiry: Duration) -> Identity {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        params.not_after = date_time_ymd(1970, 1, 1) + expiry;
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
+        Identity {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        }
     }
 
     /// Issues a server's certificate for `localhost` with this flaw.

@@ -1,9 +1,11 @@
-//! The TLS certificate of the webhook receiver. It is read at the start, and again when its files
-//! change, so a renewal needs no restart.
+//! The TLS certificate of a listener: the webhook receiver's, the page's, or the hub's. It is read
+//! at the start, and again when its files change, so a renewal needs no restart.
 
-use rustls::ServerConfig;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, Error, RootCertStore, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,17 +94,52 @@ pub fn check(certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, 
     files.chain(certificate)
 }
 
+/// Returns why the first certificate of a chain would be refused at the time `at`. No root is
+/// trusted here, but the check of the times comes before the check of the issuer.
+pub fn refusal_at(chain: &[CertificateDer<'_>], at: UnixTime) -> Option<CertificateError> {
+    let (own, above) = chain.split_first()?;
+    let read = ParsedCertificate::try_from(own).ok()?;
+    let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
+    let roots = RootCertStore::empty();
+    let verified =
+        verify_server_cert_signed_by_trust_anchor(&read, &roots, above, at, algorithms.all);
+    match verified {
+        Err(Error::InvalidCertificate(error)) => Some(error),
+        Ok(()) | Err(_) => None,
+    }
+}
+
+/// Returns when the first certificate of a chain expires, or `None` if that can't be read.
+pub fn expiry(chain: &[CertificateDer<'_>]) -> Option<UnixTime> {
+    // The last second of the year 9999, when every certificate has expired.
+    let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
+    match refusal_at(chain, never)? {
+        CertificateError::ExpiredContext { not_after, .. } => Some(not_after),
+        _ => None,
+    }
+}
+
+/// The current certificate of a listener.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    pub server: watch::Receiver<Arc<ServerConfig>>,
+    /// When the certificate expires, or `None` if that can't be read.
+    pub expiry: watch::Receiver<Option<UnixTime>>,
+}
+
 /// Returns the current TLS settings, and a future that reloads the files every second until it is
-/// dropped.
+/// dropped. `owner` is whose certificate the log reports, such as `hub`.
 ///
 /// # Errors
 /// If the files are not usable at the start. If they become unusable later, the last usable
 /// settings stay in use.
 pub fn keep(
+    owner: &'static str,
     certificate: Certificate,
-) -> Result<(watch::Receiver<Arc<ServerConfig>>, impl Future<Output = ()>), String> {
+) -> Result<(Kept, impl Future<Output = ()>), String> {
     let mut used = Files::read(&certificate)?;
-    let (current, shown) = watch::channel(used.server(&certificate)?);
+    let (current, server) = watch::channel(used.server(&certificate)?);
+    let (expires, expiry) = watch::channel(expiry(&used.chain(&certificate)?));
     let keeping = async move {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
         let mut reported = None;
@@ -119,19 +156,21 @@ pub fn keep(
                 if files == used {
                     return Ok(None);
                 }
-                Ok(Some((files.server(&certificate)?, files)))
+                let expiry = self::expiry(&files.chain(&certificate)?);
+                Ok(Some((files.server(&certificate)?, expiry, files)))
             });
             match renewed {
                 Ok(None) => reported = None,
-                Ok(Some((server, files))) => {
-                    tracing::info!("the webhook certificate was read again");
+                Ok(Some((server, expiry, files))) => {
+                    tracing::info!(owner, "reloaded the certificate");
                     current.send_replace(server);
+                    expires.send_replace(expiry);
                     used = files;
                     reported = None;
                 }
                 Err(error) => {
                     if reported.as_ref() != Some(&error) {
-                        tracing::warn!(%error, "cannot use the new webhook certificate; the \
+                        tracing::warn!(owner, %error, "cannot use the new certificate; the \
                             previous one stays in use");
                     }
                     reported = Some(error);
@@ -139,5 +178,5 @@ pub fn keep(
             }
         }
     };
-    Ok((shown, keeping))
+    Ok((Kept { server, expiry }, keeping))
 }

@@ -5,20 +5,19 @@ use super::place::unusable_address;
 use super::{CheckFinding, advice, fault, well};
 use crate::config::{Config, PageConfig, Webhooks};
 use crate::daemon::webhooks::is_open_to_readers;
+use callbridge_model::status::CERTIFICATE_SOON_SEC;
 use callbridge_model::{
     Code, ExitCode as _, ExposeSecret as _, Secret, SecretKind, SecretPlace, clock,
 };
 use callbridge_oauth::store;
 use callbridge_page::{passwords::Passwords, settings::Settings};
 use callbridge_spool::StatePlace;
-use callbridge_webhook::tls::{self, Certificate};
-use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use callbridge_webhook::tls::{self, Certificate, expiry, refusal_at};
+use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, Error, RootCertStore, server::ParsedCertificate};
+use rustls::{CertificateError, Error, server::ParsedCertificate};
 use std::time::Duration;
 
-/// A certificate that expires within this time is reported.
-const SOON: Duration = Duration::from_secs(14 * 86_400);
 /// Length of a secret that the CRM generates (§6.4.5).
 const SECRET_DIGITS: usize = 64;
 
@@ -94,15 +93,12 @@ pub(super) fn certificate(
             return fault(code, name, error, fix);
         }
     };
-    let Some((own, above)) = chain.split_first() else {
-        return fault(code, name, "no certificate", "");
-    };
-    let names = certificate_names(own);
+    let names = chain.first().map(certificate_names).unwrap_or_default();
     let message = match &names[..] {
         [] => "without a name".to_owned(),
         names => format!("for {}", names.join(", ")),
     };
-    match refusal_at(own, above, now) {
+    match refusal_at(&chain, now) {
         Some(CertificateError::NotValidYetContext { not_before, .. }) => {
             let message = format!("{message}, not valid before {}", date(not_before));
             return fault(code, name, message, "wait, or correct this machine's clock");
@@ -113,13 +109,11 @@ pub(super) fn certificate(
         }
         _ => {}
     }
-    // A time at which every certificate has expired.
-    let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
-    let until = match refusal_at(own, above, never) {
-        Some(CertificateError::ExpiredContext { not_after, .. }) => not_after,
-        _ => never,
+    let Some(until) = expiry(&chain) else {
+        let unfit = unfit(name, &names, &message);
+        return unfit.unwrap_or_else(|| well(name, message));
     };
-    if until.as_secs() < now.as_secs() + SOON.as_secs() {
+    if until.as_secs() < now.as_secs() + CERTIFICATE_SOON_SEC {
         let message = format!("{message}, expires soon, at {}", date(until));
         return advice(name, message, "renew it; the new one is read automatically");
     }
@@ -152,24 +146,6 @@ fn date(at: UnixTime) -> String {
     let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
     let read = jiff::Timestamp::from_second(seconds);
     read.map_or_else(|_| "the end of time".to_owned(), |at| at.to_string())
-}
-
-/// Returns why `own` would be refused at the time `at`. `above` is the chain. No root is trusted
-/// here, but the check of the times comes before the check of the issuer.
-fn refusal_at(
-    own: &CertificateDer<'_>,
-    above: &[CertificateDer<'_>],
-    at: UnixTime,
-) -> Option<CertificateError> {
-    let read = ParsedCertificate::try_from(own).ok()?;
-    let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
-    let roots = RootCertStore::empty();
-    let verified =
-        verify_server_cert_signed_by_trust_anchor(&read, &roots, above, at, algorithms.all);
-    match verified {
-        Err(Error::InvalidCertificate(error)) => Some(error),
-        Ok(()) | Err(_) => None,
-    }
 }
 
 fn secrets(webhooks: &Webhooks, state: Option<&StatePlace>) -> Vec<CheckFinding> {

@@ -30,9 +30,11 @@ pub(crate) async fn open(
     secret_files: &SecretFiles,
     tasks: &mut Tasks,
 ) -> Result<(TcpListener, PageDoor, Settings)> {
-    let kept_tls = page.tls.clone().map(tls::keep).transpose();
+    let kept_tls = page.tls.clone().map(|files| tls::keep("page", files));
+    let kept_tls = kept_tls.transpose();
     let tls = kept_tls.or_fail_at(Code::Configuration, "--page-cert")?;
     let (current, kept) = tls.unzip();
+    let current = current.map(|current| current.server);
     if let Some(kept) = kept {
         tasks.start_until_stop(kept.map(Ok));
     }

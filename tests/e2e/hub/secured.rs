@@ -3,15 +3,16 @@
 use super::stage::{add_branch, free_address, messages, wait_until_serving};
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
-use callbridge_testbed::authority::{Authority, Flaw};
+use callbridge_model::clock;
+use callbridge_model::status::{FindingKind, Status};
+use callbridge_testbed::authority::{Authority, Flaw, Identity};
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Starts a hub that serves TLS with a certificate of this authority.
 fn start_secured(place: &Place, crm: &str, address: SocketAddr, authority: &Authority) -> Program {
-    let identity = authority.identity(Flaw::None);
-    let chain = place.write("hub.crt", identity.certificate);
-    let key = place.write("hub.key", identity.key);
+    let (chain, key) = write_identity(place, authority.identity(Flaw::None));
     let arguments = [
         "run".to_owned(),
         format!("--collect={address}"),
@@ -24,6 +25,13 @@ fn start_secured(place: &Place, crm: &str, address: SocketAddr, authority: &Auth
         RATE_FLAG.to_owned(),
     ];
     place.start(&arguments, &[])
+}
+
+/// Writes the hub's certificate and key, and returns their paths.
+fn write_identity(place: &Place, identity: Identity) -> (String, String) {
+    let chain = place.write("hub.crt", identity.certificate);
+    let key = place.write("hub.key", identity.key);
+    (chain, key)
 }
 
 /// Copies the authority's certificate to `ca.pem`, which the flags of the collector name.
@@ -119,6 +127,67 @@ async fn collector_forwards_over_tls() {
         })
         .await;
     hub.settled(4).await;
+    collector.terminate().await;
+    hub.terminate().await;
+}
+
+fn has_certificate_problem(status: &Status) -> bool {
+    let mut kinds = status.problems.iter().map(|problem| problem.kind);
+    kinds.any(|kind| kind == FindingKind::HubCertificate)
+}
+
+#[tokio::test]
+async fn new_authority_and_expiring_certificate_need_no_restart() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let (address, authority) = (free_address(), Authority::new());
+    let mut hub = start_secured(&place, &crm.url(), address, &authority);
+    wait_until_serving(&mut hub).await;
+    let token = add_branch(&place, "samarkand", "samarkand").await;
+    let collector_place = Place::new();
+    collector_place.write("hub-token", &token);
+    trust(&collector_place, &authority);
+    collector_place.write("calls.jsonl", messages("samarkand", 0..2));
+    let arguments = [
+        "run".to_owned(),
+        collector_place.file("calls.jsonl", "call"),
+        format!("--forward=https://localhost:{}", address.port()),
+        format!("--forward-token-file={}", collector_place.path("hub-token")),
+        format!("--forward-ca-file={}", collector_place.path("ca.pem")),
+        format!("--state={}", collector_place.path("state")),
+    ];
+    let mut collector = collector_place.start(&arguments, &[]);
+    collector
+        .until("two calls forwarded", |status| status.books.forwarded == 2)
+        .await;
+    let status = hub.status().await.expect("a status");
+    assert!(!has_certificate_problem(&status));
+    let renewed = Authority::new();
+    let now = clock::now().wall.floor_seconds().get();
+    let expiry = Duration::from_secs(now.cast_unsigned() + 12 * 86_400);
+    write_identity(&place, renewed.identity_until(expiry));
+    hub.until("the expiry as a problem", has_certificate_problem)
+        .await;
+    collector_place.append("calls.jsonl", messages("samarkand", 2..4).as_ref());
+    collector
+        .until("a refused certificate", |status| {
+            let reason = status
+                .forward
+                .as_ref()
+                .and_then(|forward| forward.reason.as_ref());
+            reason.is_some_and(|reason| reason.contains("--forward-ca-file"))
+        })
+        .await;
+    trust(&collector_place, &renewed);
+    collector
+        .until("all calls forwarded", |status| status.books.forwarded == 4)
+        .await;
+    hub.settled(4).await;
+    let log = place.logs();
+    assert!(
+        log.contains("reloaded the certificate") && log.contains("hub"),
+        "{log}"
+    );
+    assert!(!log.contains("webhook"), "{log}");
     collector.terminate().await;
     hub.terminate().await;
 }

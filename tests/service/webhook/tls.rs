@@ -59,10 +59,10 @@ async fn certificate_is_renewed_without_restart_unless_broken() {
         chain: folder.path().join("cert.pem"),
         key: folder.path().join("key.pem"),
     };
-    let (current, keeping) = tls::keep(files.clone()).expect("it serves");
-    let mut changes = current.clone();
+    let (current, keeping) = tls::keep("webhooks", files.clone()).expect("it serves");
+    let mut changes = current.server.clone();
     let keeping = tokio::spawn(keeping);
-    let place = Place::start_with(Some(current)).await;
+    let place = Place::start_with(Some(current.server)).await;
     let request = Delivery::for_call(1).request();
     assert_eq!(post(place.addr, &first, &request).await, Some(200));
     std::fs::write(&files.key, "torn").expect("written");
@@ -87,6 +87,6 @@ async fn missing_certificate_key_error_names_its_file() {
         chain: folder.path().join("cert.pem"),
         key: folder.path().join("none.pem"),
     };
-    let error = tls::keep(files).map(drop).expect_err("no key");
+    let error = tls::keep("webhooks", files).map(drop).expect_err("no key");
     assert!(error.to_string().contains("none.pem"), "{error}");
 }

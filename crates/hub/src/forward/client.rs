@@ -11,7 +11,7 @@ use callbridge_spool::HubPosition;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response};
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -42,14 +42,22 @@ pub struct Sender<'a> {
     pub seen: Option<&'a HubPosition>,
 }
 
-/// HTTP client for one hub. Cheap to make: TLS roots are loaded with the first request.
+/// HTTP client for one hub. Cheap to make: TLS roots are loaded with the first request, and again
+/// when their file has changed.
 #[derive(Debug)]
 pub struct HubClient {
     address: Address,
     ca_file: Option<PathBuf>,
     /// Longest wait for the first byte of an answer. `None` if there is no other hub to try.
     first_byte: Option<Duration>,
-    http: OnceLock<reqwest::Client>,
+    built: Mutex<Option<BuiltClient>>,
+}
+
+/// A client, and the contents of the file with its roots.
+#[derive(Debug)]
+struct BuiltClient {
+    roots: Option<Vec<u8>>,
+    http: reqwest::Client,
 }
 
 impl HubClient {
@@ -60,7 +68,7 @@ impl HubClient {
             address,
             ca_file,
             first_byte: None,
-            http: OnceLock::new(),
+            built: Mutex::default(),
         }
     }
 
@@ -90,7 +98,7 @@ impl HubClient {
 
     /// Asks the hub for the branch of the token.
     pub async fn branch(&self, token: &Secret) -> Reply {
-        let http = match self.http() {
+        let http = match self.http().await {
             Ok(http) => http,
             Err(why) => return Reply::Lost(why),
         };
@@ -105,7 +113,7 @@ impl HubClient {
         sender: Sender<'_>,
         body: Vec<u8>,
     ) -> Reply {
-        let http = match self.http() {
+        let http = match self.http().await {
             Ok(http) => http,
             Err(why) => return Reply::Lost(why),
         };
@@ -167,14 +175,39 @@ impl HubClient {
         self.address.join(&segments)
     }
 
-    fn http(&self) -> Result<&reqwest::Client, String> {
-        if let Some(http) = self.http.get() {
-            return Ok(http);
+    /// Returns a client with the current roots. If their file has become unusable, the previous
+    /// ones stay in use.
+    async fn http(&self) -> Result<reqwest::Client, String> {
+        let roots = match &self.ca_file {
+            Some(path) => tokio::fs::read(path).await.ok(),
+            None => None,
+        };
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(built) = &*built
+            && built.roots == roots
+        {
+            return Ok(built.http.clone());
         }
         let ca_file = self.ca_file.as_deref();
-        let builder = https::builder(&self.address, ca_file, TIMEOUTS, &SERVER)?;
-        let built = https::build(builder, &SERVER)?;
-        Ok(self.http.get_or_init(|| built))
+        let http = https::builder(&self.address, ca_file, TIMEOUTS, &SERVER)
+            .and_then(|builder| https::build(builder, &SERVER));
+        let http = match (http, built.take()) {
+            (Ok(http), _) => http,
+            (Err(why), None) => return Err(why),
+            (Err(error), Some(previous)) => {
+                tracing::warn!(
+                    error,
+                    "cannot use the new certificates of the hub's CA; the \
+                    previous ones stay in use"
+                );
+                previous.http
+            }
+        };
+        *built = Some(BuiltClient {
+            roots,
+            http: http.clone(),
+        });
+        Ok(http)
     }
 
     fn failure(&self, error: reqwest::Error) -> String {

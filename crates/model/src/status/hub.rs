@@ -15,6 +15,8 @@ const LOST_COMMITS_SHOWN_SEC: i64 = 24 * 3600;
 /// Seconds for which it's a problem that two senders of a branch took turns, or that a collector
 /// went back to an older state.
 const SENDERS_SHOWN_SEC: i64 = 24 * 3600;
+/// Seconds before its expiry from which a certificate is a problem.
+pub const CERTIFICATE_SOON_SEC: u64 = 14 * 86_400;
 
 /// The report of a collector, which it sends once a minute and when it stops.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +60,8 @@ pub struct HubStatus {
     /// The address of `--collect`.
     pub address: String,
     pub tls: bool,
+    /// Epoch seconds at which the hub's certificate expires. `null` without `--tls-cert`.
+    pub certificate_expires_at: Option<i64>,
     pub incarnation: String,
     pub seq: u64,
     /// Epoch seconds at which the incarnation began.
@@ -196,6 +200,26 @@ pub(super) fn hub(status: &Status, found: &mut Vec<Problem>) {
         found.push(problem.with_values([branch.clone()]));
     }
     senders(hub, status, found);
+    let left = hub
+        .certificate_expires_at
+        .map(|at| at.saturating_sub(status.at));
+    if let Some(left) = left
+        && left < CERTIFICATE_SOON_SEC.cast_signed()
+    {
+        let days = left.div_euclid(86_400).to_string();
+        let message = if left > 0 {
+            format!(
+                "The hub's certificate expires in {days} days. Renew it, since the collectors will \
+                 then refuse to send calls. The new one is reloaded automatically."
+            )
+        } else {
+            "The hub's certificate has expired, so the collectors refuse to send calls. Renew it. \
+             The new one is reloaded automatically."
+                .to_owned()
+        };
+        let problem = Problem::new(FindingKind::HubCertificate, message, status.check());
+        found.push(problem.with_values([days]));
+    }
     let mut silent = Vec::new();
     for branch in &hub.branches {
         if branch.state == BranchState::Silent {
@@ -280,6 +304,13 @@ pub(super) mod tests {
         }
     }
 
+    fn with_certificate_for(seconds: i64) -> HubStatus {
+        HubStatus {
+            certificate_expires_at: Some(100 + seconds),
+            ..HubStatus::default()
+        }
+    }
+
     fn with_sender(sender: SenderStatus) -> HubStatus {
         HubStatus {
             branches: vec![BranchStatus {
@@ -337,6 +368,15 @@ pub(super) mod tests {
             (judge_hub(shared), &[FindingKind::BranchSenders]),
             (judge_hub(copied), &[FindingKind::CopiedCollector]),
             (judge_hub(long_ago), &[]),
+            (judge_hub(with_certificate_for(14 * 86_400)), &[]),
+            (
+                judge_hub(with_certificate_for(14 * 86_400 - 1)),
+                &[FindingKind::HubCertificate],
+            ),
+            (
+                judge_hub(with_certificate_for(-1)),
+                &[FindingKind::HubCertificate],
+            ),
             (judge_hub(silent), &[FindingKind::SilentBranches]),
             (judge_hub(stopped), &[]),
             (judge_hub(lost), &[FindingKind::HubLostCommits]),

@@ -38,7 +38,8 @@ pub mod verdict;
 use crate::status::other_reader::OtherReader;
 pub use free_space::FreeSpace;
 pub use hub::{
-    BranchReport, BranchState, BranchStatus, ForwardStatus, HubStatus, ReportedSource, SenderStatus,
+    BranchReport, BranchState, BranchStatus, CERTIFICATE_SOON_SEC, ForwardStatus, HubStatus,
+    ReportedSource, SenderStatus,
 };
 pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};

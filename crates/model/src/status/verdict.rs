@@ -85,6 +85,8 @@ pub enum FindingKind {
     CopiedCollector,
     /// Several senders use the token of one branch.
     BranchSenders,
+    /// The hub's certificate expires within two weeks, or has expired.
+    HubCertificate,
     /// Calls during a gap in the events are missing.
     Gap,
     /// Calls or messages are dead letters.

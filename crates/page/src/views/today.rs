@@ -185,7 +185,7 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
         | F::Lists
         | F::LeadFields
         | F::SecretFiles => (Some("/check"), None),
-        F::FieldNotShown | F::ForeignCalls | F::LeadDirectory | F::Webhooks => {
+        F::FieldNotShown | F::ForeignCalls | F::HubCertificate | F::LeadDirectory | F::Webhooks => {
             (Some("/check"), None)
         }
         F::CrmDegraded => (None, status.degraded.iter().map(|part| part.since).min()),

@@ -28,6 +28,7 @@ pub fn hub(name: &str, now: i64) -> HubStatus {
         ..report.clone()
     };
     HubStatus {
+        certificate_expires_at: None,
         address: "0.0.0.0:8443".to_owned(),
         tls: true,
         incarnation: "first".to_owned(),
