@@ -13,7 +13,7 @@ use serde_json::json;
 use std::future::pending;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -125,6 +125,7 @@ pub fn serve(runtime: &tokio::runtime::Runtime, spool: &Handle) -> (SocketAddr, 
         silence: Duration::from_secs(105),
         version: "bench",
         turns: Turns::default(),
+        quota: Mutex::default(),
     });
     let listener = runtime
         .block_on(TcpListener::bind("127.0.0.1:0"))

@@ -462,9 +462,9 @@ impl Checking<'_> {
                 (request, state)
             }
             BranchVerb::List(state) => (ControlRequest::Branches, state),
-            BranchVerb::Rotate { name, state } => {
+            BranchVerb::Rotate { name, now, state } => {
                 let branch = self.branch_name(name);
-                (ControlRequest::BranchRotate { branch }, state)
+                (ControlRequest::BranchRotate { branch, now }, state)
             }
             BranchVerb::Remove { name, state } => {
                 let branch = self.branch_name(name);
@@ -581,6 +581,12 @@ fn reason_of(word: &str) -> Result<Reason, String> {
 fn token_hash(file: &str) -> Result<String, String> {
     let place = SecretPlace::File(PathBuf::from(file));
     let token = place.read().map_err(|error| error.to_string())?;
+    if !callbridge_hub::token::is_strong(&token) {
+        return Err(format!(
+            "{file} doesn't hold a token that `branch add` or `branch rotate` has printed; leave \
+             --token-file out to get one"
+        ));
+    }
     Ok(callbridge_hub::token::hash(&token))
 }
 

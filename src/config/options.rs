@@ -480,6 +480,9 @@ pub(crate) enum BranchVerb {
     Rotate {
         /// Name of the branch
         name: Option<String>,
+        /// End the old token at once, such as after a theft
+        #[arg(long)]
+        now: bool,
         #[command(flatten)]
         state: StateFlags,
     },

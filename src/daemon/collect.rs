@@ -17,7 +17,7 @@ use callbridge_spool::{Branch, Error, Handle, HubRow, Op, Silence, SilenceReason
 use callbridge_webhook::tls;
 use futures_util::FutureExt as _;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A view of the hub for `status` and metrics.
 #[derive(Clone, Debug)]
@@ -135,6 +135,7 @@ pub(crate) async fn start(
         silence: rate.longest_window() + OTHERS_ARRIVE,
         version: crate::VERSION,
         turns: Turns::default(),
+        quota: Mutex::default(),
     });
     if let Some(keeping) = keeping {
         tasks.start_until_stop(keeping.map(Ok));

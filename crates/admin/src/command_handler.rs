@@ -239,8 +239,8 @@ impl CommandHandler {
             ControlRequest::BranchAdd { branch, pbxs, hash } => {
                 line.item(self.add_branch(&branch, pbxs, hash).await?).await
             }
-            ControlRequest::BranchRotate { branch } => {
-                line.item(self.rotate_branch(&branch).await?).await
+            ControlRequest::BranchRotate { branch, now } => {
+                line.item(self.rotate_branch(&branch, now).await?).await
             }
             ControlRequest::BranchRemove { branch } => {
                 line.item(self.remove_branch(&branch).await?).await

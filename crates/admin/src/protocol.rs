@@ -94,7 +94,12 @@ pub enum ControlRequest {
         hash: Option<String>,
     },
     /// Request of `branch rotate`. The answer is one item with the branch and its new token.
-    BranchRotate { branch: String },
+    BranchRotate {
+        branch: String,
+        /// The old token ends at once, rather than after an hour.
+        #[serde(default)]
+        now: bool,
+    },
     /// Request of `branch remove`. The answer is one item with the branch.
     BranchRemove { branch: String },
     /// Request of `missed`. The answer has one item per customer who waits for a callback, longest

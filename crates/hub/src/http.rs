@@ -278,6 +278,8 @@ fn refuse(refusal: Refusal) -> Refused {
         Refusal::Body(crate::lines::BodyRefusal::UnknownVersion(_)) => {
             Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "version", message)
         }
+        Refusal::Quota(wait) => Refused::new(StatusCode::TOO_MANY_REQUESTS, "quota", message)
+            .retry_after(wait.as_secs() + 1),
         Refusal::Report(_) => Refused::new(StatusCode::BAD_REQUEST, "report", message),
         Refusal::Spool(Error::NoBranch(_)) => {
             Refused::new(StatusCode::UNAUTHORIZED, "token", message)

@@ -1,5 +1,5 @@
-//! Limits the requests and bytes of a branch in a minute. In: requests and `now`. Out: whether a
-//! request is accepted.
+//! Limits the requests and bytes of a branch in a minute, and the bytes of its new calls in a day.
+//! In: requests, stored calls, and `now`. Out: whether a request is accepted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,6 +7,55 @@ use std::time::Duration;
 pub const WINDOW: Duration = Duration::from_secs(60);
 pub const REQUESTS_MAX: u32 = 60;
 pub const BYTES_MAX: u64 = 20 << 20;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Maximum length in bytes of the call messages that one branch adds to the state in a day: about a
+/// million calls.
+pub const DAY_BYTES_MAX: u64 = 1 << 30;
+
+/// The bytes of new calls of each branch in its current day, which begins with its first call. A
+/// repeated call adds nothing to the state and isn't counted, so a collector can resend everything.
+#[derive(Debug)]
+pub struct DailyQuota {
+    bytes_max: u64,
+    /// When the day began, and its bytes.
+    days: BTreeMap<String, (Duration, u64)>,
+}
+
+impl Default for DailyQuota {
+    fn default() -> Self {
+        Self::new(DAY_BYTES_MAX)
+    }
+}
+
+impl DailyQuota {
+    pub fn new(bytes_max: u64) -> Self {
+        let days = BTreeMap::new();
+        Self { bytes_max, days }
+    }
+
+    /// Checks that the branch may store calls.
+    ///
+    /// # Errors
+    /// Returns the time until the branch's next day if its quota is used up.
+    pub fn check(&mut self, branch: &str, now: Duration) -> Result<(), Duration> {
+        self.days.retain(|_, (began, _)| now < *began + DAY);
+        match self.days.get(branch) {
+            Some((began, bytes)) if *bytes >= self.bytes_max => {
+                Err((*began + DAY).saturating_sub(now))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts new calls with this many bytes.
+    pub fn note_stored(&mut self, branch: &str, bytes: u64, now: Duration) {
+        if bytes > 0 {
+            let (_, counted) = self.days.entry(branch.to_owned()).or_insert((now, 0));
+            *counted = counted.saturating_add(bytes);
+        }
+    }
+}
 
 /// The requests and bytes of each branch in its current minute.
 #[derive(Debug, Default)]
@@ -79,6 +128,19 @@ mod tests {
         assert_eq!(rates.admit("a", 0, time_at(40)), Err(time_at(30)));
         rates.admit("b", 0, time_at(40)).expect("another branch");
         rates.admit("a", 0, time_at(70)).expect("the next minute");
+    }
+
+    #[test]
+    fn daily_quota_applies_to_each_branch_until_its_next_day() {
+        let mut quota = DailyQuota::new(100);
+        quota.note_stored("a", 0, time_at(0));
+        quota.note_stored("a", 99, time_at(10));
+        assert_eq!(quota.check("a", time_at(20)), Ok(()));
+        quota.note_stored("a", 1, time_at(20));
+        assert_eq!(quota.check("a", time_at(30)), Err(DAY - time_at(20)));
+        assert_eq!(quota.check("b", time_at(30)), Ok(()));
+        assert_eq!(quota.check("a", DAY + time_at(10)), Ok(()));
+        assert!(quota.days.is_empty());
     }
 
     #[test]

@@ -14,11 +14,20 @@ const ERROR_CHARS: usize = 1000;
 /// The lines of a body.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// Each call with the number of its line, from 1.
-    pub calls: Vec<(usize, ReportedCall)>,
+    pub calls: Vec<CallLine>,
     pub refused: Vec<RefusedLine>,
     /// The body cannot be split into lines, so the only refusal is that of the whole body.
     pub is_one: bool,
+}
+
+/// A line with a call.
+#[derive(Debug)]
+pub struct CallLine {
+    /// The number of the line, from 1.
+    pub line: usize,
+    /// The line's length in bytes.
+    pub bytes: usize,
+    pub call: ReportedCall,
 }
 
 /// Why a whole body is refused. Nothing of a refused body is stored.
@@ -56,7 +65,11 @@ pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, Body
         }
         let line = at + 1;
         match read(bytes, None) {
-            Ok(call) => lines.calls.push((line, call)),
+            Ok(call) => lines.calls.push(CallLine {
+                line,
+                bytes: bytes.len(),
+                call,
+            }),
             Err(wrong) if has_newer_version(bytes) => {
                 return Err(BodyRefusal::UnknownVersion(wrong.message));
             }
@@ -116,7 +129,7 @@ mod tests {
         let body = format!("\u{feff}{}\n\nnot json\r\n{{\"id\":\"7\"}}\n", call());
         let lines = read_lines(body.as_bytes(), None).expect("read");
         assert_eq!(lines.calls.len(), 1);
-        assert_eq!(lines.calls[0].0, 1);
+        assert_eq!(lines.calls[0].line, 1);
         let refused: Vec<_> = (lines.refused.iter())
             .map(|refused| (refused.line, &refused.id))
             .collect();

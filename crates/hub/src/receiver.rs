@@ -1,6 +1,7 @@
 //! Receives calls and reports of a branch. Reads, judges, and commits them, and makes the answer.
 
-use crate::lines::{BodyRefusal, Lines, bytes_of_lines, read_lines, refuse_line};
+use crate::limits::{DAY_BYTES_MAX, DailyQuota};
+use crate::lines::{BodyRefusal, CallLine, Lines, bytes_of_lines, read_lines, refuse_line};
 use crate::protocol::{BranchAnswer, CallsAnswer, RefusedLine, ReportAnswer};
 use crate::tally::Tally;
 use crate::token::{BranchTable, KnownBranch, new_id};
@@ -14,7 +15,7 @@ use callbridge_spool::{
     Silence, SilenceReason, UnreadableBytes, tables,
 };
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -39,6 +40,8 @@ pub struct Receiver {
     /// Version of this program.
     pub version: &'static str,
     pub turns: Turns,
+    /// Limits what each branch adds to the state.
+    pub quota: Mutex<DailyQuota>,
 }
 
 /// Stores the requests of a branch one at a time. So a branch that floods the hub delays another
@@ -71,6 +74,13 @@ pub enum Refusal {
     Body(#[from] BodyRefusal),
     #[error("the report is not JSON as a collector sends it: {0}")]
     Report(serde_json::Error),
+    /// The branch may store no more calls for this long.
+    #[error(
+        "this branch has used up its {} MiB of new calls for today; if it has no such backlog, its \
+         token may have been stolen, so run `callbridge branch rotate NAME --now` at the hub",
+        DAY_BYTES_MAX >> 20
+    )]
+    Quota(Duration),
     /// The spool cannot store the request now, or refuses it.
     #[error("{0}")]
     Spool(Error),
@@ -85,6 +95,7 @@ impl From<Error> for Refusal {
 /// A call with the number of its line.
 struct JudgedLine {
     line: usize,
+    bytes: usize,
     id: String,
     uuid: CallUuid,
     finished: Finished,
@@ -104,6 +115,8 @@ impl Receiver {
         let turn = self.turns.for_branch(&origin.branch.name);
         let _turn = turn.lock().await;
         let now = clock::now();
+        let within = self.quota().check(&origin.branch.name, now.boot);
+        within.map_err(Refusal::Quota)?;
         let judging = Judging {
             rules: self.rules.clone(),
             people: Arc::clone(&self.people.read().unwrap_or_else(PoisonError::into_inner)),
@@ -147,6 +160,10 @@ impl Receiver {
             taken,
             refused,
         })
+    }
+
+    fn quota(&self) -> MutexGuard<'_, DailyQuota> {
+        self.quota.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count_lines(&self, branch: &str, refused: &[RefusedLine], now: Now) {
@@ -208,6 +225,12 @@ impl Receiver {
             taken.push(line.uuid);
         }
         let done = self.spool.write(ops).await?;
+        // The first operation is the request itself.
+        let stored = judged.iter().zip(done.iter().skip(1));
+        let new = stored.filter(|(_, done)| matches!(done, Done::New(_)));
+        let bytes: usize = new.map(|(line, _)| line.bytes).sum();
+        self.quota()
+            .note_stored(&origin.branch.name, bytes as u64, now.boot);
         Ok((taken, self.position(origin, done)?))
     }
 
@@ -325,13 +348,19 @@ struct Judging {
 impl Judging {
     fn judge_all(&self, lines: Lines) -> (Vec<JudgedLine>, Vec<RefusedLine>) {
         // The database can be far away, so it's asked about all calls at once.
-        let phones = lines.calls.iter().filter_map(|(_, reported)| {
+        let phones = lines.calls.iter().filter_map(|line| {
+            let reported = &line.call;
             phone_to_look_up(&reported.call, &reported.pbx, &self.rules)
         });
         let people = self.people.with_leads_of(phones.collect());
         let mut judged = Vec::with_capacity(lines.calls.len());
         let mut refused_lines = lines.refused;
-        for (line, reported) in lines.calls {
+        for CallLine {
+            line,
+            bytes,
+            call: reported,
+        } in lines.calls
+        {
             let id = reported.call.linkedid.as_str().to_owned();
             if !self.branch.pbxs.contains(&reported.pbx) {
                 let error = format!(
@@ -351,6 +380,7 @@ impl Judging {
             finished.from_collector = self.from_collector;
             judged.push(JudgedLine {
                 line,
+                bytes,
                 id,
                 uuid,
                 finished,
@@ -396,3 +426,7 @@ fn cut(text: &mut String) {
         text.truncate(end);
     }
 }
+
+#[cfg(test)]
+#[path = "receiver_tests.rs"]
+mod tests;

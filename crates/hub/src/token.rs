@@ -22,6 +22,20 @@ pub fn new_token() -> Option<Secret> {
     Some(Secret::from(format!("{PREFIX}{}", hex(&bytes))))
 }
 
+/// Whether a token has the form of [`new_token`] and isn't a simple pattern, so that it can't be
+/// guessed. A random token practically always has more than eight different digits.
+pub fn is_strong(token: &Secret) -> bool {
+    let Some(digits) = token.expose_secret().strip_prefix(PREFIX) else {
+        return false;
+    };
+    let different: BTreeSet<u8> = digits.bytes().collect();
+    digits.len() == 2 * BYTES
+        && different.len() > 8
+        && digits
+            .bytes()
+            .all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit))
+}
+
 /// Makes a random name for a hub's incarnation or a collector's state, which no other state has.
 pub fn new_id() -> String {
     uuid::Uuid::new_v4().to_string()
@@ -135,6 +149,27 @@ mod tests {
         assert_ne!(one.expose_secret(), other.expose_secret());
         assert_eq!(one.expose_secret().len(), PREFIX.len() + 2 * BYTES);
         assert!(!format!("{one:?}").contains(one.expose_secret()));
+    }
+
+    #[test]
+    fn token_is_strong_only_if_it_is_random() {
+        let token = new_token().expect("random");
+        assert!(is_strong(&token));
+        let text = token.expose_secret();
+        let zeros = format!("{PREFIX}{}", "0".repeat(2 * BYTES));
+        let pattern = format!("{PREFIX}{}", "01234567".repeat(8));
+        let upper = format!("{PREFIX}{}", text[PREFIX.len()..].to_uppercase());
+        for weak in [
+            "",
+            "secret",
+            &text[1..],
+            &text[..40],
+            &zeros,
+            &pattern,
+            &upper,
+        ] {
+            assert!(!is_strong(&Secret::from(weak)), "{weak}");
+        }
     }
 
     /// The state keeps this text, so another form would make all tokens of branches unknown.

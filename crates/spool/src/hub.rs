@@ -114,8 +114,8 @@ pub struct TokenRotation {
     pub branch: String,
     /// SHA-256 of the new token.
     pub token: String,
-    /// Time until which the previous token is valid.
-    pub previous_until: EpochSeconds,
+    /// Time until which the previous token is valid, or `None` if it ends at once.
+    pub previous_until: Option<EpochSeconds>,
 }
 
 /// Result of a change of branches.
@@ -128,6 +128,10 @@ pub enum BranchChange {
     Removed,
     /// No branch has the name. Nothing was changed.
     Unknown,
+    /// Another branch has the token, so nothing was changed.
+    TokenOf {
+        branch: String,
+    },
     /// Another branch already has the PBX id. Nothing was changed.
     PbxOf {
         pbx: String,

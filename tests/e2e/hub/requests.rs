@@ -232,6 +232,41 @@ async fn rotated_token_is_valid_at_once_and_removed_branch_is_refused() {
 }
 
 #[tokio::test]
+async fn stolen_token_ends_at_once_and_weak_or_taken_one_is_refused() {
+    let hub = Hub::start().await;
+    let old = hub.add_branch("samarkand").await;
+    let rotate = ["branch", "rotate", "samarkand", "--now", "--json"];
+    let rotated = hub.place.lines(&rotate).await;
+    let new = rotated[0]["token"].as_str().expect("a token").to_owned();
+    let (status, _) = hub.post(&old, messages("samarkand", 1..2)).await;
+    assert_eq!(status, 401);
+    let (status, answer) = hub.post(&new, messages("samarkand", 1..2)).await;
+    assert_eq!(status, 200, "{answer}");
+    for (token, code, message) in [
+        ("a password", 64, "doesn't hold a token"),
+        (&new, 65, "branch samarkand has this token already"),
+        (&old, 65, "branch samarkand has this token already"),
+    ] {
+        let file = hub.place.write("given-token", token);
+        let add = [
+            "branch",
+            "add",
+            "bukhara",
+            "--pbx",
+            "bukhara",
+            "--token-file",
+            &file,
+        ];
+        let output = hub.place.command(&add).await;
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{told}");
+        assert!(told.contains(message), "{told}");
+        assert!(!told.contains(token), "{told}");
+    }
+    hub.program.terminate().await;
+}
+
+#[tokio::test]
 async fn flooding_branch_is_limited_and_another_is_served() {
     let hub = Hub::start().await;
     let flood = hub.add_branch("flood").await;

@@ -59,13 +59,18 @@ impl CommandHandler {
     }
 
     /// Replaces the token of a branch, and returns the new token. The previous token stays valid
-    /// for an hour.
-    pub(super) async fn rotate_branch(&self, branch: &str) -> Result<Value, Refusal> {
+    /// for an hour, unless it ends `at_once`.
+    pub(super) async fn rotate_branch(
+        &self,
+        branch: &str,
+        at_once: bool,
+    ) -> Result<Value, Refusal> {
         let token = new_token().ok_or_else(no_random)?;
         let rotation = TokenRotation {
             branch: branch.to_owned(),
             token: hash(&token),
-            previous_until: EpochSeconds::new(now().get().saturating_add(PREVIOUS_VALID_SEC)),
+            previous_until: (!at_once)
+                .then(|| EpochSeconds::new(now().get().saturating_add(PREVIOUS_VALID_SEC))),
         };
         self.change_branch(Op::RotateToken(rotation), branch)
             .await?;
@@ -89,6 +94,13 @@ impl CommandHandler {
             Some(Done::Branch(BranchChange::Unknown)) => {
                 let message =
                     format!("no branch has the name {branch}: see `callbridge branch list`");
+                Err(Refusal::new(Code::Input.number(), message))
+            }
+            Some(Done::Branch(BranchChange::TokenOf { branch })) => {
+                let message = format!(
+                    "branch {branch} has this token already. Leave --token-file out to get another \
+                     one"
+                );
                 Err(Refusal::new(Code::Input.number(), message))
             }
             Some(Done::Branch(BranchChange::PbxOf { pbx, branch })) => {

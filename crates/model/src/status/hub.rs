@@ -188,16 +188,18 @@ pub(super) fn hub(status: &Status, found: &mut Vec<Problem>) {
     if let Some(branch) = &hub.lost_commits_shown_by
         && status.at.saturating_sub(hub.began_at) < LOST_COMMITS_SHOWN_SEC
     {
+        let remove = status.command(&format!("branch remove {branch}"));
         let message = format!(
-            "This state lost commits, as a request of branch {branch} showed. The collectors send \
-             again what they still have. Check whether a backup was restored."
+            "This state lost commits, as a request of branch {branch} showed. The collectors \
+             resend what they still have. If no backup was restored, the branch's sender is broken \
+             or its token was stolen. In that case, remove the branch: {remove}"
         );
         let problem = Problem::new(
             FindingKind::HubLostCommits,
             message,
             status.command("status"),
         );
-        found.push(problem.with_values([branch.clone()]));
+        found.push(problem.with_values([branch.clone(), remove]));
     }
     senders(hub, status, found);
     let left = hub
@@ -381,6 +383,19 @@ pub(super) mod tests {
             (judge_hub(stopped), &[]),
             (judge_hub(lost), &[FindingKind::HubLostCommits]),
         ]
+    }
+
+    #[test]
+    fn lost_commits_name_the_branch_and_the_command_that_removes_it() {
+        let lost = HubStatus {
+            began_at: 90,
+            lost_commits_shown_by: Some("samarkand".to_owned()),
+            ..HubStatus::default()
+        };
+        let status = judge_hub(lost);
+        let message = &status.problems[0].message;
+        assert!(message.contains("request of branch samarkand"), "{message}");
+        assert!(message.contains("branch remove samarkand"), "{message}");
     }
 
     #[test]

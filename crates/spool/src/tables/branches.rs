@@ -6,9 +6,6 @@ use callbridge_call::EpochSeconds;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Minimum time in seconds between two new incarnations that the same branch causes.
-const CLAIM_AGAIN_SEC: u64 = 3600;
-
 #[derive(Deserialize)]
 struct StoredBranch {
     name: String,
@@ -67,6 +64,11 @@ pub(crate) fn add(store: &mut Store, branch: &NewBranch) -> Result<BranchChange,
             Some(_) | None => {}
         }
     }
+    let text = "SELECT name FROM branches WHERE name <> ?1 AND (token = ?2 OR previous_token = ?2)";
+    let token = (&branch.name, &branch.token);
+    if let Some(owner) = store.query_first::<String>(text, token)? {
+        return Ok(BranchChange::TokenOf { branch: owner });
+    }
     // The new branch begins with the hub's `seq`. It can have seen answers to a removed branch of
     // the same name, and these do not mean that commits were lost.
     let seq = store.hub.as_ref().map_or(0, |hub| hub.position.seq);
@@ -88,7 +90,7 @@ pub(crate) fn add(store: &mut Store, branch: &NewBranch) -> Result<BranchChange,
 pub(crate) fn rotate(db: &Db, rotation: &TokenRotation) -> Result<BranchChange, Error> {
     let text = "UPDATE branches SET previous_token = token, previous_until = ?3, token = ?2
          WHERE name = ?1";
-    let until = rotation.previous_until.get();
+    let until = rotation.previous_until.map(EpochSeconds::get);
     let changed = db.execute(text, (&rotation.branch, &rotation.token, until))?;
     Ok(if changed == 1 {
         BranchChange::NewToken
@@ -109,20 +111,6 @@ pub(crate) fn remove(db: &Db, name: &str) -> Result<BranchChange, Error> {
 /// Returns the number of branches.
 pub(crate) fn count(db: &Db) -> Result<u64, Error> {
     db.query_one("SELECT count(*) FROM branches", ())
-}
-
-/// Returns `true` if the branch claimed less than an hour ago that commits were lost. A branch that
-/// claims this repeatedly must not keep the hub silent toward the CRM.
-pub(super) fn has_claimed_lately(db: &Db, request: &BranchRequest) -> Result<bool, Error> {
-    let text = "SELECT claimed FROM branches WHERE name = ?1";
-    let claimed: Option<EpochSeconds> = db.query_one(text, [&request.branch])?;
-    let at = request.at.floor_seconds().get();
-    Ok(claimed.is_some_and(|claimed| at.abs_diff(claimed.get()) < CLAIM_AGAIN_SEC))
-}
-
-pub(super) fn note_claim(db: &Db, request: &BranchRequest) -> Result<(), Error> {
-    let text = "UPDATE branches SET claimed = ?2 WHERE name = ?1";
-    db.run(text, (&request.branch, request.at.floor_seconds().get()))
 }
 
 /// Stores the changes that a request makes to its branch: the number of calls taken, the refused

@@ -10,12 +10,16 @@ use super::intake::Intake;
 use super::{branches, hub_row, senders, slots};
 use crate::{BranchRequest, Done, Error, HubAnswer, HubPosition, Store};
 use callbridge_call::EventTime;
+use std::time::Duration;
 
 /// Name of the counter of incarnations that began because commits were lost.
 pub const LOST_COMMITS: &str = "hub_lost_commits";
 /// Name of the counter of ignored claims. A branch claims by its request that commits were lost.
-/// The claim is ignored if it comes too soon after the branch's last claim.
+/// The claim is ignored if it comes too soon after the last one, whichever branch made that.
 const CLAIMS_IGNORED: &str = "hub_claims_ignored";
+/// Minimum time between two new incarnations. Each of them stops the hub for a moment and makes all
+/// collectors resend what they have, so a stolen token or a broken sender must not cause this often.
+const CLAIM_AGAIN: Duration = Duration::from_secs(3600);
 
 pub(crate) fn begin(store: &mut Store, incarnation: &str, at: EventTime) -> Result<(), Error> {
     let text = "INSERT INTO hub (id, incarnation, seq, began) VALUES (1, ?1, 0, ?2)
@@ -56,7 +60,7 @@ pub(crate) fn request(
         Some(seen) => has_lost_commits(store, seen, answered)?,
         None => false,
     };
-    let is_too_soon = lost_commits && branches::has_claimed_lately(store, request)?;
+    let is_too_soon = lost_commits && has_begun_again_lately(store, request.at);
     if is_too_soon {
         store.tally.count(CLAIMS_IGNORED, 1);
         lost_commits = false;
@@ -118,8 +122,16 @@ fn begin_again(store: &mut Store, request: &BranchRequest) -> Result<(), Error> 
         hub.position.seq = seq;
     }
     store.tally.count(LOST_COMMITS, 1);
-    senders::begin_again(store)?;
-    branches::note_claim(store, request)
+    senders::begin_again(store)
+}
+
+/// Returns `true` if lost commits began the current incarnation less than an hour ago.
+fn has_begun_again_lately(store: &Store, now: EventTime) -> bool {
+    let Some(hub) = &store.hub else {
+        return false;
+    };
+    let since = now.since(hub.began).max(hub.began.since(now));
+    hub.revealed_by.is_some() && since < CLAIM_AGAIN
 }
 
 fn hub_seq(store: &Store) -> u64 {

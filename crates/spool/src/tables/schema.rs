@@ -338,7 +338,6 @@ CREATE TABLE branches (
     previous_until INTEGER,             -- seconds
     added INTEGER NOT NULL,             -- seconds
     seq INTEGER NOT NULL,               -- a sender without a row can have seen answers up to here
-    claimed INTEGER,                    -- seconds: it last showed that commits were lost
     taken INTEGER NOT NULL DEFAULT 0,   -- calls, repeats included
     refused INTEGER NOT NULL DEFAULT 0, -- lines
     refused_at INTEGER,                 -- seconds: the last refused line

@@ -53,7 +53,7 @@ pub const HUB: &[Act] = &[
         let rotation = TokenRotation {
             branch: "samarkand".to_owned(),
             token: "01".to_owned(),
-            previous_until: EpochSeconds::new(9),
+            previous_until: Some(EpochSeconds::new(9)),
         };
         write(store, Op::RotateToken(rotation));
         let removed = write(store, Op::RemoveBranch("samarkand".to_owned()));

@@ -284,12 +284,12 @@ fn invented_position(seq: u64) -> HubPosition {
 }
 
 #[test]
-fn lost_commits_of_one_branch_count_once_an_hour() {
+fn lost_commits_count_once_an_hour_whichever_branch_shows_them() {
     let mut store = hub(&["a", "b"]);
     assert!(send_request(&mut store, "a", Some(&invented_position(1)), "second").lost_commits);
     assert!(!send_request(&mut store, "a", Some(&invented_position(2)), "third").lost_commits);
-    assert!(send_request(&mut store, "b", Some(&invented_position(3)), "fourth").lost_commits);
-    let later = request("a", Some(&invented_position(4)), "fifth", 3_605);
+    assert!(!send_request(&mut store, "b", Some(&invented_position(3)), "fourth").lost_commits);
+    let later = request("b", Some(&invented_position(4)), "fifth", 3_605);
     let done = store.write(vec![later]).expect("stored").remove(0);
     assert!(matches!(
         done,
@@ -304,7 +304,7 @@ fn rotation(branch: &str) -> Op {
     Op::RotateToken(TokenRotation {
         branch: branch.to_owned(),
         token: "new".to_owned(),
-        previous_until: EpochSeconds::new(3_600),
+        previous_until: Some(EpochSeconds::new(3_600)),
     })
 }
 
@@ -332,6 +332,48 @@ fn pbx_belongs_to_one_branch_and_a_removed_branch_frees_it() {
     assert_eq!(change(&mut store, remove.clone()), BranchChange::Removed);
     assert_eq!(change(&mut store, remove), BranchChange::Unknown);
     assert_eq!(add(&mut store, "b", "a"), BranchChange::NewToken);
+}
+
+#[test]
+fn token_belongs_to_one_branch_even_after_its_rotation() {
+    let mut store = hub(&["a", "b"]);
+    let new = |name: &str, token: &str| {
+        Op::AddBranch(NewBranch {
+            name: name.to_owned(),
+            token: token.to_owned(),
+            pbxs: vec![name.to_owned()],
+            at: EpochSeconds::new(1),
+        })
+    };
+    let owned = BranchChange::TokenOf {
+        branch: "a".to_owned(),
+    };
+    assert_eq!(change(&mut store, new("c", "hash of a")), owned);
+    assert_eq!(change(&mut store, rotation("a")), BranchChange::NewToken);
+    assert_eq!(change(&mut store, new("c", "hash of a")), owned);
+    assert_eq!(change(&mut store, new("c", "new")), owned);
+    let again = change(&mut store, new("a", "new"));
+    assert_eq!(again, BranchChange::PbxsAdded, "its own token");
+    assert_eq!(
+        change(&mut store, new("c", "other")),
+        BranchChange::NewToken
+    );
+}
+
+#[test]
+fn token_rotated_at_once_has_no_previous_one() {
+    let mut store = hub(&["a"]);
+    let rotation = Op::RotateToken(TokenRotation {
+        branch: "a".to_owned(),
+        token: "new".to_owned(),
+        previous_until: None,
+    });
+    assert_eq!(change(&mut store, rotation), BranchChange::NewToken);
+    let branches = tables::branches::branches(&store).expect("readable");
+    assert_eq!(
+        (branches[0].token.as_str(), &branches[0].previous),
+        ("new", &None)
+    );
 }
 
 #[test]

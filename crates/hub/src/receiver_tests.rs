@@ -1,0 +1,80 @@
+//! Tests what of a branch's calls counts toward its daily quota.
+
+use super::*;
+use crate::token::hash;
+use callbridge_call::EpochSeconds;
+use callbridge_mapping::Trunk;
+use callbridge_model::Secret;
+use callbridge_spool::{self as spool, Guard, NewBranch, Settings};
+use std::path::Path;
+
+/// Starts a receiver with this quota, for the branch `samarkand`.
+async fn receiver(folder: &Path, bytes_max: u64) -> (Receiver, Origin, Guard) {
+    let (spool, guard) = spool::open(folder, Settings::default()).expect("a spool");
+    let begin = Op::BeginHub {
+        incarnation: new_incarnation(),
+        at: clock::now().wall,
+    };
+    let token = Secret::from("token");
+    let add = Op::AddBranch(NewBranch {
+        name: "samarkand".to_owned(),
+        token: hash(&token),
+        pbxs: vec!["samarkand".to_owned()],
+        at: EpochSeconds::new(1),
+    });
+    spool.write(vec![begin, add]).await.expect("stored");
+    let branches = Arc::new(BranchTable::default());
+    branches.reload(&spool).await.expect("readable");
+    let branch = branches
+        .find(&token, EpochSeconds::new(1))
+        .expect("a branch");
+    let receiver = Receiver {
+        spool,
+        rules: Rules {
+            without_trunk: Some(Trunk::default()),
+            ..Rules::default()
+        },
+        people: Arc::default(),
+        branches,
+        tally: Arc::default(),
+        silence: Duration::from_secs(105),
+        version: "test",
+        turns: Turns::default(),
+        quota: Mutex::new(DailyQuota::new(bytes_max)),
+    };
+    (receiver, Origin { branch, seen: None }, guard)
+}
+
+/// Returns the message of the n-th call, which always has the same length.
+fn message(n: u32) -> String {
+    let started = clock::now().wall.floor_seconds().get() - 60;
+    format!(
+        r#"{{"pbx":"samarkand","id":"{n}","direction":"INBOUND","phone":"+998901110001","startedAt":{started},"durationSec":20,"answered":false}}"#
+    )
+}
+
+#[tokio::test]
+async fn only_new_calls_count_toward_the_daily_quota() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = message(1);
+    let two_calls = 2 * first.len() as u64;
+    let (receiver, origin, guard) = receiver(folder.path(), two_calls).await;
+    for _ in 0..5 {
+        let body = Bytes::from(first.clone());
+        let answer = receiver.calls(&origin, body, None).await.expect("taken");
+        assert_eq!(answer.taken.len(), 1, "{answer:?}");
+    }
+    let body = Bytes::from(message(2));
+    receiver.calls(&origin, body, None).await.expect("taken");
+    let body = Bytes::from(message(3));
+    let refused = receiver.calls(&origin, body, None).await;
+    let Err(refusal @ Refusal::Quota(wait)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(wait > Duration::from_secs(23 * 3600), "{wait:?}");
+    let text = refusal.to_string();
+    assert!(text.contains("branch rotate NAME --now"), "{text}");
+    drop(receiver);
+    let closing = tokio::task::spawn_blocking(move || guard.close());
+    closing.await.expect("closed");
+}
