@@ -11,7 +11,7 @@ use callbridge_hub::token::{BranchTable, new_id};
 use callbridge_intake::run::SharedPeople;
 use callbridge_model::status::HubStatus;
 use callbridge_model::{Code, Now, clock};
-use callbridge_sender::pacer::OTHERS_ARRIVE;
+use callbridge_sender::pacer::{lost_arrive, silence_after};
 use callbridge_sender::rate::Rate;
 use callbridge_spool::{Branch, Error, Handle, HubRow, Op, Silence, SilenceReason, Store, tables};
 use callbridge_webhook::tls;
@@ -125,14 +125,16 @@ pub(crate) async fn start(
         tally: Arc::default(),
     };
     tracing::info!(%address, tls = view.tls.is_some(), "receiving calls of branches");
-    let rate = config.crm.as_ref().map_or(Rate::default(), |crm| crm.rate);
+    let crm = config.crm.as_ref();
+    let rate = crm.map_or(Rate::default(), |crm| crm.rate);
+    let by_proxy = crm.is_some_and(|crm| crm.setup.proxy.is_some());
     let receiver = Arc::new(Receiver {
         spool: spool.clone(),
         rules: config.rules.clone(),
         people: Arc::clone(people),
         branches,
         tally: Arc::clone(&view.tally),
-        silence: rate.longest_window() + OTHERS_ARRIVE,
+        silence: silence_after(lost_arrive(by_proxy), rate.longest_window()),
         version: crate::VERSION,
         turns: Turns::default(),
         quota: Mutex::default(),

@@ -12,7 +12,7 @@
 pub mod pacer;
 pub mod rate;
 
-use crate::budget::pacer::{OTHERS_ARRIVE, OTHERS_ARRIVE_BY_PROXY, Pacer, STRAGGLER, Use};
+use crate::budget::pacer::{LOST_ARRIVE_BY_PROXY, Pacer, STRAGGLER, Use};
 use crate::budget::rate::Rate;
 use crate::in_flight::InFlight;
 use crate::jitter::Jitter;
@@ -30,7 +30,7 @@ use std::time::Duration;
 /// The longest possible silence: the longest window of a rate (1 h) with its clock drift, and the
 /// time in which a request of another process can still arrive through a proxy.
 const SILENCE_MAX: Duration =
-    Duration::from_secs(3600 + 3600 / 2000 + 1 + OTHERS_ARRIVE_BY_PROXY.as_secs());
+    Duration::from_secs(3600 + 3600 / 2000 + 1 + LOST_ARRIVE_BY_PROXY.as_secs());
 
 /// Maximum jitter of a wait after a 429 (§7.7). It is doubled from the fifth 429 in a row on.
 const MORE: Duration = Duration::from_millis(500);
@@ -70,13 +70,8 @@ impl Budget {
         memory: &Memory,
         now: Now,
     ) -> (Self, Vec<Op>) {
-        let late = if settings.by_proxy {
-            OTHERS_ARRIVE_BY_PROXY
-        } else {
-            OTHERS_ARRIVE
-        };
         let budget = Self {
-            pacer: pacer(settings.rate, late, known, memory, now),
+            pacer: pacer(settings.rate, settings.late(), known, memory, now),
             boot_id: known.boot_id.clone().unwrap_or_default(),
             offset: now.offset(),
             jitter: Jitter::new(settings.seed),
@@ -186,12 +181,13 @@ impl Budget {
         Some(self.row(request.plan.slot, &request.token, request.sent.wall, one))
     }
 
-    /// Begins a silence of one window if the wall clock has jumped forward since the last check,
-    /// because the slots are then not certain.
+    /// Begins a silence if the wall clock has jumped forward since the last check, because the
+    /// slots are then uncertain.
     pub(super) fn check_clock(&mut self, now: Now) {
         let offset = now.offset();
         if self.offset.has_jumped(offset) {
-            self.pacer.doubt(now.boot);
+            let why = SilenceReason::UncertainSlots;
+            self.pacer.await_unknown(now.boot, None, why);
         }
         self.offset = offset;
     }
@@ -254,32 +250,29 @@ impl Budget {
 /// Restores the pacer from the stored slots. Begins a silence if there may be requests that the
 /// slots do not show.
 fn pacer(rate: Rate, late: Duration, known: &Known, memory: &Memory, now: Now) -> Pacer {
-    let sure = known.slots.iter().all(|row| is_known(row, known, now));
+    let mut slots = known.slots.iter();
+    let sure = slots.all(|row| is_known(row, known, now, late));
     let uses = known.slots.iter().map(|row| {
         let (sent, ended) = if sure {
             (row.sent, row.answered)
         } else {
-            (now.boot, Some(now.boot + STRAGGLER))
+            (now.boot, Some(now.boot + late))
         };
         (row.slot, Use { sent, ended })
     });
     let mut pacer = Pacer::start(rate, uses.collect(), now.boot, late);
-    let window = rate.window();
-    if !sure || !memory.doubts.is_empty() {
-        pacer.doubt(now.boot);
-    }
-    if let Some(before) = memory.window.filter(|before| *before != window) {
-        // The last run used another window. With the shorter of both, slots are forgotten before
-        // they stop counting in the longer.
-        let longer = before.max(window);
-        let until = now.boot + STRAGGLER + longer + longer / 2000;
-        pacer.silence(until, SilenceReason::UncertainSlots);
+    let before = memory.window;
+    // If the last run used another window, slots were forgotten before they stop counting in the
+    // longer of both.
+    let has_other_window = before.is_some_and(|before| before != rate.window());
+    if !sure || !memory.doubts.is_empty() || has_other_window {
+        pacer.await_unknown(now.boot, before, SilenceReason::UncertainSlots);
     }
     if let Some(silence) = &known.silence {
         let why = silence.why.clone();
         match known_end(silence, known.boot_id.as_deref().unwrap_or_default(), now) {
             Some(until) => pacer.silence(until, why),
-            None => pacer.take_over(now.boot, memory.window, late, why),
+            None => pacer.await_unknown(now.boot, before, why),
         }
     }
     if let Some(Shared { allowed, since }) = memory.shared {
@@ -299,10 +292,10 @@ fn known_end(silence: &Silence, boot_id: &str, now: Now) -> Option<Duration> {
 /// Returns `true` if the times of this slot are certain: they are of this boot, not ahead of our
 /// clock, and not from before the wall clock was set forward. One uncertain slot makes all slots
 /// doubtful.
-fn is_known(row: &SlotRow, known: &Known, now: Now) -> bool {
+fn is_known(row: &SlotRow, known: &Known, now: Now, late: Duration) -> bool {
     let boot = known.boot_id.as_deref().filter(|boot| !boot.is_empty());
     boot == Some(row.boot_id.as_str())
         && row.sent <= now.boot
-        && row.answered.is_none_or(|at| at <= now.boot + STRAGGLER)
+        && row.answered.is_none_or(|at| at <= now.boot + late)
         && !ClockOffset::from_readings(row.wall_sent, row.sent).has_jumped(now.offset())
 }

@@ -1,5 +1,6 @@
 //! The inputs of the core at its start, and its decisions.
 
+use crate::budget::pacer::lost_arrive;
 use crate::queue::{Task, Work};
 use crate::rate::Rate;
 use crate::status::TokenPlace;
@@ -34,6 +35,13 @@ pub struct Settings {
     pub by_proxy: bool,
     /// Place for a new token, for advice to the operator.
     pub token_place: TokenPlace,
+}
+
+impl Settings {
+    /// Returns how long a request can still arrive after this process has lost track of it.
+    pub const fn late(&self) -> Duration {
+        lost_arrive(self.by_proxy)
+    }
 }
 
 /// Facts that the core starts with, from the spool.

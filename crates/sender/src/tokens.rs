@@ -2,7 +2,6 @@
 //! token a request needs, and when `token/info` is due.
 
 use crate::breaker::pause::PROBE;
-use crate::budget::pacer::STRAGGLER;
 use crate::confirm::REQUEST_ID_LIFE;
 use crate::memory::{Memory, Refused};
 use crate::plan::Known;
@@ -76,12 +75,12 @@ pub(super) enum Standing {
 
 impl KnownTokens {
     /// Starts without a token, and with the stored facts about the last one.
-    pub(super) fn new(known: &Known, memory: &Memory, now: Now) -> Self {
+    pub(super) fn new(known: &Known, memory: &Memory, now: Now, late: Duration) -> Self {
         Self {
             ends_within: TOKEN_END,
             binding: known.binding.clone(),
             last: memory.token.clone(),
-            refused: refused_at(memory.refused.clone(), &known.slots, now),
+            refused: refused_at(memory.refused.clone(), &known.slots, now, late),
             ..Self::default()
         }
     }
@@ -375,14 +374,20 @@ impl KnownTokens {
 }
 
 /// Returns the time at which the token was last refused. If a kill interrupted a request with it,
-/// that request counts as refused now, plus [`STRAGGLER`], even if it was planned long ago.
-fn refused_at(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Refused, Duration)> {
+/// that request counts as refused when it can no longer arrive, even if it was planned long ago.
+fn refused_at(
+    last: Option<Refused>,
+    slots: &[SlotRow],
+    now: Now,
+    late: Duration,
+) -> Option<(Refused, Duration)> {
     let mut last = last?;
     let mut slots = slots.iter();
     if slots.any(|row| row.answered.is_none() && row.token == last.token) {
-        last.at = now.wall.plus(STRAGGLER);
-        return Some((last, now.boot + STRAGGLER));
+        last.at = now.wall.plus(late);
+        return Some((last, now.boot + late));
     }
+    let ahead = last.at.since(now.wall).min(late);
     let since = now.wall.since(last.at);
-    Some((last, now.boot.saturating_sub(since)))
+    Some((last, (now.boot + ahead).saturating_sub(since)))
 }

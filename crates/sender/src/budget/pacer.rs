@@ -9,8 +9,7 @@
 //! > are taken until after w + 60 > s. All N slots were taken at s, so that request was not sent.
 //!
 //! A request without an answer ends when it can no longer arrive: 5 s after the timeout closed its
-//! connection. A request that was under way when the process stopped, or lost the state, ends when
-//! a request of another process would.
+//! connection, or [`LOST_ARRIVE`] after this process has lost track of it.
 //! The CRM's clock and ours can drift apart by 1 in 2000, so a window here is longer by this part.
 //!
 //! With a rate of a shorter window (`30/30s`), a slot is counted for that window against the rate,
@@ -49,14 +48,29 @@ pub const STRAGGLER: Duration = Duration::from_secs(5);
 /// slot is stored before. A process that takes over the state depends on this limit.
 pub const SEND_WITHIN: Duration = Duration::from_secs(5);
 
-/// Time in which a request of another process can still arrive. The request is written up to
+/// How long a request can still arrive after this process has lost track of it, because it was
+/// restarted, lost the state, or took it over from another process. The request is written up to
 /// [`SEND_WITHIN`] after its slot was stored, its connection is closed 30 s later, and
 /// [`STRAGGLER`] follows.
-pub const OTHERS_ARRIVE: Duration = Duration::from_secs(45);
+pub const LOST_ARRIVE: Duration = Duration::from_secs(45);
 
-/// Time in which a request of another process can still arrive through a proxy, which can deliver
-/// later.
-pub const OTHERS_ARRIVE_BY_PROXY: Duration = Duration::from_secs(180);
+/// [`LOST_ARRIVE`] for requests through a proxy, which may deliver them later.
+pub const LOST_ARRIVE_BY_PROXY: Duration = Duration::from_secs(180);
+
+/// Returns how long a request can still arrive after this process has lost track of it.
+pub const fn lost_arrive(by_proxy: bool) -> Duration {
+    if by_proxy {
+        LOST_ARRIVE_BY_PROXY
+    } else {
+        LOST_ARRIVE
+    }
+}
+
+/// Returns how long nothing may be sent after requests of which no slot is known. `late` is how long
+/// they can still arrive, and `window` is the CRM's longest window that one of them may open.
+pub fn silence_after(late: Duration, window: Duration) -> Duration {
+    late + reach(window)
+}
 
 /// How the requests of a lane are spread within the cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +107,8 @@ pub(crate) struct Silent {
 pub struct Pacer {
     pub(crate) rate: Rate,
     uses: BTreeMap<u32, Use>,
+    /// How long a request that this process has lost track of can still arrive.
+    late: Duration,
     /// The silence with the latest end.
     silent: Option<Silent>,
     shape: Shape,
@@ -118,7 +134,7 @@ struct RefusedWindows {
 
 impl Pacer {
     /// Creates the budget from the stored slots (`uses`) at startup. `now` is the time since boot.
-    /// `late` is how long a request that was in flight can still take to arrive.
+    /// `late` is how long a request that was in flight can still arrive.
     pub fn start(rate: Rate, mut uses: BTreeMap<u32, Use>, now: Duration, late: Duration) -> Self {
         for one in uses.values_mut() {
             one.ended = one.ended.or(Some(now + late));
@@ -126,6 +142,7 @@ impl Pacer {
         Self {
             rate,
             uses,
+            late,
             silent: None,
             shape: Shape::new(rate, now),
             shared: None,
@@ -211,25 +228,11 @@ impl Pacer {
         }
     }
 
-    /// Sends nothing for a whole window, because the requests of the last window are not known.
-    pub fn doubt(&mut self, now: Duration) {
-        let until = now + STRAGGLER + reach(self.rate.longest_window());
-        self.silence(until, SilenceReason::UncertainSlots);
-    }
-
-    /// Sends nothing for a while, because another process may have sent unknown requests until
-    /// `now`. `before` is the longest window of that process. `late` is the time in which its
-    /// requests can still arrive.
-    pub fn take_over(
-        &mut self,
-        now: Duration,
-        before: Option<Duration>,
-        late: Duration,
-        why: SilenceReason,
-    ) {
-        let window = self.rate.longest_window();
-        let until = now + late + reach(before.map_or(window, |before| before.max(window)));
-        self.silence(until, why);
+    /// Sends nothing for a while, because unknown requests may have been sent until `now`. `before`
+    /// is the longest window of the rate that they were sent at, if that's known.
+    pub fn await_unknown(&mut self, now: Duration, before: Option<Duration>, why: SilenceReason) {
+        let window = self.rate.longest_window().max(before.unwrap_or_default());
+        self.silence(now + silence_after(self.late, window), why);
     }
 
     /// Sends nothing before `until` (time since boot).

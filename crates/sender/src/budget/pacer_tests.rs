@@ -11,15 +11,15 @@ fn rate(text: &str) -> Rate {
 }
 
 fn fresh_pacer(text: &str) -> Pacer {
-    Pacer::start(rate(text), BTreeMap::new(), Duration::ZERO, OTHERS_ARRIVE)
+    Pacer::start(rate(text), BTreeMap::new(), Duration::ZERO, LOST_ARRIVE)
 }
 
 /// Makes a pacer after slots of another boot, or slots whose boot is unknown.
 fn doubtful_pacer(rate: Rate, slots: impl IntoIterator<Item = u32>, now: Duration) -> Pacer {
     let (sent, ended) = (now, Some(now + STRAGGLER));
     let uses = slots.into_iter().map(|slot| (slot, Use { sent, ended }));
-    let mut pacer = Pacer::start(rate, uses.collect(), now, OTHERS_ARRIVE);
-    pacer.doubt(now);
+    let mut pacer = Pacer::start(rate, uses.collect(), now, LOST_ARRIVE);
+    pacer.await_unknown(now, None, SilenceReason::UncertainSlots);
     pacer
 }
 
@@ -92,14 +92,14 @@ fn restart_in_same_boot_keeps_slots_and_adds_no_wait() {
     pacer.note_end(first, 2 * S);
     pacer.take(3 * S, Pace::AtOnce).expect("free");
     let kept = pacer.uses(4 * S).collect();
-    let mut again = Pacer::start(rate("3/60s"), kept, 10 * S, OTHERS_ARRIVE);
+    let mut again = Pacer::start(rate("3/60s"), kept, 10 * S, LOST_ARRIVE);
     assert_eq!(used_slots(&again, 10 * S), 2);
     assert!(again.take(10 * S, Pace::AtOnce).is_ok());
     let ends: Vec<_> = again.uses(10 * S).map(|(_, one)| one.ended).collect();
     assert_eq!(
         ends,
-        [Some(2 * S), Some(10 * S + OTHERS_ARRIVE), None],
-        "killed under way: now"
+        [Some(2 * S), Some(10 * S + LOST_ARRIVE), None],
+        "killed in flight"
     );
 }
 
@@ -107,7 +107,7 @@ fn restart_in_same_boot_keeps_slots_and_adds_no_wait() {
 #[test]
 fn reboot_is_followed_by_a_window_of_silence() {
     let mut pacer = doubtful_pacer(rate("60/60s"), [0, 7], S);
-    let until = S + STRAGGLER + 60 * S + Duration::from_millis(30);
+    let until = S + LOST_ARRIVE + 60 * S + Duration::from_millis(30);
     assert_eq!(pacer.take(S, Pace::AtOnce), Err(Some(until)));
     assert_eq!(pacer.silent(S).map(|silent| silent.until), Some(until));
     assert_eq!(burst(&mut pacer, until), 60);
@@ -191,11 +191,11 @@ fn each_429_keeps_lowered_rate_for_another_ten_minutes() {
 }
 
 #[test]
-fn doubt_starts_silence_and_restored_share_limits_pace() {
+fn unknown_requests_start_a_silence_and_restored_share_limits_pace() {
     let mut pacer = fresh_pacer("60/60s");
     assert_eq!(pacer.shared(), None);
-    pacer.doubt(S);
-    let until = S + STRAGGLER + 60 * S + Duration::from_millis(30);
+    pacer.await_unknown(S, None, SilenceReason::UncertainSlots);
+    let until = S + LOST_ARRIVE + 60 * S + Duration::from_millis(30);
     assert_eq!(pacer.silent(S).map(|silent| silent.until), Some(until));
     assert_eq!(pacer.take(S, Pace::AtOnce), Err(Some(until)));
     pacer.share(20, 2 * S);
@@ -210,7 +210,7 @@ fn lower_limit_after_restart_counts_earlier_requests() {
     let mut pacer = fresh_pacer("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
     let kept = pacer.uses(S).collect();
-    let mut lower = Pacer::start(rate("10/60s"), kept, 2 * S, OTHERS_ARRIVE);
+    let mut lower = Pacer::start(rate("10/60s"), kept, 2 * S, LOST_ARRIVE);
     assert_eq!(burst(&mut lower, 60 * S), 0);
     assert_eq!(burst(&mut lower, 62 * S), 10);
 }
@@ -225,7 +225,7 @@ fn shorter_window_before_restart_counts_in_crm_window() {
         "sixty in the service's window"
     );
     let kept = pacer.uses(33 * S).collect();
-    let mut again = Pacer::start(rate("60/60s"), kept, 34 * S, OTHERS_ARRIVE);
+    let mut again = Pacer::start(rate("60/60s"), kept, 34 * S, LOST_ARRIVE);
     assert_eq!(burst(&mut again, 60 * S), 0);
     assert_eq!(burst(&mut again, 62 * S), 30);
 }
@@ -235,7 +235,7 @@ fn shorter_window_after_restart_keeps_crm_window_limit() {
     let mut pacer = fresh_pacer("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
     let kept = pacer.uses(31 * S).collect();
-    let mut again = Pacer::start(rate("10/10s"), kept, 32 * S, OTHERS_ARRIVE);
+    let mut again = Pacer::start(rate("10/10s"), kept, 32 * S, LOST_ARRIVE);
     assert_eq!(
         used_slots(&again, 32 * S),
         0,
@@ -341,7 +341,7 @@ impl Simulation {
         Self {
             now: 0,
             booted: 0,
-            pacer: Pacer::start(rate, BTreeMap::new(), Duration::ZERO, OTHERS_ARRIVE),
+            pacer: Pacer::start(rate, BTreeMap::new(), Duration::ZERO, LOST_ARRIVE),
             under_way: Vec::new(),
             arrived: Vec::new(),
         }
@@ -373,7 +373,7 @@ impl Simulation {
             Event::Restart { down, rate } => {
                 let kept = self.pacer.uses(self.boot_time(self.now)).collect();
                 self.kill(down);
-                self.pacer = Pacer::start(rate, kept, self.boot_time(self.now), OTHERS_ARRIVE);
+                self.pacer = Pacer::start(rate, kept, self.boot_time(self.now), LOST_ARRIVE);
             }
             Event::Reboot { down, rate } => {
                 let kept = self

@@ -15,7 +15,6 @@ use crate::breaker::pause::{Pause, Paused, Probe};
 use crate::breaker::refusals::Refusals;
 use crate::breaker::retry::CallFailures;
 use crate::budget::Budget;
-use crate::budget::pacer::STRAGGLER;
 use crate::confirm::{self, Confirm, REQUEST_ID_LIFE, WRITTEN_WITHIN};
 use crate::in_flight::{InFlight, InFlightRequests};
 use crate::lead_requests::LeadRequests;
@@ -79,7 +78,7 @@ impl Core {
     /// Starts a sender. Also returns the operations to commit before its first request.
     pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
         let memory = Memory::read(known.memory.as_deref());
-        let seed = settings.seed;
+        let (seed, late) = (settings.seed, settings.late());
         let (budget, mut ops) = Budget::start(&settings, &known, &memory, now);
         let page_size = memory.page_size.unwrap_or(PageSize::LARGEST);
         let mut core = Self {
@@ -93,7 +92,7 @@ impl Core {
                 memory.submit_failing_since.is_some(),
             ),
             confirm: Confirm::new(memory.pages_off_until, page_size),
-            tokens: KnownTokens::new(&known, &memory, now),
+            tokens: KnownTokens::new(&known, &memory, now, late),
             in_flight: InFlightRequests::default(),
             requests: Requests::new(),
             lead_requests: LeadRequests::default(),
@@ -121,7 +120,7 @@ impl Core {
                 continue;
             }
             let step = Step::Unresolved {
-                next_check: now.wall.plus(STRAGGLER + WRITTEN_WITHIN),
+                next_check: now.wall.plus(self.settings.late()),
                 if_absent: IfAbsent::Interrupted,
                 why: "callbridge stopped while the request was under way".to_owned(),
             };

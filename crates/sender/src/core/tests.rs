@@ -593,6 +593,6 @@ fn interrupted_calls_are_searched_on_pages_before_resending() {
     else {
         panic!("{step:?}");
     };
-    assert_eq!(*next_check, now_at(115).wall);
+    assert_eq!(*next_check, now_at(145).wall);
     assert_eq!(core.interrupted(&[], now_at(100)), []);
 }

@@ -218,14 +218,14 @@ fn probe_lost_in_a_kill_counts_from_latest_possible_arrival() {
     let Decision::WaitUntil(until) = core.next(now_at(90), &WorkQueue::default()) else {
         panic!("it is asked about again at once");
     };
-    assert!(until >= now_at(155).boot, "{until:?}");
+    assert!(until >= now_at(195).boot, "{until:?}");
     assert!(
         stored_memory(&kept).is_some(),
         "another kill must not forget it"
     );
     let (mut core, _) = restart(&kept, Vec::new(), 100);
     let waits = core.next(now_at(100), &WorkQueue::default());
-    assert_eq!(waits, Decision::WaitUntil(now_at(155).boot));
+    assert_eq!(waits, Decision::WaitUntil(now_at(195).boot));
 }
 
 /// Starts a sender with these facts. Returns the end of its silence, the operations of the start,
@@ -261,7 +261,7 @@ fn unreadable_memory_starts_silence_that_survives_restart() {
     let renamed = whole.replace("\"window\"", "\"frame\"");
     for memory in [torn, &renamed] {
         let (until, ops, doubts) = start_with(known_with_memory(memory, None), now_at(0));
-        assert!(until.is_some_and(|until| until >= now_at(65).boot && until < now_at(66).boot));
+        assert!(until.is_some_and(|until| until >= now_at(105).boot && until < now_at(106).boot));
         assert_eq!(doubts.len(), 1);
         let memory = stored_memory(&ops).expect("stored again");
         let known = known_with_memory(&memory, stored_silence(&ops));
@@ -411,4 +411,48 @@ fn page_rest_and_page_size_survive_a_restart() {
     assert!(!core.confirm.reads_pages(now_at(3_599).wall));
     assert!(core.confirm.reads_pages(now_at(3_600).wall));
     assert_eq!(core.confirm.page_size.get(), 50);
+}
+
+/// The hub lost its session twice, and a request of the first time can still arrive.
+#[test]
+fn second_restart_knows_slots_of_requests_interrupted_by_the_first() {
+    let row = SlotRow {
+        slot: 4,
+        token: fingerprint(),
+        boot_id: "now".to_owned(),
+        sent: now_at(0).boot,
+        answered: None,
+        wall_sent: now_at(0).wall,
+    };
+    for by_proxy in [false, true] {
+        let settings = || Settings {
+            by_proxy,
+            ..Settings::default()
+        };
+        let known = |row: &SlotRow| Known {
+            boot_id: Some("now".to_owned()),
+            slots: vec![row.clone()],
+            ..Known::default()
+        };
+        let (_, ops) = Core::start(settings(), known(&row), now_at(1));
+        let [Op::Slot(kept), ..] = ops.as_slice() else {
+            panic!("{ops:?}");
+        };
+        let ended = now_at(1).boot + settings().late();
+        assert_eq!(kept.answered, Some(ended));
+        let (mut core, _) = Core::start(settings(), known(kept), now_at(11));
+        assert_eq!(
+            core.budget.pacer.silent(now_at(11).boot),
+            None,
+            "{by_proxy}"
+        );
+        let uses: Vec<_> = core.budget.pacer.uses(now_at(11).boot).collect();
+        assert_eq!(uses.len(), 1);
+        assert_eq!(uses[0].1.ended, Some(ended), "{by_proxy}");
+        core.token(now_at(11), Some(fingerprint()));
+        assert_eq!(
+            lane(&mut core, now_at(11), &live_queue(1)),
+            Some(Lane::Token)
+        );
+    }
 }

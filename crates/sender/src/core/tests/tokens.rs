@@ -174,7 +174,12 @@ fn call_of_expired_token_is_not_settled_before_poll_answer() {
 fn token_of_unexpected_company_is_foreign_and_not_bound() {
     let own = info();
     for (named, foreign) in [(None, false), (Some(own.company), false), (Some(13), true)] {
-        let mut tokens = KnownTokens::new(&Known::default(), &Memory::default(), now_at(0));
+        let mut tokens = KnownTokens::new(
+            &Known::default(),
+            &Memory::default(),
+            now_at(0),
+            crate::budget::pacer::LOST_ARRIVE,
+        );
         tokens.company = named;
         let mut ops = Vec::new();
         let standing = tokens.read(now_at(0), own.clone(), &mut ops);
