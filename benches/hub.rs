@@ -13,7 +13,6 @@ mod cpu;
 #[path = "support/table.rs"]
 mod table;
 
-use callbridge_model::clock;
 use callbridge_spool as spool;
 use callbridge_spool::{Handle, Instance, PostgresUrl, Settings};
 use callbridge_testbed::postgres::{DATABASE, Durability, Postgres};
@@ -127,7 +126,7 @@ pub fn main() {
 
     let server = Postgres::start(Durability::Synced, "");
     let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
-    let instance = Instance::new("bench", "bench", "", clock::boot_id());
+    let instance = Instance::new("bench", "bench", "");
     let opened = spool::open_postgres(&url, instance, Settings::default());
     let (spool, guard) = opened.expect("a database");
     let port = server.port();

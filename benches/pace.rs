@@ -24,7 +24,7 @@ use callbridge_call::EventTime;
 use callbridge_sandbox::token::TokenKey;
 use callbridge_sandbox::window::{Rate as Limit, Windows};
 use callbridge_sender::Rate;
-use callbridge_sender::pacer::{OTHERS_ARRIVE, Pace, Pacer};
+use callbridge_sender::pacer::{LOST_ARRIVE, Pace, Pacer};
 use governor::clock::FakeRelativeClock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
@@ -112,7 +112,7 @@ impl Keeper for OwnPacer {
 
     fn restart(&mut self, now: Duration) {
         let kept = self.0.uses(now).collect();
-        self.0 = Pacer::start(Rate::SERVICE, kept, now, OTHERS_ARRIVE);
+        self.0 = Pacer::start(Rate::SERVICE, kept, now, LOST_ARRIVE);
     }
 }
 
@@ -363,12 +363,7 @@ fn main() {
         "network and process", "pace kept by", "a window", "any", "429s", "accepted/min"
     );
     for weather in &WEATHERS {
-        let start = Pacer::start(
-            Rate::SERVICE,
-            BTreeMap::new(),
-            Duration::ZERO,
-            OTHERS_ARRIVE,
-        );
+        let start = Pacer::start(Rate::SERVICE, BTreeMap::new(), Duration::ZERO, LOST_ARRIVE);
         let keepers: [&mut dyn Keeper; 4] = [
             &mut OwnPacer(start),
             &mut Governor::new(),

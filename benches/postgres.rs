@@ -95,7 +95,7 @@ impl Way<'_> {
     fn open(&self, schema: &str) -> (Handle, Guard) {
         let url = self.server.url_at(self.port, schema);
         let url = PostgresUrl::parse(&url).expect("a URL");
-        let instance = Instance::new("bench", "0.1.0", "", Some("boot".to_owned()));
+        let instance = Instance::new("bench", "0.1.0", "");
         let opened = open_postgres(&url, instance, Settings::default()).expect("opens");
         assert!(opened.0.leadership().borrow().is_leading());
         opened
@@ -367,7 +367,7 @@ const TAKEOVER: &str = "BENCH_TAKEOVER";
 /// Takes a state over in this process, and prints the times in milliseconds and the memory in MB.
 fn take_over(url: &str) {
     let url = PostgresUrl::parse(url).expect("a URL");
-    let instance = Instance::new("other", "0.1.0", "", Some("other boot".to_owned()));
+    let instance = Instance::new("other", "0.1.0", "");
     let began = Instant::now();
     let opened = open_postgres(&url, instance, Settings::default());
     let (handle, guard) = opened.expect("opens");

@@ -582,10 +582,8 @@ fn token_hash(file: &str) -> Result<String, String> {
     let place = SecretPlace::File(PathBuf::from(file));
     let token = place.read().map_err(|error| error.to_string())?;
     if !callbridge_hub::token::is_strong(&token) {
-        return Err(format!(
-            "{file} doesn't hold a token that `branch add` or `branch rotate` has printed; leave \
-             --token-file out to get one"
-        ));
+        let wrong = "doesn't hold a token that `branch add` or `branch rotate` printed";
+        return Err(format!("{file} {wrong}"));
     }
     Ok(callbridge_hub::token::hash(&token))
 }

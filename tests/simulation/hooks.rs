@@ -6,10 +6,11 @@ use crate::simulation::world::World;
 use crate::support::simulated_calls::Dice;
 use callbridge_call::EventTime;
 use callbridge_model::Secret;
+use callbridge_model::webhook_signature::Key;
 use callbridge_sandbox::webhook::{AttemptOutcome, Config, Dispatch};
 use callbridge_spool::{Delivered, Done, Op};
 use callbridge_webhook::headers::Headers;
-use callbridge_webhook::keyring::{Connection, Keyring};
+use callbridge_webhook::keyring::Keyring;
 use callbridge_webhook::verify::{Verified, VerifyContext, judge};
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ impl World {
         let secret = Secret::from(key.expose());
         self.hooks = Some(Hooks {
             keyring: Keyring {
-                connection: Some(Connection::new(&secret, None)),
+                connection: Some(Key::new(&secret)),
                 ..Keyring::default()
             },
             broken: 0,
@@ -135,6 +136,7 @@ impl World {
             now: self.now.wall,
             right_from: EventTime::from_seconds(0),
             country: None,
+            could_be_ours: true,
         };
         let judged = read.and_then(|headers| {
             let (mut proof, body) = (hooks.keyring.begin(&headers), dispatch.body.as_bytes());

@@ -12,7 +12,7 @@ use std::path::Path;
 async fn receiver(folder: &Path, bytes_max: u64) -> (Receiver, Origin, Guard) {
     let (spool, guard) = spool::open(folder, Settings::default()).expect("a spool");
     let begin = Op::BeginHub {
-        incarnation: new_incarnation(),
+        incarnation: new_id(),
         at: clock::now().wall,
     };
     let token = Secret::from("token");
@@ -42,15 +42,25 @@ async fn receiver(folder: &Path, bytes_max: u64) -> (Receiver, Origin, Guard) {
         turns: Turns::default(),
         quota: Mutex::new(DailyQuota::new(bytes_max)),
     };
-    (receiver, Origin { branch, seen: None }, guard)
+    (
+        receiver,
+        Origin {
+            branch,
+            sender: None,
+            seen: None,
+        },
+        guard,
+    )
 }
 
 /// Returns the message of the n-th call, which always has the same length.
 fn message(n: u32) -> String {
     let started = clock::now().wall.floor_seconds().get() - 60;
-    format!(
-        r#"{{"pbx":"samarkand","id":"{n}","direction":"INBOUND","phone":"+998901110001","startedAt":{started},"durationSec":20,"answered":false}}"#
-    )
+    let call = serde_json::json!({
+        "pbx": "samarkand", "id": n.to_string(), "direction": "INBOUND",
+        "phone": "+998901110001", "startedAt": started, "durationSec": 20, "answered": false,
+    });
+    call.to_string()
 }
 
 #[tokio::test]

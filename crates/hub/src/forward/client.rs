@@ -141,7 +141,7 @@ impl HubClient {
         value.set_sensitive(true);
         let sending = request.header(AUTHORIZATION, value).send();
         let Ok(sent) = timeout(self.first_byte_within(length), sending).await else {
-            return Reply::Lost(self.no_answer());
+            return Reply::TimedOut(self.no_answer());
         };
         // A hub or a gateway can repeat the token in its answer.
         let redactor = Redactor::new([token.expose_secret()]);
@@ -250,6 +250,11 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
+    const SENDER: Sender<'_> = Sender {
+        id: "collector",
+        seen: None,
+    };
+
     /// Answers one request with 403 and the value of its `Authorization` header.
     async fn answer_with_token(listener: TcpListener) {
         let (mut line, _) = listener.accept().await.expect("a client");
@@ -288,10 +293,13 @@ mod tests {
         let (listener, mut client) = serve_nothing().await;
         client.first_byte = Some(Duration::from_millis(50));
         let token = Secret::from("branch-token-1234".to_owned());
-        let asking = client.calls(&token, None, b"{}\n".to_vec());
+        let asking = client.calls(&token, SENDER, b"{}\n".to_vec());
+        // Without the limit, the client would wait for the whole timeout.
+        let asking = timeout(TIMEOUTS.total / 2, asking);
         let (reply, ()) = tokio::join!(asking, take_without_answer(listener));
         let place = client.address().place();
-        assert_eq!(reply, Reply::Lost(format!("{place} does not answer")));
+        let timed_out = Reply::TimedOut(format!("{place} does not answer"));
+        assert_eq!(reply.expect("a reply before the timeout"), timed_out);
     }
 
     #[tokio::test]

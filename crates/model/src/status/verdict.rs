@@ -63,7 +63,7 @@ pub enum FindingKind {
     OtherDaemon,
     /// Channels that no trunk matches carry outside numbers. Their calls are not journaled.
     NoTrunk,
-    /// Channels took part in calls, and it isn't known whether their technology is that of phones.
+    /// Channels took part in calls, but callbridge can't tell whether they're phones.
     UnknownTechnology,
     /// A trunk has had no call for a day while other trunks had calls.
     SilentTrunk,

@@ -74,6 +74,8 @@ async fn branches_are_listed_only_on_a_hub() {
         "no report yet",
         "no source is up",
         "Commits were lost.",
+        "not JSON",
+        "correct Savdo LLC",
         "Savdo LLC",
         "refused: Savdo LLC",
         "Refused lines: 31",

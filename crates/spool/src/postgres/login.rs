@@ -146,7 +146,7 @@ mod tests {
         // Bytes after the login are not messages about the password.
         check_bytewise(&[scram.concat(), request(3, b"")]).expect("over");
         for revealing in [request(3, b""), request(5, b"salt")] {
-            check_bytewise(&[revealing.clone()]).expect_err("the password");
+            check_bytewise(std::slice::from_ref(&revealing)).expect_err("the password");
             let error = check_bytewise(&[request(11, b"r=nonce"), revealing]);
             error.expect_err("the password after another request");
         }

@@ -17,8 +17,8 @@ pub const LOST_COMMITS: &str = "hub_lost_commits";
 /// Name of the counter of ignored claims. A branch claims by its request that commits were lost.
 /// The claim is ignored if it comes too soon after the last one, whichever branch made that.
 const CLAIMS_IGNORED: &str = "hub_claims_ignored";
-/// Minimum time between two new incarnations. Each of them stops the hub for a moment and makes all
-/// collectors resend what they have, so a stolen token or a broken sender must not cause this often.
+/// Minimum time between two new incarnations. Each of them pauses the hub and makes all collectors
+/// resend what they have, so a stolen token or a broken sender must not cause this often.
 const CLAIM_AGAIN: Duration = Duration::from_secs(3600);
 
 pub(crate) fn begin(store: &mut Store, incarnation: &str, at: EventTime) -> Result<(), Error> {

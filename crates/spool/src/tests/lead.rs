@@ -114,6 +114,7 @@ async fn standby_names_leader_and_takes_over_when_it_ends() {
         (leader.name.as_str(), leader.version.as_str()),
         ("hub1", "0.1.0")
     );
+    assert!(leader.is_this_process());
     let refused = second.write(finish(2)).await.expect_err("a standby");
     assert!(
         matches!(&refused, Error::NotLeader(_, Some(name)) if name == "hub1"),
@@ -127,6 +128,8 @@ async fn standby_names_leader_and_takes_over_when_it_ends() {
     wait_for_leadership(&mut watch, Leadership::is_leading).await;
     let second = second.renewed();
     assert!(is_takeover(&second).await);
+    let row = second.read(|store| tables::leaders::leader(store)).await;
+    assert!(!row.expect("readable").expect("a leader").is_this_process());
     let books = second
         .read(|store| Ok(store.books()))
         .await
