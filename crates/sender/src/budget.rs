@@ -1,13 +1,14 @@
-//! The budget of requests. In: answers, and the stored facts about earlier requests. Out: whether a
-//! request can go now, and the slots to store.
+//! The request budget. Based on responses and what's stored about earlier requests, it decides
+//! whether a request may be sent now, and which slots to store.
 //!
-//! After a reboot, a takeover from another process, or lost commits, and in a copy of a state, the
-//! slots don't show every request that counts. Nothing is then sent until such requests no longer
-//! count. This silence is stored ([`Known::silence`]), so a restart keeps it.
+//! After a reboot, a takeover from another process, or lost commits, as well as in a copied state,
+//! the slots don't account for every request that counts. In that case, nothing is sent until such
+//! requests no longer count. This quiet period is stored ([`Known::silence`]), so it survives a
+//! restart.
 //!
-//! After the first four 429s in a row, the sender waits 1, 2, 4, and 8 s and up to half a second
-//! more (§7.7). After later 429s, it waits a whole window. Requests then go one at a time until the
-//! CRM has handled one that was sent after the last 429.
+//! After each of the first four consecutive 429s, the sender waits 1, 2, 4, and 8 s, plus up to
+//! half a second (§7.7). After any further one, it waits a full window. From then on, requests are
+//! sent one at a time until the CRM has handled one that was sent after the last 429.
 
 pub mod pacer;
 pub mod rate;
@@ -27,30 +28,29 @@ use callbridge_spool::{Op, Silence, SilenceReason, SlotRow};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The longest possible silence: the longest window of a rate (1 h) with its clock drift, and the
-/// time in which a request of another process can still arrive through a proxy.
+/// The longest possible silence: the longest window that a rate can have (1 h) including its clock
+/// drift, plus the time that another process's request can still take to arrive through a proxy.
 const SILENCE_MAX: Duration =
     Duration::from_secs(3600 + 3600 / 2000 + 1 + LOST_ARRIVE_BY_PROXY.as_secs());
 
-/// Maximum jitter of a wait after a 429 (§7.7). It is doubled from the fifth 429 in a row on.
+/// Maximum jitter added to a wait after a 429 (§7.7), doubled from the fifth consecutive 429 on.
 const MORE: Duration = Duration::from_millis(500);
 
-/// The budget of requests under the CRM's limit. Its slots are stored, so a restart keeps them.
+/// The budget for requests under the CRM's limit. Its slots are stored, so they survive a restart.
 #[derive(Debug)]
 pub(super) struct Budget {
     pub(super) pacer: Pacer,
     boot_id: String,
-    /// Difference between the wall clock and the time since boot. A jump shows that the clock was
-    /// set.
+    /// Difference between the wall clock and the time since boot. If it jumps, the clock was set.
     offset: ClockOffset,
     jitter: Jitter,
-    /// Set while the CRM limits us.
+    /// Set while the CRM is rate limiting us.
     limit: Option<RateLimit>,
     /// End of the stored silence, as time since boot.
     stored: Option<Duration>,
 }
 
-/// A series of 429s. All times are times since boot.
+/// A series of 429s. All times are measured since boot.
 #[derive(Clone, Copy, Debug)]
 struct RateLimit {
     /// Number of waits so far.
@@ -62,7 +62,7 @@ struct RateLimit {
 }
 
 impl Budget {
-    /// Restores the budget. Also returns the operations that store the slots that still count, and
+    /// Restores the budget, also returning the operations that store the slots that still count and
     /// remove all others.
     pub(super) fn start(
         settings: &Settings,
@@ -99,22 +99,22 @@ impl Budget {
         }
     }
 
-    /// Returns `true` during a series of 429s. Requests then go one at a time, to find out whether
-    /// the CRM still limits us.
+    /// Returns `true` during a series of 429s, in which requests are sent one at a time to find out
+    /// whether the CRM is still rate limiting us.
     pub(super) fn is_limited(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// Returns the end of the wait after a 429, as time since boot. `None` if there is no such
+    /// Returns the end of the wait after a 429 as time since boot, or `None` if there's no such
     /// wait.
     pub(super) fn limited_until(&self, now: Duration) -> Option<Duration> {
         let until = self.limit.map(|limit| limit.until);
         until.filter(|until| *until > now)
     }
 
-    /// Handles a 429 to a request that was sent at `sent`. Requests that were under way together
-    /// make one step. `own`: the CRM itself sent it, not a proxy. Only the CRM's 429s can lower the
-    /// rate, because a proxy counts separately.
+    /// Handles a 429 for a request sent at `sent`. Requests that were in flight together count as
+    /// one step. `own` tells whether the 429 came from the CRM itself rather than a proxy, since
+    /// proxies count separately and only the CRM's own 429s may lower the rate.
     fn rate_limited(&mut self, now: Duration, sent: Duration, own: bool) {
         if own {
             self.pacer.note_limit(now);
@@ -138,7 +138,7 @@ impl Budget {
         });
     }
 
-    /// Returns the operation that stores the slot of a request that is sent now.
+    /// Returns the operation that stores the slot of a request that's about to be sent.
     pub(super) fn launched(&self, request: &InFlight) -> Op {
         self.row(
             request.plan.slot,
@@ -151,12 +151,12 @@ impl Budget {
         )
     }
 
-    /// Handles the answer to a request, and returns the operation that stores the end of its slot.
-    /// If the answer was lost, the request can still arrive, so its slot ends [`STRAGGLER`] later.
+    /// Handles the response to a request, returning the operation that stores when its slot ended.
+    /// If the response was lost, the request may still arrive, so its slot ends [`STRAGGLER`]
+    /// later.
     ///
-    /// A series of 429s ends when the CRM handles a request that was sent after the last of them.
-    /// Earlier requests may have arrived before the limit was reached, and a failure says nothing
-    /// about it.
+    /// A series of 429s ends when the CRM handles a request sent after the last of them. Earlier
+    /// requests may have arrived before the limit was reached, and a failure says nothing about it.
     pub(super) fn note_answer(
         &mut self,
         now: Now,
@@ -181,8 +181,8 @@ impl Budget {
         Some(self.row(request.plan.slot, &request.token, request.sent.wall, one))
     }
 
-    /// Begins a silence if the wall clock has jumped forward since the last check, because the
-    /// slots are then uncertain.
+    /// Starts a silence if the wall clock has jumped forward since the last check, because the
+    /// slots can't be relied on after that.
     pub(super) fn check_clock(&mut self, now: Now) {
         let offset = now.offset();
         if self.offset.has_jumped(offset) {
@@ -192,16 +192,16 @@ impl Budget {
         self.offset = offset;
     }
 
-    /// Applies a silence that the spool has stored since the start, because commits were lost. The
-    /// start has already applied that of an earlier boot.
+    /// Applies a silence that the spool has stored since startup because commits were lost. One
+    /// from an earlier boot was already applied at startup.
     pub(super) fn keep_silence(&mut self, now: Now, silence: &Silence) {
         if let Some(until) = known_end(silence, &self.boot_id, now) {
             self.pacer.silence(until, silence.why.clone());
         }
     }
 
-    /// Returns the operation that stores the current silence, which must outlive a restart. `None`
-    /// if it is stored, or requests can be sent.
+    /// Returns the operation that stores the current silence, since it must survive a restart, or
+    /// `None` if it's already stored or requests may be sent.
     pub(super) fn store_silence(&mut self, now: Now) -> Option<Op> {
         let silent = self.pacer.silent(now.boot)?;
         if self.stored.replace(silent.until) == Some(silent.until) {
@@ -214,20 +214,20 @@ impl Budget {
         }))
     }
 
-    /// Lets [`Budget::store_silence`] return the silence again, because it was perhaps not stored.
+    /// Makes [`Budget::store_silence`] return the silence again, since it may not have been stored.
     pub(super) fn forget_stored(&mut self) {
         self.stored = None;
     }
 
-    /// Returns the rate that was lowered after 429s below our cap. It is stored because it must
-    /// outlive a restart. `None` if the rate was not lowered.
+    /// Returns the rate to which we were lowered after getting 429s below our cap, or `None` if it
+    /// wasn't lowered. It's stored because it must survive a restart.
     pub(super) fn shared(&self, now: Now) -> Option<Shared> {
         let (allowed, since) = self.pacer.shared()?;
         let since = now.wall.minus(now.boot.saturating_sub(since));
         Some(Shared { allowed, since })
     }
 
-    /// Returns the operation that stores a slot. `wall` is the wall clock time at which its request
+    /// Returns the operation that stores a slot. `wall` is the wall-clock time at which its request
     /// was sent.
     pub(super) fn row(&self, slot: u32, token: &TokenFingerprint, wall: EventTime, one: Use) -> Op {
         Op::Slot(SlotRow {
@@ -240,15 +240,15 @@ impl Budget {
         })
     }
 
-    /// Returns the number of slots that count in the current window.
+    /// Returns how many slots count in the current window.
     #[cfg(test)]
     pub(super) fn used(&self, now: Now) -> u32 {
         u32::try_from(self.pacer.frees(now.boot).count()).unwrap_or(u32::MAX)
     }
 }
 
-/// Restores the pacer from the stored slots. Begins a silence if there may be requests that the
-/// slots do not show.
+/// Restores the pacer from the stored slots. It starts a silence if there may be requests that the
+/// slots don't account for.
 fn pacer(rate: Rate, late: Duration, known: &Known, memory: &Memory, now: Now) -> Pacer {
     let mut slots = known.slots.iter();
     let sure = slots.all(|row| is_known(row, known, now, late));
@@ -262,8 +262,8 @@ fn pacer(rate: Rate, late: Duration, known: &Known, memory: &Memory, now: Now) -
     });
     let mut pacer = Pacer::start(rate, uses.collect(), now.boot, late);
     let before = memory.window;
-    // If the last run used another window, slots were forgotten before they stop counting in the
-    // longer of both.
+    // If the last run used another window, it may have dropped slots that still count in the longer
+    // of the two.
     let has_other_window = before.is_some_and(|before| before != rate.window());
     if !sure || !memory.doubts.is_empty() || has_other_window {
         pacer.await_unknown(now.boot, before, SilenceReason::UncertainSlots);
@@ -281,17 +281,17 @@ fn pacer(rate: Rate, late: Duration, known: &Known, memory: &Memory, now: Now) -
     pacer
 }
 
-/// Returns the end of a stored silence, as time since this boot. `None` if it must begin anew,
-/// because it is of another boot or not possible: no silence is longer than [`SILENCE_MAX`].
+/// Returns the end of a stored silence as time since this boot, or `None` if the silence must start
+/// over because it's from another boot or exceeds [`SILENCE_MAX`], which is impossible.
 fn known_end(silence: &Silence, boot_id: &str, now: Now) -> Option<Duration> {
     let is_of_this_boot = !boot_id.is_empty() && silence.boot_id == boot_id;
     let is_possible = silence.until <= now.boot + SILENCE_MAX;
     (is_of_this_boot && is_possible).then_some(silence.until)
 }
 
-/// Returns `true` if the times of this slot are certain: they are of this boot, not ahead of our
-/// clock, and not from before the wall clock was set forward. One uncertain slot makes all slots
-/// doubtful.
+/// Returns `true` if this slot's times can be relied on: they're from this boot, not ahead of our
+/// clock, and not from before the wall clock was set forward. A single uncertain slot casts doubt
+/// on all of them.
 fn is_known(row: &SlotRow, known: &Known, now: Now, late: Duration) -> bool {
     let boot = known.boot_id.as_deref().filter(|boot| !boot.is_empty());
     boot == Some(row.boot_id.as_str())

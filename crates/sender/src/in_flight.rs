@@ -1,4 +1,4 @@
-//! The requests under way, each in its slot.
+//! The requests in flight, each in its slot.
 
 use crate::breaker::refusals::SentCall;
 use crate::plan::Plan;
@@ -10,14 +10,14 @@ use callbridge_spool::RowId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Maximum number of requests under way whose answers are not slow.
+/// Maximum number of requests in flight, not counting slow ones.
 const UNDER_WAY_MAX: usize = 4;
 
-/// Maximum number of all requests under way. Slow requests only count here, so they do not delay
-/// others.
+/// Maximum number of requests in flight overall. Slow requests count only toward this limit, so
+/// they don't delay others.
 const UNDER_WAY_SLOW_MAX: usize = 12;
 
-/// A request without an answer for this long is slow.
+/// A request is slow if it hasn't had a response for this long.
 const SLOW: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
@@ -26,13 +26,13 @@ pub(super) struct InFlight {
     pub(super) endpoint: Endpoint,
     pub(super) token: TokenFingerprint,
     pub(super) sent: Now,
-    /// Number of failures so far that count against the call of a submission.
+    /// Number of failures so far that count against the submitted call.
     pub(super) failures: u32,
-    /// The call that the request is about. `None` for other requests.
+    /// The call that the request is about, or `None` for other requests.
     pub(super) call: Option<SentCall>,
 }
 
-/// The requests under way by their slots.
+/// The requests in flight, by slot.
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequests {
     pub(super) by_slot: BTreeMap<u32, InFlight>,
@@ -43,7 +43,7 @@ impl InFlightRequests {
         self.by_slot.is_empty()
     }
 
-    /// Returns `true` if another request can be sent.
+    /// Returns `true` if there's room for another request.
     pub(super) fn has_room(&self, now: Now) -> bool {
         let mut slow = 0;
         for request in self.by_slot.values() {
@@ -55,14 +55,14 @@ impl InFlightRequests {
         all < UNDER_WAY_SLOW_MAX && all - slow < UNDER_WAY_MAX
     }
 
-    /// Returns `true` if a request about this call is under way.
+    /// Returns `true` if a request about this call is in flight.
     pub(super) fn has_call(&self, row: RowId) -> bool {
         let mut requests = self.by_slot.values();
         requests.any(|request| request.plan.task.work.row() == Some(row))
     }
 
-    /// Returns `true` if a request about a call or the token is under way to this endpoint. Lead
-    /// requests do not count.
+    /// Returns `true` if a request about a call or the token is in flight to this endpoint. Lead
+    /// requests don't count.
     pub(super) fn has_endpoint(&self, endpoint: Endpoint) -> bool {
         let mut requests = self.by_slot.values();
         requests.any(|request| request.plan.task.work.endpoint() == Some(endpoint))
@@ -85,7 +85,7 @@ impl InFlightRequests {
         self.has_endpoint(Endpoint::Filter)
     }
 
-    /// Returns `true` if a lead request of the same kind is under way.
+    /// Returns `true` if a lead request of the same kind is in flight.
     pub(super) fn has_like(&self, other: &LeadRequest) -> bool {
         let mut requests = self.by_slot.values();
         requests.any(|request| match &request.plan.task.work {
@@ -94,7 +94,7 @@ impl InFlightRequests {
         })
     }
 
-    /// Returns the number of polls under way.
+    /// Returns the number of polls in flight.
     pub(super) fn polls(&self) -> u32 {
         let mut polls = 0;
         for request in self.by_slot.values() {

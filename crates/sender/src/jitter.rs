@@ -1,8 +1,8 @@
-//! Small pseudorandom waits, so several programs do not send their requests at the same time.
+//! Small pseudorandom waits, so that several programs don't send their requests at the same time.
 
 use std::time::Duration;
 
-/// A generator of pseudorandom waits (splitmix64). The same seed gives the same waits.
+/// A generator of pseudorandom waits (splitmix64). The same seed produces the same waits.
 #[derive(Clone, Debug)]
 pub struct Jitter(u64);
 
@@ -30,7 +30,7 @@ mod tests {
     fn jitter_matches_published_splitmix64() {
         let mut jitter = Jitter::new(7);
         let shares = [(); 6].map(|()| jitter.up_to(Duration::from_secs(1024)).as_secs());
-        // The expected values are those of the published splitmix64 with seed 7.
+        // The expected values were produced by the published splitmix64 with seed 7.
         assert_eq!(shares, [399, 17, 922, 596, 463, 255]);
     }
 }

@@ -1,6 +1,6 @@
-//! Requests about leads, and requests that commands make. In: requests of commands, and answers.
-//! Out: the next request of a command, and the request to send. The spool reports which lead
-//! requests are due, and [`callbridge_leads::lead_request`] judges their answers.
+//! Lead requests, and requests that commands make. From the commands' requests and the responses,
+//! this determines the next command's request and the request to send. The spool reports which lead
+//! requests are due, and [`callbridge_leads::lead_request`] judges their responses.
 
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
 use callbridge_leads::lead_request;
@@ -11,28 +11,29 @@ use callbridge_spool::Op;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Interval of lead requests while calls wait to be submitted.
+/// Time between two lead requests while calls are waiting to be submitted.
 const LOADED_EVERY: Duration = Duration::from_secs(10);
 
-/// Time before a lead request is sent again if its answer changed nothing in the spool.
+/// Time before a lead request is repeated if its response changed nothing in the spool.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Maximum number of commands' requests that wait.
+/// Maximum number of commands' requests waiting.
 const ASKED_MAX: usize = 16;
 
-/// Waiting requests of commands, and lead requests that were answered recently.
+/// Commands' waiting requests, and lead requests that recently got a response.
 #[derive(Debug, Default)]
 pub(super) struct LeadRequests {
-    /// Requests of commands, oldest first.
+    /// Commands' requests, oldest first.
     pub(super) asked: VecDeque<(RequestId, CommandRequest)>,
-    /// Time since boot from which a lead request can be sent although calls wait.
+    /// Time since boot from which a lead request may be sent even though calls are waiting.
     pub(super) from: Duration,
-    /// Requests whose answers changed nothing in the spool, and the time since boot of each answer.
+    /// Requests whose responses changed nothing in the spool, with the time since boot of each
+    /// response.
     answered: VecDeque<(LeadRequest, Duration)>,
 }
 
 impl LeadRequests {
-    /// Queues a command's request. Returns `false` if too many wait.
+    /// Queues a command's request, returning `false` if too many are waiting.
     pub(super) fn ask(&mut self, ticket: RequestId, asked: CommandRequest) -> bool {
         let room = self.asked.len() < ASKED_MAX;
         if room {
@@ -41,31 +42,31 @@ impl LeadRequests {
         room
     }
 
-    /// Removes a command's request from the queue. Returns `false` if the request is not in the
-    /// queue, because it is in flight.
+    /// Removes a command's request from the queue, returning `false` if it's not in the queue
+    /// because it's in flight.
     pub(super) fn drop_asked(&mut self, ticket: RequestId) -> bool {
         let before = self.asked.len();
         self.asked.retain(|(waiting, _)| *waiting != ticket);
         self.asked.len() < before
     }
 
-    /// Returns the next request of a command, in order of arrival. Pages for the audit come last,
-    /// because there can be many.
+    /// Returns the next command's request, in order of arrival. Audit pages come last, because
+    /// there may be many of them.
     pub(super) fn first_asked(&self) -> Option<LeadRequest> {
         let other = self.asked.iter().find(|(_, asked)| !asked.is_page());
         let (ticket, asked) = other.or(self.asked.front())?;
         Some(LeadRequest::Asked(*ticket, asked.clone()))
     }
 
-    /// Returns `true` if the request was answered in the last 60 s, and the answer changed nothing
-    /// in the spool.
+    /// Returns `true` if the request got a response in the last 60 s that changed nothing in the
+    /// spool.
     pub(super) fn is_resting(&self, now: Now, lead_request: &LeadRequest) -> bool {
         let mut answered = self.answered.iter();
         answered.any(|(request, at)| request == lead_request && *at + AGAIN > now.boot)
     }
 
-    /// Notes an answer. `unchanged`: it changed nothing in the spool. Then the request is still
-    /// due, so it must rest. A command's request never rests.
+    /// Notes a response. If it left the spool `unchanged`, the request is still due, so it has to
+    /// rest for a while. A command's request never rests.
     pub(super) fn note_answer(&mut self, now: Now, lead_request: &LeadRequest, unchanged: bool) {
         self.answered.retain(|(_, at)| *at + AGAIN > now.boot);
         if unchanged && !matches!(lead_request, LeadRequest::Asked(..)) {
@@ -73,8 +74,8 @@ impl LeadRequests {
         }
     }
 
-    /// Makes the request to send, and adds to `ops` the operations to commit before it is sent.
-    /// `write` is the body of a field write. Returns `None` if no field is left to write.
+    /// Builds the request to send, adding the operations to commit first to `ops`. `write` is the
+    /// body of a field write. Returns `None` if there's no field left to write.
     pub(super) fn request(
         &mut self,
         now: Now,
@@ -91,7 +92,7 @@ impl LeadRequests {
         let request = match lead_request {
             LeadRequest::LookUp(lead) => Request::Lead(*lead),
             LeadRequest::Catalog => Request::CrmFields,
-            // Without a body, no field is left to write.
+            // Without a body, there's no field left to write.
             LeadRequest::FieldWrite(lead) => Request::FieldList {
                 lead: *lead,
                 body: body?,
@@ -110,7 +111,7 @@ impl LeadRequests {
     }
 }
 
-/// Returns the label of an answer in metrics. The set of labels is fixed.
+/// Returns a response's label in metrics, which is one of a fixed set.
 pub(super) const fn word(answer: &ApiResult) -> &'static str {
     match answer {
         Ok(ApiReply::Data(_) | ApiReply::Page(_) | ApiReply::TokenInfo(_)) => "read",

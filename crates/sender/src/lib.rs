@@ -5,9 +5,9 @@
 //!   ▲               ▲   budget: can it go now?                              │
 //!   └── commit ◀── Effects ◀── outcome: Verdict ◀───────────────────────────┘
 //! ```
-//! One loop owns the budget, and every request to the CRM passes it. Five pure modules decide:
-//! events and `now` go in, actions come out. `docs/design/sender.md` has the rules of these
-//! modules.
+//! A single loop owns the budget, and every request to the CRM goes through it. The decisions are
+//! made by five pure modules, which take events and `now` and return actions. Their rules are
+//! described in `docs/design/sender.md`.
 //!
 //! | module | question |
 //! |---|---|
@@ -17,11 +17,12 @@
 //! | [`queue`] | which request is next? |
 //! | [`outcome`] | what does an answer mean, and what does it change? |
 //!
-//! The other modules serve these five. [`core`] holds the state and applies the effects. [`run`] is
-//! the loop with spool, clock, token, and client. `tokens`, [`token`], and [`token_update`] are
-//! about the token, and `lead_requests` about requests for leads. [`token_probe`] and [`new_state`]
-//! serve commands without a daemon, and [`crm_proxy`] serves commands while a daemon runs.
-//! [`memory`] is kept over restarts. [`status`] and `log` show the sender to people.
+//! The other modules support these five. [`core`] holds the state and applies the effects. [`run`]
+//! is the loop that connects it to the spool, the clock, the token, and the client. `tokens`,
+//! [`token`], and [`token_update`] deal with the token, and `lead_requests` with lead requests.
+//! [`token_probe`] and [`new_state`] are for commands without a daemon, and [`crm_proxy`] is for
+//! commands while one is running. [`memory`] survives restarts. [`status`] and `log` present the
+//! sender's state to the operator.
 
 pub mod breaker;
 mod budget;

@@ -1,5 +1,5 @@
-//! The lines of the log, and the published status. In: the status after each turn, and answers.
-//! Out: one line for each change, and one for each answer.
+//! Writes the sender's log lines and publishes its status. It logs one line for each change in
+//! status, and one for each response.
 
 use crate::core::answered::Answered;
 use crate::outcome::VerdictKind;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-/// Publishes the status, and remembers what was logged last.
+/// Publishes the status and remembers what was logged last.
 pub(super) struct SenderView {
     status: watch::Sender<SenderStatus>,
     /// The pause in the last log line about pauses.
@@ -36,9 +36,9 @@ impl SenderView {
         }
     }
 
-    /// Publishes the status, and logs what changed. `asking`: it is not yet known whether the CRM
-    /// accepts the token. `place`: where the operator puts a new token. `None` if tokens are
-    /// renewed automatically.
+    /// Publishes the status and logs what changed. `asking` tells whether the CRM has yet to accept
+    /// the token. `place` is where the operator puts a new token, or `None` if tokens are renewed
+    /// automatically.
     pub(super) fn publish(
         &mut self,
         now: Now,
@@ -48,8 +48,8 @@ impl SenderView {
     ) {
         if status.expires_in_days != self.warned_days {
             self.warned_days = status.expires_in_days;
-            // A token that is renewed automatically always expires soon, so there is no warning
-            // about it.
+            // A token that's renewed automatically always expires soon, so there's no warning about
+            // it.
             if let (Some(days), Some(place)) = (self.warned_days, place) {
                 let fix = format!("issue a new token in the CRM and put it into {place}");
                 warn!(days, fix, "the token expires soon");
@@ -75,15 +75,15 @@ impl SenderView {
         });
     }
 
-    /// Logs a pause that begins, changes its cause, or ends. The end is not logged while `asking`,
-    /// because the CRM can also refuse the new token.
+    /// Logs when a pause begins, changes its cause, or ends. The end isn't logged while `asking`,
+    /// because the CRM may refuse the new token too.
     fn log_pause(&mut self, pause: Option<&Pause>, asking: bool) {
         if pause == self.logged_pause.as_ref() || pause.is_none() && asking {
             return;
         }
         let logged_reason = self.logged_pause.as_ref().map(|logged| &logged.reason);
         match pause {
-            // There are at most a few probes per minute, and so at most a few lines.
+            // There are at most a few probes per minute, and thus at most a few lines.
             Some(Pause { reason, fix }) if logged_reason == Some(reason) => {
                 warn!(%reason, %fix, "still paused");
             }
@@ -94,7 +94,7 @@ impl SenderView {
     }
 }
 
-/// Logs the endpoints that began to fail while calls are sent, and the endpoints that work again.
+/// Logs the endpoints that started failing while calls are being sent, and those that work again.
 fn log_degraded(before: &[DegradedPart], now: &[DegradedPart]) {
     for failing in now {
         if !has_part(before, failing) {
@@ -113,7 +113,7 @@ fn log_degraded(before: &[DegradedPart], now: &[DegradedPart]) {
     }
 }
 
-/// Logs the branches whose calls are no longer sent, and those whose calls are sent again.
+/// Logs the branches whose calls are no longer sent, and those for which sending has resumed.
 fn log_branches(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) {
     for (branch, fix) in now {
         if !before.contains_key(branch) {
@@ -131,7 +131,7 @@ fn has_part(all: &[DegradedPart], part: &DegradedPart) -> bool {
     all.iter().any(|other| other.part == part.part)
 }
 
-/// Logs a warning about parts of the sender's memory that cannot be read.
+/// Logs a warning about parts of the sender's memory that can't be read.
 pub(super) fn log_doubts(doubts: &[String]) {
     if !doubts.is_empty() {
         let what = doubts.join("; ");
@@ -166,7 +166,7 @@ impl Call {
     }
 }
 
-/// Logs an answer.
+/// Logs a response.
 pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
     let uuid = &call.uuid;
     let linkedid = &call.linkedid;
@@ -198,7 +198,7 @@ pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
     }
 }
 
-/// Logs a step that makes an unconfirmed call journaled, sent again, or a dead letter.
+/// Logs a step that makes an unconfirmed call journaled, resent, or a dead letter.
 pub(super) fn log_step(call: &Unconfirmed, step: &Step) {
     let uuid = call.uuid.to_string();
     let linkedid = &call.linkedid;

@@ -1,5 +1,5 @@
-//! The sender's memory: the state that the sender keeps over restarts, in addition to its slots.
-//! The memory is one small JSON text in the spool.
+//! The sender's memory: what it keeps across restarts besides its slots, stored in the spool as a
+//! small JSON text.
 
 use crate::breaker::refusals::Refusals;
 use callbridge_call::EventTime;
@@ -10,41 +10,42 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// Name of the spool's setting that holds the memory.
+/// Name of the spool setting that holds the memory.
 pub const KEY: &str = "sender.memory";
 
 /// The windows that a rate can have.
 const WINDOWS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(3600);
 
-/// State of the sender that outlives a restart, in addition to its slots.
+/// The part of the sender's state that survives a restart, besides its slots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Memory {
-    /// Pages of the journal are not read before this time.
+    /// No journal pages are read before this time.
     pub pages_off_until: Option<EventTime>,
-    /// Records per page. `None` for the largest size.
+    /// Records per page, or `None` for the largest size.
     pub page_size: Option<PageSize>,
-    /// Address at which the CRM last accepted a call.
+    /// URL at which the CRM last accepted a call.
     pub accepted_at: Option<String>,
-    /// Time of the first failure of submissions since the last success.
+    /// Time of the first failed submission since the last successful one.
     pub submit_failing_since: Option<EventTime>,
-    /// The last token. With another token, the stored refusals no longer count.
+    /// The last token. Once it's replaced, the stored refusals no longer count.
     pub token: Option<TokenFingerprint>,
-    /// The window of the last rate. The stored slots do not include requests that ended longer ago.
+    /// The last rate's window. The stored slots don't include requests that ended longer ago than
+    /// that.
     pub window: Option<Duration>,
-    /// The lowered rate, if 429s below our cap showed that another program uses the token.
+    /// The lowered rate, if 429s below our cap showed that another program is using the token.
     pub shared: Option<Shared>,
-    /// Refusals of one kind in a row, by branch.
+    /// Each branch's consecutive refusals of one kind.
     pub refusals: Refusals,
     /// The token that the CRM refuses.
     pub refused: Option<Refused>,
-    /// Messages about unreadable fields. If there are any, the sender begins with a silence,
-    /// because it does not know how many requests were sent.
+    /// Messages about unreadable fields. If there are any, the sender starts with a silence,
+    /// because it can't tell how many requests were sent.
     #[serde(skip)]
     pub doubts: Vec<String>,
 }
 
-/// A token that the CRM refuses. The sender asks `token/info` about this token once a minute, also
+/// A token that the CRM refuses. The sender checks it against `token/info` once a minute, even
 /// after a restart (§7.7).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
@@ -53,7 +54,7 @@ pub struct Refused {
     pub at: EventTime,
 }
 
-/// Rate of a token that another program also uses.
+/// The rate of a token that another program also uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shared {
     /// Requests per window that the lowered rate allows.
@@ -63,10 +64,10 @@ pub struct Shared {
 }
 
 impl Memory {
-    /// Reads the memory from its stored text. Unreadable fields get their defaults, and a message
-    /// in `doubts`. Without a text, returns the memory of a fresh state.
+    /// Reads the memory from its stored text, or returns a fresh state's memory if there is none.
+    /// An unreadable field is reset to its default, with a message in `doubts`.
     ///
-    /// The window and the shared rate are always written, even if `null`. If one of these fields is
+    /// The window and the shared rate are always written, even if `null`, so if one of them is
     /// missing, its key was corrupted.
     pub fn read(text: Option<&str>) -> Self {
         let Some(text) = text else {
@@ -104,14 +105,14 @@ impl Memory {
 
     /// Returns the JSON text to store under [`KEY`].
     pub fn text(&self) -> String {
-        // Numbers, strings, and options always serialize. An empty text would be read as
-        // unreadable.
+        // Numbers, strings, and options always serialize. An empty text would count as unreadable
+        // the next time it's read.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// Reads one field. If it is missing or unreadable, returns its default value. An unreadable field
-/// is added to `doubts`. The other fields stay valid.
+/// Reads one field, returning its default value if it's missing or unreadable. An unreadable field
+/// is added to `doubts`, without affecting the others.
 fn take<T: DeserializeOwned + Default>(
     fields: &mut Map<String, Value>,
     name: &str,

@@ -1,21 +1,21 @@
-//! The slots of a new state.
+//! The slots that a new state starts with.
 //!
-//! `check` sends up to three requests. If there is no state, `check` stores nothing. A new state
-//! therefore begins with three slots taken, so `check` and the following `run` never exceed the
-//! budget.
+//! `check` sends up to three requests, but without a state it has nowhere to store their slots. A
+//! new state therefore starts with three slots taken, so that `check` and the `run` that follows it
+//! never exceed the budget.
 
 use crate::plan::Known;
 use callbridge_model::{TokenFingerprint, clock};
 use callbridge_spool::{Error, Handle, Op, SlotRow};
 
-/// Maximum number of requests of `check`.
+/// Maximum number of requests that `check` sends.
 pub const CHECK_REQUESTS_MAX: u32 = 3;
 
-/// Stores three taken slots in a new state, for the requests of an earlier `check`. Changes nothing
-/// if the state has slots, a memory, or a silence.
+/// Stores three taken slots in a new state, to account for an earlier `check`. Does nothing if the
+/// state already has slots, a memory, or a silence.
 ///
 /// # Errors
-/// If the spool cannot be read or written.
+/// Returns an error if the spool can't be read or written.
 pub async fn take_slots(spool: &Handle) -> Result<(), Error> {
     let known = spool
         .read(|store| Known::read(store, clock::boot_id()))
@@ -28,7 +28,7 @@ pub async fn take_slots(spool: &Handle) -> Result<(), Error> {
     let slots = (0..CHECK_REQUESTS_MAX).map(|slot| {
         Op::Slot(SlotRow {
             slot,
-            // The token of the earlier `check` is not known.
+            // The earlier `check`'s token is unknown.
             token: TokenFingerprint::of(""),
             boot_id: boot_id.clone(),
             sent: now.boot,
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(taken.len(), 3);
         take_slots(&spool).await.expect("stored");
         assert_eq!(stored_slots(&spool).await, taken, "once");
-        // A sender ran, and its slots are free again.
+        // A sender ran, and its slots have become available again.
         let mut ops: Vec<Op> = (0..3).map(Op::SlotGone).collect();
         ops.push(Op::meta(crate::memory::KEY, "{}"));
         spool.write(ops).await.expect("stored");

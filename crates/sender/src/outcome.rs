@@ -1,6 +1,6 @@
-//! Judges answers. In: the answer of an endpoint. Out: a [`Verdict`], and the [`Effect`]s of that
-//! verdict on the breakers, the pause, the call, and the token. Both mappings are matches over all
-//! cases.
+//! Judges responses. An endpoint's response is mapped to a [`Verdict`], and the verdict to its
+//! [`Effect`]s on the breakers, the pause, the call, and the token. Both mappings are exhaustive
+//! matches.
 
 use crate::breaker::pause::Pause;
 use callbridge_crm::{
@@ -9,10 +9,10 @@ use callbridge_crm::{
 use callbridge_model::Reason;
 use serde_json::Value;
 
-/// Message for a call that FAILED if the answer has no message. §3.2 lists the causes.
+/// Message for a FAILED call if the response has none. §3.2 lists the causes.
 const FAILED: &str = "FAILED: the CRM does not know its lead or its employee";
 
-/// Meaning of an answer.
+/// What a response means.
 #[derive(Clone, Debug, PartialEq, strum::EnumDiscriminants)]
 #[strum_discriminants(
     name(VerdictKind),
@@ -21,15 +21,15 @@ const FAILED: &str = "FAILED: the CRM does not know its lead or its employee";
     strum(serialize_all = "snake_case")
 )]
 pub enum Verdict {
-    /// The call was accepted. Its outcome can be polled with this requestId for 24 hours.
+    /// The call was accepted. Its outcome can be polled under this requestId for 24 hours.
     #[strum_discriminants(strum(serialize = "submitted"))]
     Accepted(String),
-    /// The journal holds the call.
+    /// The call is in the journal.
     Journaled,
-    /// The call is not written yet.
+    /// The call hasn't been written yet.
     #[strum_discriminants(strum(serialize = "pending"))]
     Pending,
-    /// The token is valid. This is its record.
+    /// The token is valid and has this record.
     #[strum_discriminants(strum(serialize = "token_valid"))]
     Record(TokenInfo),
     #[strum_discriminants(strum(serialize = "page_read"))]
@@ -37,30 +37,30 @@ pub enum Verdict {
     /// The CRM refused a page because it has too many records (400 `MAX`, §7.5).
     #[strum_discriminants(strum(serialize = "page_refused"))]
     PageTooLarge(String),
-    /// The CRM refused a page for another reason. Pages cannot be read now.
+    /// The CRM refused a page for another reason, so pages can't be read at the moment.
     #[strum_discriminants(strum(serialize = "page_refused"))]
     PageRefused(String),
     /// The requestId is unknown or too old (§4.6).
     Lost(String),
-    /// The call was refused: its reason, the CRM's message, and its `errors[]` or null.
+    /// The call was refused, with the reason, the CRM's message, and its `errors[]` or null.
     #[strum_discriminants(strum(serialize = "dead"))]
     Refused(Reason, String, Value),
-    /// 403: the grant for this endpoint is missing.
+    /// The grant for this endpoint is missing (403).
     #[strum_discriminants(strum(serialize = "no_grant"))]
     NotGranted(String),
     /// The CRM refuses the token (401 or 406).
     TokenRefused(String),
-    /// The CRM's API is not at this address.
+    /// The CRM's API isn't at this URL.
     WrongAddress(String),
-    /// The CRM or a proxy failed. The request can have arrived.
+    /// The CRM or a proxy failed, but the request may have arrived.
     #[strum_discriminants(strum(serialize = "failure"))]
     Failed(String),
-    /// The request did not arrive: no connection, no DNS name, no valid certificate.
+    /// The request didn't arrive: no connection, no DNS name, or no valid certificate.
     #[strum_discriminants(strum(serialize = "failure"))]
     Unreachable(String),
-    /// The request was not sent, because it was too late for its slot.
+    /// The request wasn't sent, because it was too late for its slot.
     TooLate(String),
-    /// The CRM or a proxy limits requests (429).
+    /// The CRM or a proxy is rate limiting us (429).
     RateLimited,
 }
 
@@ -77,7 +77,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the message of the CRM or the transport. Empty for a success.
+    /// Returns the message from the CRM or the transport, which is empty for a success.
     pub fn message(&self) -> &str {
         match self {
             Self::PageTooLarge(message)
@@ -101,7 +101,7 @@ impl Verdict {
 }
 
 impl VerdictKind {
-    /// Returns `true` if the request must be made again.
+    /// Returns `true` if the request must be repeated.
     pub const fn is_again(self) -> bool {
         match self {
             Self::PageTooLarge
@@ -124,8 +124,9 @@ impl VerdictKind {
     }
 }
 
-/// Judges the answer to a request about calls or the token. `accepted_before`: the CRM has accepted
-/// a call at this address, so a 404 of a proxy does not mean that the address is wrong.
+/// Judges the response to a request about calls or the token. `accepted_before` tells whether the
+/// CRM has accepted a call at this URL, in which case a proxy's 404 doesn't mean that the URL is
+/// wrong.
 pub fn judge(endpoint: Endpoint, answer: ApiResult, accepted_before: bool) -> Verdict {
     let error = match answer {
         Ok(reply) => return judge_reply(reply),
@@ -185,18 +186,18 @@ fn judge_reply(reply: ApiReply) -> Verdict {
     }
 }
 
-/// A change that an answer makes.
+/// A change caused by a response.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// The endpoint works.
     EndpointWorks,
-    /// The endpoint fails, with a message.
+    /// The endpoint is failing, with a message.
     EndpointFails(String),
     /// The CRM is unreachable, with a message.
     CrmUnreachable(String),
-    /// The sender sends nothing, or no call, until the cause is removed.
+    /// The sender sends nothing, or no calls, until the cause is gone.
     Pause(Pause),
-    /// The endpoint is not asked until `token/info` is read again.
+    /// The endpoint isn't used until `token/info` is read again.
     RestEndpoint(String),
     /// The token has this record.
     ReadRecord(TokenInfo),
@@ -204,16 +205,16 @@ pub enum Effect {
     CallAccepted(String),
     /// The call is journaled.
     CallJournaled,
-    /// The call was refused: its reason, message, and errors.
+    /// The call was refused, with the reason, message, and errors.
     CallRefused(Reason, String, Value),
-    /// The CRM failed on the call. The call is sent again later, or given up.
+    /// The CRM failed on the call, which is resent later or given up.
     CallFailed(String),
-    /// The requestId of the call is lost.
+    /// The call's requestId is lost.
     RequestIdLost(String),
-    /// The answer says nothing about the call, which is ready again or polled later. With a
-    /// message.
+    /// The response says nothing about the call, which becomes ready again or is polled later.
+    /// Comes with a message.
     GiveBack(String),
-    /// This page of the journal was read.
+    /// This journal page was read.
     ReadPage(Page),
     /// Later pages are requested with fewer records.
     ShrinkPages,
@@ -263,9 +264,9 @@ pub fn effects(endpoint: Endpoint, verdict: Verdict) -> Vec<Effect> {
         Verdict::Unreachable(why) => {
             vec![Effect::CrmUnreachable(why.clone()), Effect::GiveBack(why)]
         }
-        // The request was not sent, so its endpoint neither works nor fails.
+        // The request wasn't sent, so its endpoint is neither working nor failing.
         Verdict::TooLate(why) => vec![Effect::GiveBack(why)],
-        // The budget handles the wait.
+        // The budget takes care of the wait.
         Verdict::RateLimited => vec![Effect::GiveBack("429".to_owned())],
     }
 }

@@ -1,4 +1,4 @@
-//! The inputs of the core at its start, and its decisions.
+//! What the core starts with, and the decisions it makes.
 
 use crate::budget::pacer::lost_arrive;
 use crate::queue::{Task, Work};
@@ -15,25 +15,25 @@ use callbridge_spool::{
 };
 use std::time::Duration;
 
-/// Settings of the sender, from the command line.
+/// The sender's settings from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The value of `--rate`. Default: 60 requests in 60 s.
+    /// The value of `--rate`, 60 requests per 60 s by default.
     pub rate: Rate,
-    /// Values of `--field`: the names of fields in a submission.
+    /// The values of `--field`, which name the fields of a submission.
     pub fields: FieldNames,
-    /// `--dry-run`: no call is submitted, no page is read, and no lead request is made.
+    /// `--dry-run`, with which no calls are submitted, no pages are read, and no lead requests are
+    /// sent.
     pub dry_run: bool,
-    /// Seed of the jitter. Two runs with the same seed and events send the same requests.
+    /// Seed for the jitter. Given the same seed and events, two runs send the same requests.
     pub seed: u64,
-    /// Nothing is sent while our clock shows a time before this one, because the clock is then
-    /// wrong.
+    /// Nothing is sent while our clock shows an earlier time than this, because it must be wrong.
     pub clock_right_from: Option<EventTime>,
-    /// Calls of several branches are sent, so refusals are counted for each branch.
+    /// Whether calls from several branches are sent, so that refusals are counted per branch.
     pub is_hub: bool,
-    /// `--crm-proxy` is given.
+    /// Whether `--crm-proxy` was given.
     pub by_proxy: bool,
-    /// Place for a new token, for advice to the operator.
+    /// Where a new token belongs, for advice to the operator.
     pub token_place: TokenPlace,
 }
 
@@ -44,25 +44,25 @@ impl Settings {
     }
 }
 
-/// Facts that the core starts with, from the spool.
+/// What the core learns from the spool when it starts.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     pub slots: Vec<SlotRow>,
-    /// The id of this boot, if the kernel shows it.
+    /// This boot's ID, if the kernel reveals it.
     pub boot_id: Option<String>,
-    /// Address, company and application whose calls the spool holds.
+    /// URL, company, and application whose calls the spool holds.
     pub binding: Binding,
-    /// The sender's memory, stored under [`super::memory::KEY`]. `None` before its first start.
+    /// The sender's memory, stored under [`super::memory::KEY`], or `None` before the first start.
     pub memory: Option<String>,
-    /// The time in which nothing is sent, because slots may be missing.
+    /// The period during which nothing is sent, because slots may be missing.
     pub silence: Option<Silence>,
 }
 
 impl Known {
-    /// Reads the facts from the spool.
+    /// Reads this from the spool.
     ///
     /// # Errors
-    /// If the disk fails or the file is damaged.
+    /// Returns an error if the disk fails or the file is damaged.
     pub fn read(store: &Store, boot_id: Option<String>) -> Result<Self, Error> {
         let slots = tables::slots::slots(store)?;
         let memory = tables::meta::meta(store, super::memory::KEY)?;
@@ -76,55 +76,55 @@ impl Known {
     }
 }
 
-/// A chosen request. Its slot is taken.
+/// A request that was chosen and has taken a slot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub slot: u32,
     pub task: Task,
 }
 
-/// Stored rows that a request is made of.
+/// The stored rows from which a request is built.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestInputs {
-    /// Call to submit. `None` if the call is gone, and for other requests.
+    /// The call to submit, or `None` if it's gone and for other requests.
     pub row: Option<Row>,
-    /// Calls that a new reading of the journal looks for. Empty for other requests.
+    /// Calls that a new journal reading looks for, empty for other requests.
     pub unconfirmed: Vec<Unconfirmed>,
-    /// The call to submit with the surviving lead, if its lead was merged into another.
+    /// The call with its surviving lead, if its own lead was merged into another.
     pub onward: Option<Reroute>,
-    /// Values that an [`LeadRequest::FieldWrite`] writes.
+    /// Values that a [`LeadRequest::FieldWrite`] writes.
     pub write: Option<FieldWrite>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     Send(Plan),
-    /// Commit the step of [`super::Core::settle`] for this call. No request is sent.
+    /// Commit the step that [`super::Core::settle`] returns for this call. No request is sent.
     Settle(Box<Unconfirmed>),
-    /// Commit these operations, and ask again.
+    /// Commit these operations and ask again.
     Commit(Vec<Op>),
-    /// Send nothing before this time since boot, unless the spool, the token, or an answer changes
+    /// Send nothing before this time since boot, unless the spool, the token, or a response changes
     /// something.
     WaitUntil(Duration),
-    /// Send nothing until something changes: the spool, the token, or an answer.
+    /// Send nothing until the spool, the token, or a response changes something.
     Idle,
 }
 
-/// Result of a launch: a request to send, or none.
+/// A launch's result, with or without a request to send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
-    /// Request to send, and the fingerprint of its token. `None` if nothing is sent.
+    /// The request to send and its token's fingerprint, or `None` if nothing is sent.
     pub request: Option<(Request, TokenFingerprint)>,
-    /// Operations to commit before the request is sent, or without a request.
+    /// Operations to commit before the request is sent, or on their own.
     pub ops: Vec<Op>,
 }
 
 impl Work {
-    /// Reads the rows from which [`super::Core::launch`] makes the request. `ask` comes from
-    /// [`super::Core::ask`].
+    /// Reads the rows from which [`super::Core::launch`] builds the request. `ask` is what
+    /// [`super::Core::ask`] returned.
     ///
     /// # Errors
-    /// If the disk fails or the file is damaged.
+    /// Returns an error if the disk fails or the file is damaged.
     pub fn inputs(&self, store: &Store, ask: &QueueQuery) -> Result<RequestInputs, Error> {
         let mut inputs = RequestInputs::default();
         match self {

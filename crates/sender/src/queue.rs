@@ -1,5 +1,5 @@
-//! Chooses the next request. In: a plain struct of candidates. Out: one candidate. The choice is
-//! pure, so you can predict the next request from [`LANES`].
+//! Chooses the next request among the candidates in a plain struct. Since the choice is pure, you
+//! can predict the next request from [`LANES`].
 
 use crate::breaker::Access;
 use crate::budget::pacer::Pace;
@@ -8,50 +8,51 @@ use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_spool::{RowId, Unconfirmed};
 use std::time::Duration;
 
-/// Number of unconfirmed calls from which a page is read while calls are ready.
+/// Minimum number of unconfirmed calls before a page is read while calls are ready.
 pub const PAGE_UNDER_LOAD: u32 = 50;
 
-/// Age of the oldest unconfirmed call from which a page is read while calls are ready. Without
-/// pages, the call is polled at this age.
+/// Once the oldest unconfirmed call has reached this age, a page is read even while calls are
+/// ready. If there are no pages, the call is polled instead.
 const OLD: Duration = Duration::from_secs(120);
 
-/// Number of unconfirmed calls from which a page is read while no calls are ready.
+/// Minimum number of unconfirmed calls before a page is read while no calls are ready.
 const PAGE_WHEN_IDLE: u32 = 3;
 
-/// While enough calls are unconfirmed for a page, a call is only polled from this age on.
+/// If there are enough unconfirmed calls for a page, a call isn't polled until it's this old.
 const ALONE: Duration = Duration::from_secs(10);
 
-/// Why a request is the next one, in order of precedence.
+/// Why a request is next, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
 pub enum Lane {
     /// A call whose next step needs no request.
     Settle,
     /// `token/info`, when it is due.
     Token,
-    /// A poll of a requestId that soon cannot be read: after 24 hours, or when its token expires
-    /// (§4.6).
+    /// A poll for a requestId that soon can't be read any more, because its 24 hours are over or
+    /// its token expires (§4.6).
     Deadline,
-    /// A page or poll for calls that have waited long for their confirmation. It takes at most
-    /// every second slot while calls are ready.
+    /// A page or poll for calls that have long been waiting for confirmation. It takes at most
+    /// every other slot while calls are ready.
     DueConfirmation,
     /// A call that finished in the last few minutes.
     Live,
-    /// A request of a command, or a lead request every ten seconds. It goes before the backlog.
+    /// A command's request, or a lead request every ten seconds, both of which go before the
+    /// backlog.
     LeadTurn,
-    /// All other ready calls, newest first. The branches of a hub take turns.
+    /// All other ready calls, newest first. A hub's branches take turns.
     Backlog,
-    /// A page or poll for any call, while no call is ready.
+    /// A page or poll for any call, while no calls are ready.
     Confirmation,
-    /// A request about leads, while nothing else is due.
+    /// A lead request, while nothing else is due.
     Lead,
-    /// A request about leads that leaves half of the budget free.
+    /// A lead request that leaves half of the budget free.
     SpareLead,
-    /// `token/info` as the probe of an open breaker, while no other request can be the probe.
+    /// `token/info` as the probe for an open breaker, while no other request can be the probe.
     StandIn,
 }
 
 impl Lane {
-    /// Returns how requests of this lane are spread over the budget.
+    /// Returns how this lane's requests are spread over the budget.
     pub const fn pace(self) -> Pace {
         match self {
             Self::Settle | Self::Token | Self::Deadline | Self::Live | Self::StandIn => {
@@ -72,9 +73,9 @@ impl Lane {
 pub enum Work {
     /// Read the token's record.
     TokenInfo,
-    /// Submit the call of this row.
+    /// Submit the call in this row.
     Submit(RowId),
-    /// Poll the outcome of this call.
+    /// Poll this call's outcome.
     Poll(Box<Unconfirmed>),
     /// Read a page of the journal.
     Page {
@@ -87,7 +88,7 @@ pub enum Work {
     Settle(Box<Unconfirmed>),
 }
 
-/// The next request, and why it is the next.
+/// The next request, and why it's next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     pub lane: Lane,
@@ -95,7 +96,7 @@ pub struct Task {
 }
 
 impl Work {
-    /// Returns the row of the call that the request is about. `None` for other requests.
+    /// Returns the row of the call that the request is about, or `None` for other requests.
     pub fn row(&self) -> Option<RowId> {
         match self {
             Self::Submit(row) => Some(*row),
@@ -104,7 +105,7 @@ impl Work {
         }
     }
 
-    /// Returns the call that is polled. `None` for other requests.
+    /// Returns the call being polled, or `None` for other requests.
     pub fn poll(&self) -> Option<&Unconfirmed> {
         match self {
             Self::Poll(call) => Some(call),
@@ -119,8 +120,8 @@ impl Work {
         }
     }
 
-    /// Returns the endpoint whose breaker decides whether the request can go. `None` for requests
-    /// about leads, which no breaker stops, and for steps without a request.
+    /// Returns the endpoint whose breaker decides whether the request may be sent, or `None` for
+    /// lead requests, which no breaker stops, and for steps without a request.
     pub fn endpoint(&self) -> Option<Endpoint> {
         match self {
             Self::TokenInfo => Some(Endpoint::TokenInfo),
@@ -132,7 +133,7 @@ impl Work {
     }
 }
 
-/// The endpoints that can be asked now. Breakers, the pause, and the grants decide.
+/// Which endpoints can be used now, given the breakers, the pause, and the grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessByEndpoint {
     pub submit: Access,
@@ -144,49 +145,49 @@ pub struct AccessByEndpoint {
 /// Accepted calls that no page, poll, or webhook has shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnconfirmedCalls {
-    /// Number of all unconfirmed calls.
+    /// Total number of unconfirmed calls.
     pub all: u64,
-    /// Number of unconfirmed calls that should be in the journal by now, and are due.
+    /// Number of unconfirmed calls that are due and should be in the journal by now.
     pub due: u32,
-    /// Age of the oldest call that is due.
+    /// Age of the oldest due call.
     pub oldest: Duration,
-    /// The next call to poll, and its age.
+    /// The next call to poll, with its age.
     pub poll: Option<(Unconfirmed, Duration)>,
-    /// The next call to poll because pages did not show it, and its age.
+    /// The next call to poll because pages didn't show it, with its age.
     pub absent: Option<(Unconfirmed, Duration)>,
-    /// A call whose requestId soon cannot be read.
+    /// A call whose requestId soon can't be read any more.
     pub ending: Option<Unconfirmed>,
-    /// A call with a lost requestId. Pages are read for it before its next step.
+    /// A call with a lost requestId, for which pages are read before its next step.
     pub lost: Option<Unconfirmed>,
-    /// A call whose next step needs no request. Its requestId has expired, or is lost while the
-    /// call must wait or pages cannot be read.
+    /// A call whose next step needs no request, because its requestId has expired, or is lost while
+    /// the call must wait or pages can't be read.
     pub settle: Option<Unconfirmed>,
 }
 
-/// All candidates, and everything else that the next request depends on.
+/// All candidates, along with everything else that determines the next request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
     pub access: AccessByEndpoint,
-    /// Endpoint of the last probe. The next probe goes to another endpoint, if the breaker of
-    /// another endpoint is open.
+    /// Endpoint of the last probe. The next probe goes to another endpoint if another one's breaker
+    /// is open.
     pub last_probed: Option<Endpoint>,
     pub token_info_due: bool,
-    /// `token/info` can be the probe, because a breaker is open and its wait is over.
+    /// Whether `token/info` can be the probe, because a breaker is open and its wait is over.
     pub stand_in_due: bool,
     pub live: Option<RowId>,
     pub backlog: Option<RowId>,
     pub unconfirmed: UnconfirmedCalls,
-    /// A reading of the journal is not finished.
+    /// Whether a journal reading is unfinished.
     pub is_reading: bool,
-    /// A page is under way.
+    /// Whether a page is in flight.
     pub page_under_way: bool,
-    /// The last request was a confirmation.
+    /// Whether the last request was a confirmation.
     pub confirmed_last: bool,
-    /// A poll of a field write whose requestId expires soon.
+    /// A poll for a field write whose requestId expires soon.
     pub lead_ending: Option<LeadRequest>,
     /// A lead request that goes before the backlog.
     pub lead_turn: Option<LeadRequest>,
-    /// A lead request that goes while nothing else is due.
+    /// A lead request for when nothing else is due.
     pub lead: Option<LeadRequest>,
     /// A lead request that leaves half of the budget free.
     pub lead_spare: Option<LeadRequest>,
@@ -214,13 +215,13 @@ impl View {
         }
     }
 
-    /// Returns `true` if the request would be the probe of the endpoint that was probed last.
+    /// Returns `true` if the request would probe the same endpoint as the last probe.
     fn repeats_probe(&self, work: &Work) -> bool {
         self.access_for(work) == Access::Probe && work.endpoint() == self.last_probed
     }
 }
 
-/// A lane, and the function that chooses its candidate.
+/// A lane and the function that chooses its candidate.
 type Pick = (Lane, fn(&View) -> Option<Work>);
 
 /// The lanes in order of precedence.
@@ -238,8 +239,8 @@ pub const LANES: [Pick; 11] = [
     (Lane::StandIn, stand_in),
 ];
 
-/// Returns the request of the first lane that has one. Probes take turns: a probe of the endpoint
-/// that was probed last lets a probe of another endpoint pass.
+/// Returns the request from the first lane that has one. Since probes take turns, a probe for the
+/// endpoint that was probed last yields to one for another endpoint.
 pub fn next(view: &View) -> Option<Task> {
     let mut repeated: Option<Task> = None;
     for (lane, pick) in LANES {
@@ -280,7 +281,7 @@ fn deadline(view: &View) -> Option<Work> {
     view.lead_ending.as_ref().map(lead_work)
 }
 
-/// Returns a page or a poll while calls are ready, in at most every second slot.
+/// Returns a page or a poll while calls are ready, in at most every other slot.
 fn due_confirmation(view: &View) -> Option<Work> {
     if !view.has_ready_call() || view.confirmed_last {
         return None;
@@ -314,8 +315,8 @@ fn backlog(view: &View) -> Option<Work> {
     view.backlog.map(Work::Submit)
 }
 
-/// Returns a page for three calls or more, or a poll for one or two calls. If polls cannot be made,
-/// returns a page even for one call.
+/// Returns a page for three or more calls, or a poll for one or two. If polls aren't possible, a
+/// single call is enough for a page.
 fn confirmation(view: &View) -> Option<Work> {
     let calls = &view.unconfirmed;
     let polls = view.access.poll.is_possible();

@@ -1,5 +1,5 @@
-//! The loop that owns the budget: it connects the spool, the clock, the token, and the client with
-//! the core.
+//! The loop that owns the budget and connects the core to the spool, the clock, the token, and the
+//! client.
 
 use crate::budget::pacer::SEND_WITHIN;
 use crate::core::Core;
@@ -29,28 +29,28 @@ const TOKEN_CHECK: Duration = Duration::from_secs(1);
 /// Wait before the spool is used again after an error.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
 
-/// Longest time for which a shutdown waits for requests in flight.
+/// Maximum time that a shutdown waits for requests in flight.
 const FINISH: Duration = Duration::from_secs(8);
 
-/// Parts that the sender's loop uses.
+/// What the sender's loop works with.
 pub struct Sender {
-    /// Holds the calls, the slots of the budget and the sender's memory.
+    /// Holds the calls, the budget's slots, and the sender's memory.
     pub spool: Handle,
     pub client: Arc<Client>,
-    /// Source of the token, watched during the loop.
+    /// The token's source, which the loop watches.
     pub token: TokenSource,
-    /// Settings of the sender, and the seed of its jitter.
+    /// The sender's settings, including the seed for its jitter.
     pub settings: Settings,
-    /// Receives the duration of each request.
+    /// Receives each request's duration.
     pub request_times: RequestTimes,
-    /// Questions of commands, sent to the CRM after live calls.
+    /// Commands' questions, which are sent to the CRM after live calls.
     pub questions: Questions,
-    /// Heartbeat of the loop.
+    /// The loop's heartbeat.
     pub pulse: Heartbeat,
 }
 
-/// Receives the time of a request from the start of its task, before the connection is made, to its
-/// answer.
+/// Receives how long a request took from the start of its task, before the connection was made,
+/// until the response arrived.
 pub type RequestTimes = Box<dyn Fn(Duration) + Send + Sync>;
 
 type Response = (task::Id, ApiResponse);
@@ -60,16 +60,16 @@ struct Loop {
     core: Core,
     watch: Watch,
     tokens: Option<Tokens>,
-    /// Commands that wait for an answer, by their request.
+    /// Commands waiting for a response, by request.
     asking: BTreeMap<RequestId, oneshot::Sender<ProxyReply>>,
     next_ticket: u64,
-    /// Message with the reason why there is no token.
+    /// Message saying why there's no token.
     no_token: Option<String>,
     in_flight: JoinSet<ApiResponse>,
-    /// Slot and start of each task's request in `in_flight`.
+    /// Each `in_flight` task's slot and start time.
     tasks: HashMap<task::Id, (u32, Instant)>,
     calls: BTreeMap<u32, Call>,
-    /// Operations that the spool could not store yet. Nothing is sent before they are stored.
+    /// Operations that the spool couldn't store yet. Nothing is sent until they're stored.
     unwritten: VecDeque<Vec<Op>>,
     trouble: Option<Error>,
     head: WorkQueue,
@@ -77,12 +77,12 @@ struct Loop {
 }
 
 impl Sender {
-    /// Runs until `shutdown`. Then it starts no request, waits at most 8 s for those in flight, and
-    /// commits their answers. Calls without an answer are sent again after the next start. The loop
-    /// publishes its state to `status`.
+    /// Runs until `shutdown`, publishing its state to `status`. It then starts no more requests,
+    /// waits up to 8 s for those in flight, and commits their responses. Calls without a response
+    /// are resent after the next start.
     ///
     /// # Errors
-    /// An error of the spool, if the spool cannot be read at the start or is closed.
+    /// Returns an error if the spool can't be read at startup or is closed.
     pub async fn run(
         self,
         status: watch::Sender<SenderStatus>,
@@ -172,7 +172,7 @@ impl Sender {
 }
 
 impl Loop {
-    /// Does everything that can be done now. Returns the time since boot of the next check.
+    /// Does everything that can be done now, returning the time since boot of the next check.
     async fn turn(&mut self) -> Result<Option<Duration>, Error> {
         let until = loop {
             let now = clock::now();
@@ -206,8 +206,8 @@ impl Loop {
         Ok(until)
     }
 
-    /// Runs `read` on the spool, with the query that the core asks for. `None` if the spool cannot
-    /// be read now.
+    /// Runs `read` on the spool with the core's query, or returns `None` if the spool can't be read
+    /// now.
     async fn read<T: Send + 'static>(
         &mut self,
         now: Now,
@@ -220,7 +220,7 @@ impl Loop {
         }
     }
 
-    /// Sends the chosen request. Commits its slot and the call's step before.
+    /// Sends the chosen request after committing its slot and the call's step.
     async fn send(&mut self, plan: Plan) -> Result<(), Error> {
         let slot = plan.slot;
         let work = plan.task.work.clone();
@@ -247,7 +247,7 @@ impl Loop {
             if !matches!(trouble, Error::Refused { .. }) {
                 return self.note_trouble(trouble);
             }
-            // A webhook has settled the call since the call was chosen.
+            // A webhook has settled the call since it was chosen.
             debug!(refused = %trouble, "not sent");
             return Ok(());
         }
@@ -259,7 +259,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Sends the request in its own task.
+    /// Sends the request in a task of its own.
     fn start(&mut self, slot: u32, sent: impl Future<Output = ApiResponse> + Send + 'static) {
         let task = self.in_flight.spawn(sent);
         self.tasks.insert(task.id(), (slot, Instant::now()));
@@ -284,7 +284,7 @@ impl Loop {
         }
     }
 
-    /// Returns the current or the previous token, by its fingerprint.
+    /// Returns the current or previous token with this fingerprint.
     fn secret(&self, token: &TokenFingerprint) -> Option<Secret> {
         let tokens = self.tokens.as_ref()?;
         let before = tokens.previous.as_ref().map(|(secret, _)| secret);
@@ -302,8 +302,8 @@ impl Loop {
         }
     }
 
-    /// Answers all waiting commands with the `pause`, if there is one. Drops the waiting requests
-    /// of commands that have ended.
+    /// Tells all waiting commands about the `pause`, if there is one, and drops the requests of
+    /// commands that have ended.
     fn answer_waiting(&mut self, pause: Option<&Pause>) {
         let mut over = Vec::new();
         for (ticket, reply) in &self.asking {
@@ -322,8 +322,8 @@ impl Loop {
         }
     }
 
-    /// Stores the operations that are not stored yet. Returns `false` if the spool cannot store
-    /// them now.
+    /// Stores the operations that haven't been stored yet, returning `false` if the spool can't
+    /// store them now.
     async fn write_back(&mut self) -> Result<bool, Error> {
         while let Some(ops) = self.unwritten.front() {
             match self.with.spool.write(ops.clone()).await {
@@ -332,7 +332,8 @@ impl Loop {
                     return self.note_trouble(trouble).map(|()| false);
                 }
                 Err(refused) => {
-                    // The step no longer fits the row. Its budget operations are still stored.
+                    // The step no longer fits the row. The operations for the budget are still
+                    // stored.
                     error!(error = %refused, "the spool refused a step of a call");
                     let mut kept = ops.clone();
                     kept.retain(|op| !matches!(op, Op::Step { .. } | Op::FailedCall(_)));
@@ -348,7 +349,7 @@ impl Loop {
         Ok(self.trouble.is_none())
     }
 
-    /// Notes an error of the spool, so nothing is sent until the spool works again. Fails if the
+    /// Notes an error from the spool, so that nothing is sent until it works again. Fails if the
     /// spool is closed.
     fn note_trouble(&mut self, trouble: Error) -> Result<(), Error> {
         if trouble == Error::Closed {
@@ -366,7 +367,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Checks the token. Returns `true` if it has changed.
+    /// Checks the token, returning `true` if it has changed.
     fn check_token(&mut self) -> bool {
         match self.watch.check() {
             TokenCheck::Same => false,
@@ -429,7 +430,7 @@ impl Loop {
         self.shown.publish(now, status, still_asking, place);
     }
 
-    /// Finishes and commits the requests in flight. Starts nothing new.
+    /// Completes and commits the requests in flight without starting new ones.
     async fn finish(mut self) -> Result<(), Error> {
         let landing = async {
             while let Some(answered) = self.in_flight.join_next_with_id().await {
@@ -450,8 +451,8 @@ impl Loop {
     }
 }
 
-/// Returns the answer of a task. A task that panicked may have sent its request. Its answer is
-/// lost, and its call is looked for before it is sent again.
+/// Returns a task's response. If the task panicked, its request may have been sent, so the response
+/// counts as lost, and the call is looked for before it's resent.
 fn answer_or_lost(answered: Result<Response, JoinError>) -> Response {
     answered.unwrap_or_else(|error| {
         let what = "a request's task ended without an answer: the request counts as lost and is \

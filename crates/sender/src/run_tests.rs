@@ -1,4 +1,4 @@
-//! Tests of a request whose task ends before its answer arrives.
+//! Tests requests whose task ends before the response arrives.
 
 use super::*;
 use crate::crm_proxy::question_channel;
@@ -10,10 +10,10 @@ use callbridge_spool::{Done, Finished, Row, RowId, SlotRow, State, tables};
 use callbridge_testkit::sample;
 use tempfile::TempDir;
 
-/// Maximum wait. If a test waits this long, something is wrong.
+/// Maximum wait. A test that reaches it has failed.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A sender whose loop the test runs turn by turn, with its spool and a sandbox CRM.
+/// A sender whose loop the test drives turn by turn, with its spool and a sandbox CRM.
 struct Stage {
     work: Loop,
     _folder: TempDir,
@@ -27,7 +27,7 @@ impl Stage {
         config.settings.persist_after = Duration::from_millis(10);
         config.settings.persist_jitter = Duration::ZERO;
         let crm = sandbox::start(config).await.expect("started");
-        // Another test can have installed the provider already.
+        // Another test may already have installed the provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().expect("a folder");
         let (spool, guard) =
@@ -63,7 +63,7 @@ impl Stage {
         read.expect("readable").expect("a row")
     }
 
-    /// Runs turns of the loop until the condition is true.
+    /// Runs the loop's turns until the condition holds.
     async fn turn_until(&mut self, is_done: impl Fn(&Loop) -> bool) {
         let turning = async {
             while !is_done(&self.work) {
@@ -90,7 +90,7 @@ impl Stage {
         }
     }
 
-    /// Stores a call that the PBX reported.
+    /// Stores a call reported by the PBX.
     async fn store_call(&self) -> RowId {
         let ops = vec![Op::Finish(Box::new(journaled_call()))];
         let done = self.work.with.spool.write(ops);
@@ -100,8 +100,8 @@ impl Stage {
         row
     }
 
-    /// Prepares a call whose request is made, and whose step and slot are committed. Nothing was
-    /// sent yet.
+    /// Prepares a call whose request is ready, with its step and slot committed, but nothing sent
+    /// yet.
     async fn launch_call(&mut self) -> (RowId, u32, Request) {
         let row = self.store_call().await;
         let ask = self.work.core.ask(clock::now());
@@ -171,7 +171,7 @@ async fn panicked_request_loses_answer_and_keeps_call() {
     assert!(stage.work.tasks.is_empty());
     assert!(stage.work.write_back().await.expect("open"));
     let lost = stage.row(row).await;
-    // The call is sent again after about a minute.
+    // The call is resent after about a minute.
     assert_eq!(lost.state, State::Ready);
     let wait = lost.not_before - clock::now().wall.micros();
     assert!((1..=60_000_000).contains(&wait), "{wait}");

@@ -1,6 +1,6 @@
-//! The sender's state for `status`, metrics, and the log, in the same words everywhere: sending,
-//! rate limited until a time, paused (with the reason and the fix), CRM unreachable since, endpoint
-//! failing since.
+//! The sender's state for `status`, metrics, and the log, described the same way everywhere:
+//! sending, rate limited until a certain time, paused (with the reason and the fix), CRM
+//! unreachable since, or endpoint failing since.
 
 use crate::breaker::Failing;
 use crate::breaker::pause::Pause;
@@ -17,28 +17,29 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// The sender's state at one time. [`SenderStatus::budget`] updates it to another time.
+/// The sender's state at a point in time. [`SenderStatus::budget`] brings it up to date.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SenderStatus {
-    /// State of the token, with its record if the record was read.
+    /// The token's state, including its record if that was read.
     pub token: Token,
-    /// Reason why nothing is sent, and its fix. `None` if calls can be sent.
+    /// Why nothing is sent and how to fix it, or `None` if calls can be sent.
     pub pause: Option<status::Pause>,
-    /// Why no calls of a branch are sent, by the branch's name. Empty if `pause` says it.
+    /// Why a branch's calls aren't sent, by branch name. Empty if `pause` already covers it.
     pub paused_branches: BTreeMap<String, String>,
-    /// Parts of the CRM that fail while other parts work.
+    /// Parts of the CRM that are failing while others work.
     pub degraded: Vec<DegradedPart>,
     /// Requests so far, by endpoint and verdict.
     pub requests: Requests,
-    /// Unconfirmed calls, and the time to confirm them at the current rate.
+    /// Unconfirmed calls, and how long confirming them takes at the current rate.
     pub backlog: Backlog,
     /// Days until the token expires, if the CRM warned about it (§5.5).
     pub expires_in_days: Option<u32>,
-    /// Another program uses the token: 429s came although we kept our cap.
+    /// Whether another program uses the token, as shown by 429s that we got despite staying below
+    /// our cap.
     pub token_shared: bool,
-    /// Fingerprint of the token that this status is about.
+    /// Fingerprint of the token that this status refers to.
     pub token_print: Option<TokenFingerprint>,
-    /// Whether the CRM accepts the token. `None` before it is known.
+    /// Whether the CRM accepts the token, or `None` until that's known.
     pub token_taken: Option<bool>,
     /// Number of requests in flight.
     pub under_way: usize,
@@ -50,7 +51,8 @@ pub struct SenderStatus {
 pub(super) struct Slots {
     pub(super) limit: u32,
     pub(super) window: Duration,
-    /// Times since boot at which the taken slots become free. `None` if the request is in flight.
+    /// Times since boot at which the taken slots become available, with `None` for a request in
+    /// flight.
     pub(super) frees: Vec<Option<Duration>>,
     pub(super) silent_until: Option<Duration>,
 }
@@ -78,11 +80,11 @@ impl SenderStatus {
     }
 }
 
-/// The inputs of a status.
+/// What a status is based on.
 pub(super) struct StatusInputs<'a> {
     pub(super) pause: Option<&'a Pause>,
     pub(super) silent: Option<&'a Silent>,
-    /// End of the wait after a 429, since boot.
+    /// End of the wait after a 429, as time since boot.
     pub(super) limited: Option<Duration>,
     pub(super) failing: &'a [Failing],
     pub(super) confirm: &'a Confirm,
@@ -91,8 +93,8 @@ pub(super) struct StatusInputs<'a> {
     pub(super) now: Now,
 }
 
-/// Returns the numbers of waiting calls, and the time until they are confirmed. The time is for one
-/// request per call to submit, and one per `confirmed_at_once` calls to confirm.
+/// Returns the number of waiting calls and the time until they're confirmed, assuming one request
+/// per call to submit and one per `confirmed_at_once` calls to confirm.
 pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Duration) -> Backlog {
     let unsent = head.ready + head.sending;
     let confirmations = (unsent + head.submitted).div_ceil(u64::from(confirmed_at_once.max(1)));
@@ -105,7 +107,7 @@ pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Dur
     }
 }
 
-/// Returns the token's part of `status --json`. `present`: a token is given.
+/// Returns the token section of `status --json`. `present` tells whether a token was given.
 pub fn token(info: Option<&TokenInfo>, pause: Option<&Pause>, present: bool) -> Token {
     let state = match pause {
         Some(Pause::TokenMissing) => "missing",
@@ -139,7 +141,7 @@ pub fn token(info: Option<&TokenInfo>, pause: Option<&Pause>, present: bool) -> 
     }
 }
 
-/// Returns the name, or the id if there is no name.
+/// Returns the name, or the ID if there's no name.
 fn name_or_id(name: &str, id: Option<i64>) -> Option<String> {
     if name.is_empty() {
         return id.map(|id| id.to_string());
@@ -147,7 +149,8 @@ fn name_or_id(name: &str, id: Option<i64>) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Returns whether the CRM accepts the token, by its displayed state. `None` if this is not known.
+/// Returns whether the CRM accepts the token, judging by its displayed state, or `None` if that's
+/// unknown.
 pub fn acceptance(token: &Token) -> Option<bool> {
     match token.state.as_str() {
         "ok" | "no_grant" | "wrong_company" => Some(true),
@@ -156,7 +159,7 @@ pub fn acceptance(token: &Token) -> Option<bool> {
     }
 }
 
-/// Returns the reason why nothing, or no call, is sent. `None` while the sender is sending.
+/// Returns the reason why nothing, or no calls, are sent, or `None` while the sender is sending.
 pub(super) fn shown_pause(inputs: &StatusInputs<'_>) -> Option<status::Pause> {
     if let Some(pause) = inputs.pause
         && !matches!(pause, Pause::CallsRefused(..) | Pause::DryRun)
@@ -192,13 +195,13 @@ pub(super) fn shown_pause(inputs: &StatusInputs<'_>) -> Option<status::Pause> {
     Some(status::Pause::new(word(pause), fix(pause, inputs.place)))
 }
 
-/// The word for the silence after a takeover.
+/// Reason for the silence after a takeover.
 pub const TAKEOVER: &str = "takeover";
-/// The word for a wait after a 429.
+/// Reason for a wait after a 429.
 pub const RATE_LIMITED: &str = "rate_limited";
-/// The word for a CRM that no request reaches.
+/// Reason for a CRM that no request can reach.
 pub const UNREACHABLE: &str = "unreachable";
-/// The word for a CRM that accepts no call.
+/// Reason for a CRM that accepts no calls.
 pub const FAILING: &str = "failing";
 
 fn took_over(from: &str, until: EventTime) -> String {
@@ -241,13 +244,13 @@ fn submissions_fail(failing: &Failing) -> String {
     )
 }
 
-/// Formats a time in UTC. Commands find such times in messages, and show them in the time zone of
-/// the operator.
+/// Formats a time in UTC. Commands find such times in messages and show them in the operator's time
+/// zone.
 fn stamp(at: EventTime) -> String {
     Zone::utc().format_or_seconds(at, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// Returns the endpoints that fail or are not granted while calls are sent.
+/// Returns the endpoints that are failing or aren't granted while calls are being sent.
 pub(super) fn degraded(inputs: &StatusInputs<'_>) -> Vec<DegradedPart> {
     let mut degraded = Vec::new();
     if let Some(refused) = &inputs.confirm.polls_refused {
@@ -289,7 +292,7 @@ fn without_polls(confirm: &Confirm, now: EventTime) -> String {
     format!("{fallback}. Grant the application the right to read the status of its requests")
 }
 
-/// Returns the word of a pause, for metrics and logs.
+/// Returns a pause's name in metrics and logs.
 pub const fn word(pause: &Pause) -> &'static str {
     match pause {
         Pause::WrongClock => "clock",
@@ -306,7 +309,7 @@ pub const fn word(pause: &Pause) -> &'static str {
 pub const TOKEN_MISSING: &str = "token_missing";
 pub const TOKEN_REFUSED: &str = "token_refused";
 
-/// Returns advice to the operator that ends a pause.
+/// Returns advice that tells the operator how to end a pause.
 pub fn fix(pause: &Pause, place: &TokenPlace) -> String {
     match pause {
         Pause::WrongClock => {
@@ -345,7 +348,7 @@ pub fn fix(pause: &Pause, place: &TokenPlace) -> String {
     }
 }
 
-/// Returns why no calls of each branch are sent.
+/// Returns, for each of these branches, why its calls aren't sent.
 pub(super) fn paused_branches(refused: &[RefusedBranch]) -> BTreeMap<String, String> {
     let mut paused = BTreeMap::new();
     for branch in refused {
@@ -386,12 +389,12 @@ fn in_brackets(why: &str) -> String {
     format!(" ({why})")
 }
 
-/// Place into which a person puts a new token, and the step that activates it.
+/// Where the operator puts a new token, and what activates it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenPlace {
-    /// A file or a variable.
+    /// A file or an environment variable.
     pub name: String,
-    /// The step that must follow if the token is only read once. `None` if the token is read again
+    /// What has to be done afterwards if the token is read only once, or `None` if it's reloaded
     /// automatically.
     pub then: Option<String>,
 }
@@ -551,7 +554,7 @@ mod tests {
         }
     }
 
-    /// Wraps lines at 90 characters, for the page.
+    /// Wraps lines at 90 characters for the docs page.
     fn wrap_lines(text: &str) -> String {
         let mut lines = Vec::new();
         for line in text.lines() {

@@ -1,4 +1,4 @@
-//! Values that the tests of several modules share.
+//! Values shared by several modules' tests.
 
 use callbridge_call::EventTime;
 use callbridge_crm::TokenInfo;
@@ -7,7 +7,7 @@ use callbridge_spool::{FIRST_POLL, IfAbsent, Parties, Progress, Row, RowId, Stat
 use callbridge_testkit::sample;
 use std::time::Duration;
 
-/// Time of second 0 in a test.
+/// When second 0 of a test is.
 pub(crate) const T0: EventTime = EventTime::from_seconds(1_795_151_000);
 
 /// Returns the time this many seconds after [`T0`].
@@ -19,7 +19,7 @@ pub(crate) fn now_at(seconds: u64) -> Now {
     }
 }
 
-/// Returns the token of most tests.
+/// Returns the token that most tests use.
 pub(crate) fn fingerprint() -> TokenFingerprint {
     TokenFingerprint::of("svc_pat_one")
 }
@@ -28,7 +28,7 @@ pub(crate) fn uuid(id: i64) -> CallUuid {
     CallUuid(uuid::Uuid::from_u128(u128::from(id.unsigned_abs())))
 }
 
-/// Makes a call that was accepted at this moment with the token [`fingerprint`].
+/// Creates a call that was accepted at this moment with the token [`fingerprint`].
 pub(crate) fn submitted_call(id: i64, accepted: Now) -> Unconfirmed {
     Unconfirmed {
         row: RowId(id),
@@ -70,7 +70,7 @@ pub(crate) fn info() -> TokenInfo {
     }
 }
 
-/// Makes a row that can be sent, with this many counted failures.
+/// Creates a row that can be sent, with this many counted failures.
 pub(crate) fn row(id: RowId, failures: u32) -> Row {
     Row {
         id,

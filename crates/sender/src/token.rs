@@ -1,5 +1,5 @@
-//! The source of the token: a file that is read again when it changes, a fixed value, or a keeper
-//! that renews it ([`super::token_update`]).
+//! The token's source: a file that's reloaded when it changes, a fixed value, or a keeper that
+//! renews the token ([`super::token_update`]).
 
 use crate::token_update::{TokenPrints, TokenUpdate, Tokens};
 use callbridge_model::{FileVersion, Secret, is_token};
@@ -8,44 +8,44 @@ use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 
-/// Maximum bytes of a token file.
+/// Maximum size of a token file in bytes.
 const FILE_MAX: u64 = 16 * 1024;
 
-/// Reasons why a token file gives no token.
+/// Reasons why a token file doesn't provide a token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     #[error("--token-file {0} is not there: put the token into it, on its own line")]
     Missing(PathBuf),
-    /// The file cannot be read, with the system's message.
+    /// The file can't be read. Includes the system's message.
     #[error("--token-file {0}: {1}; give callbridge's user the right to read it")]
     Unreadable(PathBuf, String),
     #[error("--token-file {0} is empty: put the token into it, on its own line")]
     Empty(PathBuf),
-    /// The file has more than a token, or bytes that are not allowed in a header.
+    /// The file holds more than a token, or bytes that aren't allowed in a header.
     #[error(
         "--token-file {0} holds more than one line of visible ASCII: it must hold only the token"
     )]
     NotAToken(PathBuf),
 }
 
-/// Where the token comes from, chosen by flags and environment.
+/// Where the token comes from, depending on flags and environment variables.
 #[derive(Clone, Debug)]
 pub enum TokenSource {
-    /// `--token-file`, or the credential `token`. It is watched.
+    /// `--token-file` or the `token` credential, which is watched for changes.
     File(PathBuf),
-    /// Value of `CALLBRIDGE_TOKEN`, which never changes.
+    /// The value of `CALLBRIDGE_TOKEN`, which never changes.
     Fixed(Secret),
-    /// A connection by consent, or `--token-command`. Its keeper reports each change.
+    /// A connection made by consent, or `--token-command`. Its keeper reports each change.
     Kept(watch::Receiver<TokenUpdate>),
-    /// Neither a flag nor a variable gives a token.
+    /// Neither a flag nor an environment variable provides a token.
     Missing,
 }
 
 impl TokenSource {
-    /// Returns the current token. `None` if none was given.
+    /// Returns the current token, or `None` if none was given.
     ///
     /// # Errors
-    /// If the token's file is missing, or holds no valid token.
+    /// Returns an error if the token's file is missing or doesn't hold a valid token.
     pub fn read(&self) -> Result<Option<Tokens>, TokenError> {
         match self {
             Self::Fixed(token) => Ok(Some(Tokens::one(token.clone()))),
@@ -58,7 +58,7 @@ impl TokenSource {
                 })?;
                 let text =
                     String::from_utf8(bytes).map_err(|_| TokenError::NotAToken(path.clone()))?;
-                // Some editors put a byte order mark before the text.
+                // Some editors put a byte order mark in front of the text.
                 let token = text.trim_start_matches('\u{feff}').trim();
                 if token.is_empty() {
                     return Err(TokenError::Empty(path.clone()));
@@ -72,7 +72,8 @@ impl TokenSource {
     }
 }
 
-/// Reads a file up to one byte beyond [`FILE_MAX`], so a file that is too large can be recognized.
+/// Reads a file up to one byte past [`FILE_MAX`], so that a file that's too large can be
+/// recognized.
 fn read_start(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?
@@ -84,27 +85,28 @@ fn read_start(path: &Path) -> io::Result<Vec<u8>> {
 #[derive(Debug)]
 pub enum TokenCheck {
     Same,
-    /// The file exists but cannot be read. The previous token stays in use.
+    /// The file exists but can't be read, so the previous token stays in use.
     Kept(TokenError),
-    /// Token to use from now on. `None` if there is none any more, with the reason.
+    /// The token to use from now on, or `None` if there no longer is one, with the reason.
     Changed(Option<Tokens>, Option<TokenError>),
 }
 
-/// Checks the source of the token repeatedly. Reads a file only if it has changed.
+/// Checks the token's source repeatedly, reading a file only if it has changed.
 #[derive(Debug)]
 pub struct Watch {
     source: TokenSource,
     seen: Option<FileVersion>,
-    /// Fingerprints of the current and the previous token at the last check.
+    /// Fingerprints of the current and previous tokens at the last check.
     current: Option<TokenPrints>,
-    /// The last check found the file missing or incomplete, so it is possibly being written.
+    /// Whether the last check found the file missing or incomplete, so that it may be in the middle
+    /// of being written.
     doubted: bool,
-    /// The log has a warning that the file cannot be read.
+    /// Whether the log already warns that the file can't be read.
     reported: bool,
 }
 
 impl Watch {
-    /// Makes a watch that has not checked yet.
+    /// Creates a watch that hasn't checked anything yet.
     pub fn new(source: TokenSource) -> Self {
         Self {
             source,
@@ -115,15 +117,15 @@ impl Watch {
         }
     }
 
-    /// Returns `true` if the source must be checked regularly. Only a file can change without a
-    /// message.
+    /// Returns `true` if the source must be checked regularly, since only a file can change without
+    /// telling us.
     pub fn is_worthwhile(&self) -> bool {
         matches!(self.source, TokenSource::File(_))
     }
 
-    /// Completes when the token's keeper has reported a change. Never completes without a keeper.
+    /// Completes when the token's keeper has reported a change, or never if there's no keeper.
     pub async fn changed(&mut self) {
-        // An error means that the keeper has ended. Then the process ends too.
+        // An error means that the keeper has ended, in which case the process is ending too.
         if let TokenSource::Kept(updates) = &mut self.source
             && updates.changed().await.is_ok()
         {
@@ -132,7 +134,7 @@ impl Watch {
         std::future::pending().await
     }
 
-    /// Returns the newest update of the token's keeper. `None` without a keeper.
+    /// Returns the keeper's latest update, or `None` without a keeper.
     pub fn keeper_update(&self) -> Option<TokenUpdate> {
         match &self.source {
             TokenSource::Kept(updates) => Some(updates.borrow().clone()),
@@ -140,8 +142,8 @@ impl Watch {
         }
     }
 
-    /// Checks once. A missing or incomplete file only counts at the second check, because it is
-    /// possibly being written.
+    /// Checks once. A missing or incomplete file doesn't count until the second check, because it
+    /// may be in the middle of being written.
     pub fn check(&mut self) -> TokenCheck {
         let version = match &self.source {
             TokenSource::File(path) => std::fs::metadata(path)
@@ -283,7 +285,7 @@ mod tests {
             changed_token(&mut watch),
             Some(Some("svc_pat_one".to_owned()))
         );
-        // Root can read everything except a folder.
+        // Root can read anything except a directory.
         std::fs::remove_file(&path).expect("removed");
         std::fs::create_dir(&path).expect("a folder");
         assert!(

@@ -1,5 +1,5 @@
-//! Asks `token/info` once, for commands without a daemon. The request passes the core, so its slot
-//! is counted and kept like all others.
+//! Queries `token/info` once, for commands without a daemon. The request goes through the core, so
+//! its slot is counted and stored like any other.
 
 use crate::budget::pacer::SEND_WITHIN;
 use crate::core::Core;
@@ -12,7 +12,7 @@ use callbridge_model::{Secret, clock};
 use callbridge_spool::{Binding, Error, Handle, Op, WorkQueue};
 use std::time::Duration;
 
-/// Longest time that a request waits for a slot.
+/// Maximum time that a request waits for a slot.
 const SOON: Duration = Duration::from_secs(3);
 
 /// Reasons why no request was made.
@@ -20,24 +20,24 @@ const SOON: Duration = Duration::from_secs(3);
 pub enum Unasked {
     #[error(transparent)]
     Spool(#[from] Error),
-    /// The state is a copy, or another process led it, so its slots are not certain.
+    /// The state is a copy, or another process used it last, so its slots can't be relied on.
     #[error("the CRM may still count requests that this state does not contain")]
     Silent,
-    /// All requests of the current window are used. Ask again after this time.
+    /// The current window's requests are used up. Ask again after this time.
     #[error("all requests of the current window of the rate limit are used; try again in {} \
              s", .0.as_secs() + 1)]
     Full(Duration),
-    /// The core chose no request. The reason is not known here.
+    /// The core didn't choose a request, for a reason unknown here.
     #[error("not asked")]
     Not,
 }
 
-/// Requests the token's record. Returns the answer, and the company and application that the state
-/// was bound to before. Without a rate it uses the window of the last run, because the stored slots
-/// do not cover a longer one.
+/// Requests the token's record. Returns the response, along with the company and application that
+/// the state was bound to before. Without a rate, the last run's window is used, because the stored
+/// slots don't cover a longer one.
 ///
 /// # Errors
-/// The reason why no request was made.
+/// Returns the reason why no request was made.
 pub async fn token_info(
     setup: Setup,
     rate: Option<Rate>,
@@ -49,23 +49,23 @@ pub async fn token_info(
     Ok((answer, probe.binding))
 }
 
-/// Makes one request after the other.
+/// Makes one request after another.
 pub struct TokenProbe<'a> {
     core: Core,
-    /// Operations of the start, committed with the first request.
+    /// Operations from startup, committed with the first request.
     ops: Vec<Op>,
     client: Client,
     spool: &'a Handle,
     token: &'a Secret,
-    /// Company and application that the state was bound to before.
+    /// The company and application that the state was bound to before.
     pub binding: Binding,
 }
 
 impl<'a> TokenProbe<'a> {
-    /// Reads the spool and prepares the first request. Nothing is asked yet.
+    /// Reads the spool and prepares the first request, without sending anything yet.
     ///
     /// # Errors
-    /// The reason why no request can be made.
+    /// Returns the reason why no request can be made.
     pub async fn open(
         setup: Setup,
         rate: Option<Rate>,
@@ -100,11 +100,11 @@ impl<'a> TokenProbe<'a> {
         })
     }
 
-    /// Makes the request that is due by this head of the spool. The first one is `token/info`.
-    /// Waits up to 3 s for a slot.
+    /// Makes the request that's due for this head of the spool, waiting up to 3 s for a slot. The
+    /// first one is `token/info`.
     ///
     /// # Errors
-    /// The reason why no request was made.
+    /// Returns the reason why no request was made.
     pub async fn ask(&mut self, head: &WorkQueue) -> Result<ApiResult, Unasked> {
         let mut decision = self.core.next(clock::now(), head);
         if let Decision::WaitUntil(at) = decision {
@@ -138,7 +138,7 @@ impl<'a> TokenProbe<'a> {
         Ok(answer)
     }
 
-    /// Stores only the slots of the budget. Changes no call, no memory, and no binding.
+    /// Stores only the budget's slots, leaving calls, memory, and binding alone.
     async fn keep(&self, mut ops: Vec<Op>) -> Result<(), Error> {
         ops.retain(|op| matches!(op, Op::Slot(_) | Op::SlotGone(..)));
         self.spool.write(ops).await?;

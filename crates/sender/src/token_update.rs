@@ -1,25 +1,25 @@
-//! Messages from a keeper, which renews tokens for the sender. A keeper is a connection that is
-//! refreshed, or a command that prints a token. The keeper reports each change, and the reason if
-//! there is no token.
+//! Updates from a keeper, which renews tokens for the sender. A keeper is either a connection
+//! that's refreshed or a command that prints a token. It reports every change, as well as the
+//! reason if there's no token.
 
 use crate::status::{SenderStatus, TOKEN_MISSING, TOKEN_REFUSED};
 use callbridge_call::EpochSeconds;
 use callbridge_model::status::Pause;
 use callbridge_model::{ExposeSecret as _, Secret, TokenFingerprint};
 
-/// The current token, and the previous one.
+/// The current token and the previous one.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     /// Used for all requests.
     pub current: Secret,
-    /// The previous token, and when it expires. Only this token can read the requestIds that it
-    /// received (§4.6).
+    /// The previous token, with its expiry. Its requestIds can't be read with any other token
+    /// (§4.6).
     pub previous: Option<(Secret, EpochSeconds)>,
-    /// The company that the tokens must belong to (`connect --company`). `None` for any.
+    /// The company that the tokens must belong to (`connect --company`), or `None` for any.
     pub company: Option<i64>,
 }
 
-/// The fingerprints of the current and the previous token.
+/// The current and previous tokens' fingerprints.
 pub type TokenPrints = (TokenFingerprint, Option<TokenFingerprint>);
 
 /// Returns the fingerprint by which the spool recognizes a token.
@@ -34,7 +34,7 @@ impl Tokens {
         (print(&self.current), previous)
     }
 
-    /// Holds one token, without a previous one.
+    /// Wraps a single token, without a previous one.
     pub const fn one(current: Secret) -> Self {
         Self {
             current,
@@ -44,34 +44,35 @@ impl Tokens {
     }
 }
 
-/// Message from the tokens' keeper to the sender.
+/// An update from the tokens' keeper to the sender.
 #[derive(Clone, Debug, Default)]
 pub struct TokenUpdate {
-    /// `None` while no token is usable.
+    /// `None` while no token can be used.
     pub tokens: Option<Tokens>,
-    /// Reason why no new token can be obtained. The last token can still be in use. If no token is
-    /// usable, this is the pause: `reconnect`, `client_refused`, `unreachable`, or `token_missing`.
+    /// Why no new token can be obtained, although the last one may still be in use. If no token can
+    /// be used, this is the pause: `reconnect`, `client_refused`, `unreachable`, or
+    /// `token_missing`.
     pub trouble: Option<Pause>,
-    /// Fix for a token that the CRM refuses, instead of advice about `--token-file`. Empty before
-    /// the keeper has sent a message.
+    /// How to fix a token that the CRM refuses, shown instead of advice about `--token-file`. Empty
+    /// until the keeper has sent an update.
     pub fix: String,
 }
 
-/// The word for a connection to which a person must consent again.
+/// State of a connection that an administrator must consent to again.
 pub const RECONNECT: &str = "reconnect";
-/// The word for an OAuth client that the CRM refuses, so that no refresh succeeds. The client's
-/// secret is wrong, or the company is blocked.
+/// State of an OAuth client that the CRM refuses, so that no refresh succeeds. Either the client's
+/// secret is wrong or the company is blocked.
 pub const CLIENT_REFUSED: &str = "client_refused";
 
-/// Returns `true` if only a person can fix the problem. Such a problem is shown before the last
-/// token expires.
+/// Returns `true` if the problem can only be fixed manually. Such a problem is shown even before
+/// the last token expires.
 fn needs_person(trouble: &Pause) -> bool {
     matches!(trouble.reason.as_str(), RECONNECT | CLIENT_REFUSED)
 }
 
 impl TokenUpdate {
-    /// Adds the keeper's problem and fix to a status. A lost connection is shown as soon as it is
-    /// known, although its last token can still be valid for a while.
+    /// Adds the keeper's problem and fix to a status. A lost connection is shown as soon as it's
+    /// known, even though its last token may remain valid for a while.
     pub fn adorn(&self, status: &mut SenderStatus) {
         let trouble = self.trouble.as_ref();
         if let Some(trouble) = trouble.filter(|trouble| needs_person(trouble)) {
@@ -81,8 +82,8 @@ impl TokenUpdate {
             return;
         };
         let missing = pause.reason == TOKEN_MISSING;
-        // Just after a start, the keeper has not reported yet, or the sender has not taken its
-        // token.
+        // Just after startup, the keeper may not have reported yet, or the sender may not have
+        // picked up its token.
         if missing && trouble.is_none() && (self.tokens.is_some() || self.fix.is_empty()) {
             status.pause = None;
             status.token.state = "unknown".to_owned();

@@ -1,5 +1,5 @@
-//! The current token and the previous one. In: tokens, their records, and refusals. Out: which
-//! token a request needs, and when `token/info` is due.
+//! The current token and the previous one. From tokens, their records, and refusals, this
+//! determines which token a request needs and when `token/info` is due.
 
 use crate::breaker::pause::PROBE;
 use crate::confirm::REQUEST_ID_LIFE;
@@ -14,67 +14,65 @@ use callbridge_model::{Grant, Now, TokenFingerprint};
 use callbridge_spool::{Binding, Fit, Op, SlotRow, Unconfirmed};
 use std::time::Duration;
 
-/// Time before a token's expiry from which its requestIds are polled before everything else,
-/// because no other token can read them (§4.6).
+/// How long before a token's expiry its requestIds get priority over everything else, because no
+/// other token can read them (§4.6).
 const TOKEN_END: Duration = Duration::from_secs(15 * 60);
 
-/// Time before the end of a requestId's 24 hours from which the requestId is polled before
-/// everything else (§4.6).
+/// How long before the end of its 24 hours a requestId gets priority over everything else (§4.6).
 pub(super) const REQUEST_ID_END: Duration = Duration::from_secs(15 * 60);
 
 /// Time after which `token/info` is read again.
 const HOURLY: Duration = Duration::from_secs(3600);
 
-/// Time after which `token/info` is read again if it could not be read.
+/// Time after which `token/info` is tried again if it couldn't be read.
 const UNREAD_AGAIN: Duration = Duration::from_secs(60);
 
-/// A replaced token that is still valid, and its expiry.
+/// A replaced token that's still valid, with its expiry.
 pub type Before = (TokenFingerprint, EpochSeconds);
 
-/// The current and the previous token, with everything that answers have shown about them.
+/// The current and previous tokens, along with everything that responses have revealed about them.
 #[derive(Debug, Default)]
 pub(super) struct KnownTokens {
     pub(super) current: Option<TokenFingerprint>,
-    /// The previous token, and its expiry. It is only used to poll the requestIds that it received
-    /// (§4.6).
+    /// The previous token, with its expiry. It's used only to poll its own requestIds (§4.6).
     pub(super) before: Option<Before>,
-    /// Time before the current token's expiry from which its polls go before everything else.
+    /// How long before the current token's expiry its polls go before everything else.
     ends_within: Duration,
-    /// The record of the current token.
+    /// The current token's record.
     pub(super) info: Option<TokenInfo>,
     binding: Binding,
-    /// The company that the current token must belong to, in addition to the bound one.
+    /// The company that the current token must belong to, in addition to the one we're bound to.
     pub(super) company: Option<i64>,
     /// Days until the token expires, if the CRM warned about it.
     pub(super) expires_in_days: Option<u32>,
-    /// The last token. It is kept over restarts.
+    /// The last token. Kept across restarts.
     pub(super) last: Option<TokenFingerprint>,
-    /// The token that was refused last, and when, since boot.
+    /// The token that was last refused, and when, as time since boot.
     pub(super) refused: Option<(Refused, Duration)>,
-    /// The current token's record was read, and shows that the token belongs to us.
+    /// Whether the current token's record has been read and shows that the token belongs to us.
     pub(super) is_verified: bool,
-    /// Time since boot at which the record is read again. `None` before the first reading.
+    /// Time since boot at which to read the record again, or `None` before it's been read once.
     record_due: Option<Duration>,
     /// Time since boot at which the record was last read.
     record_read: Duration,
-    /// Time since boot of the last answer that contradicted the record.
+    /// Time since boot of the last response that contradicted the record.
     record_doubted: Option<Duration>,
-    /// The grants in the last record of any token.
+    /// The grants in the record that was read last, for whichever token.
     grants_seen: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// The token belongs to us, and has the right to submit.
+    /// The token belongs to us and may submit calls.
     Good,
-    /// The token belongs to another company or application, with a message.
+    /// The token belongs to another company or application, as the message explains.
     Foreign(String),
-    /// The token belongs to us, but has no right to submit.
+    /// The token belongs to us, but may not submit calls.
     NoGrant,
 }
 
 impl KnownTokens {
-    /// Starts without a token, and with the stored facts about the last one.
+    /// Starts without a token, but with what was stored about the last one.
     pub(super) fn new(known: &Known, memory: &Memory, now: Now, late: Duration) -> Self {
         Self {
             ends_within: TOKEN_END,
@@ -89,7 +87,7 @@ impl KnownTokens {
         self.current.as_ref() == Some(token)
     }
 
-    /// Returns the tokens whose requestIds can be read, the current token first.
+    /// Returns the tokens whose requestIds can be read, starting with the current one.
     pub(super) fn valid_tokens(&self, now: Now) -> impl Iterator<Item = &TokenFingerprint> {
         let mut before = None;
         if let Some((token, until)) = &self.before
@@ -101,7 +99,7 @@ impl KnownTokens {
         current.chain(before)
     }
 
-    /// Returns `true` if the current token has expired. Then it's only used for `token/info`, which
+    /// Returns `true` if the current token has expired. It's then used only for `token/info`, which
     /// shows whether the CRM still accepts it.
     pub(super) fn is_expired(&self, now: Now) -> bool {
         let info = self.info.as_ref();
@@ -109,14 +107,14 @@ impl KnownTokens {
             .is_some_and(|at| now.wall.floor_seconds() >= at)
     }
 
-    /// Returns `true` if a requestId of this token can be read.
+    /// Returns `true` if this token's requestIds can be read.
     pub(super) fn can_read(&self, now: Now, token: &TokenFingerprint) -> bool {
         self.valid_tokens(now).any(|valid| valid == token)
     }
 
-    /// Returns the token for a request. A requestId is polled with the token that received it
-    /// (§4.6). Everything else uses the current token. `None` if the token for the request is
-    /// missing or no longer valid.
+    /// Returns the token for a request, or `None` if it's missing or no longer valid. A requestId
+    /// is polled with the token that received it (§4.6), and everything else uses the current
+    /// token.
     pub(super) fn fitting(&self, now: Now, work: &Work) -> Option<TokenFingerprint> {
         let own = match work {
             Work::Poll(call) => Some(&call.token),
@@ -131,14 +129,14 @@ impl KnownTokens {
         }
     }
 
-    /// Returns `true` if the requestId can soon no longer be read, because its 24 hours end or its
-    /// token expires.
+    /// Returns `true` if the requestId soon can't be read any more, because its 24 hours are almost
+    /// over or its token is about to expire.
     pub(super) fn request_id_ends_soon(&self, now: Now, call: &Unconfirmed) -> bool {
         let is_old = call.age(now.wall) + REQUEST_ID_END >= REQUEST_ID_LIFE;
         is_old || self.ends_soon(now, &call.token)
     }
 
-    /// Returns when the requestId can no longer be read.
+    /// Returns when the requestId ceases to be readable.
     pub(super) fn request_id_ends(&self, call: &Unconfirmed) -> EventTime {
         let of_request = call.submitted_at.plus(REQUEST_ID_LIFE);
         let of_token = self.expires_at(&call.token);
@@ -147,7 +145,7 @@ impl KnownTokens {
         })
     }
 
-    /// Returns when the token expires, if that is known.
+    /// Returns when the token expires, if known.
     fn expires_at(&self, token: &TokenFingerprint) -> Option<EpochSeconds> {
         match self.before.as_ref().filter(|(before, _)| before == token) {
             Some((_, until)) => Some(*until),
@@ -155,13 +153,13 @@ impl KnownTokens {
         }
     }
 
-    /// Returns the CRM's address to which the state is bound. Empty before the first binding.
+    /// Returns the CRM's URL that the state is bound to, which is empty before the first binding.
     pub(super) fn address(&self) -> &str {
         self.binding.address.as_deref().unwrap_or_default()
     }
 
-    /// Returns `true` if `token/info` is due again. Returns `false` before the first reading,
-    /// because `token/info` then goes before everything anyway.
+    /// Returns `true` if `token/info` is due again. Before the first reading, this is `false`,
+    /// because `token/info` goes before everything else anyway.
     pub(super) fn is_record_due(&self, now: Duration) -> bool {
         self.record_due.is_some_and(|due| due <= now)
     }
@@ -171,15 +169,15 @@ impl KnownTokens {
         self.record_due
     }
 
-    /// Notes that `token/info` is sent, or could not be read. It is due again in a minute.
+    /// Notes that `token/info` is being requested or couldn't be read, so that it's due again in a
+    /// minute.
     pub(super) fn record_asked(&mut self, now: Duration) {
         if self.record_due.is_some() {
             self.record_due = Some(now + UNREAD_AGAIN);
         }
     }
 
-    /// Makes `token/info` due, because an answer contradicts the record. This happens at most once
-    /// a minute.
+    /// Makes `token/info` due because a response contradicts the record, at most once a minute.
     pub(super) fn doubt_record(&mut self, now: Duration) {
         let doubted_lately = self
             .record_doubted
@@ -190,19 +188,19 @@ impl KnownTokens {
         }
     }
 
-    /// Makes `token/info` due at this time, or earlier if it is due earlier.
+    /// Makes `token/info` due at this time, unless it's due even earlier.
     pub(super) fn read_record_at(&mut self, at: Duration) {
         if let Some(due) = &mut self.record_due {
             *due = at.min(*due);
         }
     }
 
-    /// Returns `true` if the token's record was read within two hours.
+    /// Returns `true` if the token's record was read within the last two hours.
     pub(super) fn is_record_recent(&self, now: Duration) -> bool {
         self.is_verified && now <= self.record_read + 2 * HOURLY
     }
 
-    /// Returns `true` if the token expires soon, so its requestIds can soon no longer be polled.
+    /// Returns `true` if the token is about to expire, after which its requestIds can't be polled.
     pub(super) fn ends_soon(&self, now: Now, token: &TokenFingerprint) -> bool {
         let is_former = self
             .before
@@ -218,13 +216,12 @@ impl KnownTokens {
         })
     }
 
-    /// Returns `true` if the token's record does not rule out this right.
+    /// Returns `true` if the token's record doesn't rule out this grant.
     pub(super) fn may(&self, grant: Grant) -> bool {
         self.info.as_ref().is_none_or(|info| info.may(grant))
     }
 
-    /// Returns `true` if a request succeeded although the token's record lacks the right that it
-    /// needs.
+    /// Returns `true` if a request succeeded even though the token's record lacks the grant for it.
     pub(super) fn is_contradicted(&self, asked: Option<&LeadRequest>, answer: &ApiResult) -> bool {
         answer.is_ok()
             && match asked {
@@ -240,8 +237,8 @@ impl KnownTokens {
             }
     }
 
-    /// Returns the time since boot at which the current token is asked about again, if it was
-    /// refused before.
+    /// Returns the time since boot at which to check the current token again, if it was refused
+    /// before.
     pub(super) fn refused_until(&self) -> Option<Duration> {
         let (refused, at) = self.refused.as_ref()?;
         if self.is_current(&refused.token) {
@@ -251,7 +248,7 @@ impl KnownTokens {
         }
     }
 
-    /// Sets the current token. Returns `true` if it differs from the last token, also across a
+    /// Sets the current token, returning `true` if it differs from the last one, even across a
     /// restart.
     pub(super) fn replace(&mut self, token: Option<TokenFingerprint>) -> bool {
         let renewed = token.is_some() && self.last != token;
@@ -268,9 +265,9 @@ impl KnownTokens {
         renewed
     }
 
-    /// Notes that a request is sent with this token. Returns `true` if the token was refused
-    /// before. Then the next probe is counted from now, and the caller must store that, because a
-    /// kill can lose the answer.
+    /// Notes that a request is being sent with this token, returning `true` if the token was
+    /// refused before. The time until the next probe then starts over, which the caller must store,
+    /// since the response may be lost if the process is killed.
     pub(super) fn launched(&mut self, now: Now, token: &TokenFingerprint) -> bool {
         let Some((refused, at)) = &mut self.refused else {
             return false;
@@ -282,8 +279,8 @@ impl KnownTokens {
         true
     }
 
-    /// Removes the previous token, because it is invalid. Calls that were sent with it can only be
-    /// looked for in the journal.
+    /// Removes the previous token, because it's invalid. Calls sent with it can only be looked for
+    /// in the journal.
     pub(super) fn drop_previous(&mut self, token: &TokenFingerprint) {
         self.before.take_if(|(before, _)| before == token);
     }
@@ -300,11 +297,11 @@ impl KnownTokens {
         self.refused = Some((refused, now.boot));
     }
 
-    /// Handles the token's record. Checks whether the token belongs to us, and whether it has the
-    /// rights that we need.
+    /// Handles the token's record, checking whether the token belongs to us and has the grants we
+    /// need.
     pub(super) fn read(&mut self, now: Now, info: TokenInfo, ops: &mut Vec<Op>) -> Standing {
         let company = info.company.to_string();
-        // A record without an application counts as a record of the bound application.
+        // A record without an application is assumed to be for the bound application.
         let application = info
             .application
             .map(|id| id.to_string())
@@ -317,7 +314,7 @@ impl KnownTokens {
             let left = EventTime::from_seconds(at.get()).since(now.wall);
             TOKEN_END.min(left / 4)
         });
-        // Once the token has expired, only this request shows whether the CRM accepts it.
+        // Once the token has expired, only this request shows whether the CRM still accepts it.
         let next_record = info.expires_at.map_or(HOURLY, |at| {
             let left = EventTime::from_seconds(at.get()).since(now.wall);
             left.clamp(UNREAD_AGAIN, HOURLY)
@@ -358,8 +355,7 @@ impl KnownTokens {
         }
     }
 
-    /// Resumes requests about leads that are paused because a grant is missing, if there is a new
-    /// grant.
+    /// Resumes lead requests that are paused due to a missing grant, if there's a new grant.
     fn note_grants(&mut self, now: Now, info: &TokenInfo, ops: &mut Vec<Op>) {
         let Some(grants) = &info.grants else {
             return;
@@ -373,8 +369,8 @@ impl KnownTokens {
     }
 }
 
-/// Returns the time at which the token was last refused. If a kill interrupted a request with it,
-/// that request counts as refused when it can no longer arrive, even if it was planned long ago.
+/// Returns when the token was last refused. A request with it that was interrupted by a kill counts
+/// as refused once it can no longer arrive, even if it was planned long ago.
 fn refused_at(
     last: Option<Refused>,
     slots: &[SlotRow],

@@ -1,5 +1,5 @@
-//! Which endpoints of the CRM can be asked. In: the result of each request. Out: whether the next
-//! request can go, and since when an endpoint fails.
+//! Circuit breakers for the CRM's endpoints. Given the result of each request, they decide whether
+//! the next request may be sent, and they know since when an endpoint has been failing.
 //!
 //! ```text
 //! closed ── five failures in a row, or the CRM is unreachable ──▶ open
@@ -7,9 +7,8 @@
 //!   │                              success of the probe half-opens │ │ failure
 //!   └────────────────────── success ────────────── half open ◀─────┘─┘
 //! ```
-//! One probe is under way for all open breakers together. A failed probe is repeated after 1, 2, 4
-//! s and so on, up to 60 s. Jitter only shortens these waits, so an hour of an outage costs at most
-//! 90 requests.
+//! All open breakers share a single probe. If it fails, it's repeated after 1, 2, 4 s and so on, up
+//! to 60 s. Jitter only shortens these waits, so an hour-long outage costs at most 90 requests.
 
 pub mod pause;
 pub mod refusals;
@@ -21,21 +20,21 @@ use callbridge_crm::Endpoint;
 use callbridge_model::Now;
 use std::time::Duration;
 
-/// Number of failures in a row that opens a breaker.
+/// Number of consecutive failures that open a breaker.
 pub const FAILURES_MAX: u32 = 5;
 
 /// Longest wait between two probes.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// Jitter shortens a wait by up to this part: a thirty-second.
+/// Jitter shortens a wait by up to a thirty-second of it.
 const JITTER_PART: u32 = 32;
 
-/// Whether a request to an endpoint can go now.
+/// Whether a request to an endpoint may be sent now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     #[default]
     Yes,
-    /// The request can go as the one probe of all open breakers.
+    /// Only as the one probe that all open breakers share.
     Probe,
     No,
 }
@@ -62,9 +61,10 @@ struct Breaker {
     failures: u32,
     /// Time of the first failure since the last success.
     since: Option<EventTime>,
-    /// Message of the last failure.
+    /// The last failure's message.
     reason: String,
-    /// The last failure did not reach the CRM: no connection, no DNS name, no valid certificate.
+    /// Whether the last failure kept us from reaching the CRM at all: no connection, no DNS name,
+    /// or no valid certificate.
     unreachable: bool,
 }
 
@@ -77,17 +77,17 @@ impl Breaker {
     }
 }
 
-/// An endpoint that fails.
+/// A failing endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failing {
     pub endpoint: Endpoint,
     pub since: EventTime,
-    /// Message of the CRM or the transport.
+    /// Message from the CRM or the transport.
     pub reason: String,
     pub unreachable: bool,
 }
 
-/// The breakers of all endpoints that calls use, and their common probe.
+/// The breakers of all endpoints that calls use, and the probe they share.
 #[derive(Debug)]
 pub struct Breakers {
     submit: Breaker,
@@ -95,18 +95,18 @@ pub struct Breakers {
     pages: Breaker,
     token: Breaker,
     jitter: Jitter,
-    /// Probes, and requests of half open breakers, that failed since the first breaker opened.
+    /// Failures of probes and of half-open breakers' requests since the first breaker opened.
     failed_probes: u32,
-    /// Time since boot before which there is no probe.
+    /// Time since boot before which no probe is sent.
     next_probe: Duration,
-    /// Slot of the probe under way.
+    /// Slot of the probe in flight.
     probe: Option<u32>,
-    /// Endpoint of the last probe. Probes take turns.
+    /// Endpoint of the last probe, since the endpoints take turns.
     last_probed: Option<Endpoint>,
 }
 
 impl Breakers {
-    /// Makes closed breakers. `submit_failing_since` is known from before a restart.
+    /// Creates closed breakers. `submit_failing_since` was stored before a restart.
     pub fn new(seed: u64, submit_failing_since: Option<EventTime>) -> Self {
         Self {
             submit: Breaker {
@@ -124,8 +124,8 @@ impl Breakers {
         }
     }
 
-    /// Decides whether a request to this endpoint can go now. `under_way`: a request to this
-    /// endpoint is in flight.
+    /// Decides whether a request to this endpoint may be sent now. `under_way` tells whether
+    /// another request to it is in flight.
     pub fn access(&self, endpoint: Endpoint, now: Duration, under_way: bool) -> Access {
         let Some(breaker) = self.breaker(endpoint) else {
             return Access::Yes;
@@ -139,14 +139,14 @@ impl Breakers {
         }
     }
 
-    /// Returns `true` if a breaker is open, no probe is under way, and the wait before the next
+    /// Returns `true` if a breaker is open, no probe is in flight, and the wait before the next
     /// probe is over.
     pub fn is_probe_due(&self, now: Duration) -> bool {
         self.is_any_open() && self.probe.is_none() && now >= self.next_probe
     }
 
-    /// Returns the time since boot of the next probe. `None` if no breaker is open, or a probe is
-    /// under way.
+    /// Returns the time since boot at which the next probe is due, or `None` if no breaker is open
+    /// or a probe is in flight.
     pub fn next_probe(&self) -> Option<Duration> {
         if self.is_any_open() && self.probe.is_none() {
             Some(self.next_probe)
@@ -159,8 +159,8 @@ impl Breakers {
         self.last_probed
     }
 
-    /// Notes that a request is sent. The request is the probe if its endpoint's breaker is open.
-    /// With `stands_in`, it is the probe because no other request can be.
+    /// Notes that a request is being sent. It counts as the probe if its endpoint's breaker is
+    /// open, or if it `stands_in` because no other request can be the probe.
     pub fn note_sent(&mut self, slot: u32, endpoint: Endpoint, stands_in: bool) {
         let open = self.breaker(endpoint).map(|breaker| breaker.state) == Some(State::Open);
         if open || stands_in {
@@ -169,7 +169,7 @@ impl Breakers {
         }
     }
 
-    /// Ends the probe, if it is the request of this slot. The request was never sent, or its result
+    /// Ends the probe if it's the request in this slot, because it was never sent or its result
     /// says nothing about its endpoint.
     pub fn release(&mut self, slot: u32) {
         if self.probe == Some(slot) {
@@ -177,8 +177,8 @@ impl Breakers {
         }
     }
 
-    /// Closes the breaker of an endpoint that answered. If the breaker was open, or the request was
-    /// the probe, all open breakers become half open.
+    /// Closes the breaker of an endpoint that responded. If that breaker was open, or the request
+    /// was the probe, all open breakers become half open.
     pub fn note_success(&mut self, slot: u32, endpoint: Endpoint) {
         let was_probe = self.probe == Some(slot);
         self.release(slot);
@@ -234,12 +234,12 @@ impl Breakers {
         }
     }
 
-    /// Returns the time of the first failure of submissions since the last success.
+    /// Returns the time of the first failed submission since the last successful one.
     pub fn submit_failing_since(&self) -> Option<EventTime> {
         self.submit.since
     }
 
-    /// Returns the endpoints whose breakers are open, the most important endpoint first.
+    /// Returns the endpoints whose breakers are open, the most important one first.
     pub fn failing(&self) -> Vec<Failing> {
         let all = [
             (Endpoint::Submit, &self.submit),
@@ -261,8 +261,8 @@ impl Breakers {
         failing
     }
 
-    /// Returns the wait before the next probe: 1 s after the first failure, doubled with each
-    /// failed probe up to 60 s, and shortened by jitter.
+    /// Returns the wait before the next probe. It starts at 1 s, doubles with each failed probe up
+    /// to 60 s, and is shortened by jitter.
     fn backoff(&mut self) -> Duration {
         let doubled = Duration::from_secs(1 << self.failed_probes.min(6));
         let wait = doubled.min(BACKOFF_MAX);
@@ -283,8 +283,7 @@ impl Breakers {
         ]
     }
 
-    /// Returns the breaker of an endpoint. `None` for an endpoint that only requests about leads
-    /// use.
+    /// Returns an endpoint's breaker, or `None` if only lead requests use the endpoint.
     fn breaker(&self, endpoint: Endpoint) -> Option<&Breaker> {
         match endpoint {
             Endpoint::Submit => Some(&self.submit),

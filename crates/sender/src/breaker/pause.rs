@@ -1,22 +1,21 @@
-//! Reasons to send nothing, or no call: problems that the CRM reports, or that callbridge detects.
-//! A pause takes precedence over the breakers. Each pause has one kind of probe, which finds out
-//! whether its cause is removed.
+//! Reasons for sending nothing, or no calls: problems that the CRM reports or that callbridge
+//! detects itself. A pause takes precedence over the breakers. Each kind of pause has its own
+//! probe, which finds out whether the cause is gone.
 
 use super::refusals::RefusedBranch;
 use std::time::Duration;
 
-/// Time between two probes with `token/info`.
+/// Time between two `token/info` probes.
 pub const PROBE: Duration = Duration::from_secs(60);
 
-/// A reason to send nothing, or no call. The text of a variant is the message of the CRM, or our
-/// own.
+/// A reason for sending nothing, or no calls. A variant's text is the CRM's message or our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pause {
     /// This machine's clock shows a time before this program was built.
     WrongClock,
-    /// `--dry-run` is given.
+    /// `--dry-run` was given.
     DryRun,
-    /// No token was given, its file cannot be read, or the keeper that renews it has none.
+    /// No token was given, its file can't be read, or the service that renews it has none.
     TokenMissing,
     /// The CRM refused the token (401 or 406).
     TokenRefused(String),
@@ -24,7 +23,7 @@ pub enum Pause {
     WrongCompany(String),
     /// The token has no right to submit calls (403).
     NoGrant(String),
-    /// The CRM's API is not at this address.
+    /// The CRM's API isn't at this URL.
     WrongAddress(String),
     /// Several calls in a row were refused. [`Refusals`](super::refusals::Refusals) decides when
     /// this pause begins and ends.
@@ -34,11 +33,11 @@ pub enum Pause {
 /// The request that can end a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// No request: no probe is due yet, or only another token ends the pause.
+    /// None, because no probe is due yet or only another token can end the pause.
     Never,
     /// A request to `token/info`.
     TokenInfo,
-    /// One submission, because `token/info` has succeeded, or says nothing about the cause.
+    /// One submission, because `token/info` has succeeded or can't reveal the cause.
     Submission,
 }
 
@@ -49,12 +48,12 @@ pub struct Paused {
     /// Time since boot at which the pause began.
     since: Duration,
     probe: Probe,
-    /// Time since boot before which there is no probe.
+    /// Time since boot before which no probe is sent.
     next: Duration,
 }
 
 impl Paused {
-    /// Begins a pause. The first probe waits for a whole interval, as every later probe does.
+    /// Begins a pause. The first probe waits for a full interval, like every later one.
     pub fn new(now: Duration, pause: Pause) -> Self {
         let next = now + PROBE;
         Self::with_probe_at(now, pause, next)
@@ -70,14 +69,14 @@ impl Paused {
         }
     }
 
-    /// Returns `true` if a request that was sent at `sent`, a time since boot, was sent after the
-    /// pause began. Only such a request can end the pause. The CRM might have answered an earlier
-    /// request before the problem began.
+    /// Returns `true` if a request sent at `sent`, a time since boot, was sent after the pause
+    /// began. Only such a request can end the pause, since the CRM may have handled an earlier one
+    /// before the problem began.
     pub fn began_before(&self, sent: Duration) -> bool {
         self.since <= sent
     }
 
-    /// Returns the probe that can go now.
+    /// Returns the probe that may be sent now.
     pub fn probe(&self, now: Duration) -> Probe {
         if now < self.next {
             return Probe::Never;
@@ -85,7 +84,8 @@ impl Paused {
         self.probe
     }
 
-    /// Returns the time since boot of the next probe. `None` if only another token ends the pause.
+    /// Returns the time since boot at which the next probe is due, or `None` if only another token
+    /// can end the pause.
     pub fn next(&self) -> Option<Duration> {
         match self.probe {
             Probe::Never => None,
@@ -93,19 +93,20 @@ impl Paused {
         }
     }
 
-    /// Notes that a probe is sent. The next probe waits for a whole interval, unless the answer
-    /// changes the pause.
+    /// Notes that a probe is being sent. The next one waits for a full interval, unless the
+    /// response changes the pause.
     pub fn probe_sent(&mut self, now: Duration) {
         self.probe = first_probe(&self.pause);
         self.next = now + PROBE;
     }
 
-    /// Notes that `token/info` succeeded. Returns `true` if that ends the pause. If a call was
-    /// refused for its grant or its address, one submission must show whether the pause is over.
+    /// Notes that `token/info` succeeded, returning `true` if that ends the pause. If a call was
+    /// refused because of a missing grant or a wrong URL, a submission has to show whether the
+    /// pause is over.
     pub fn token_verified(&mut self, now: Duration) -> bool {
         match self.pause {
             Pause::TokenRefused(_) | Pause::TokenMissing | Pause::WrongCompany(_) => true,
-            // The record showed that the grant was missing, and now shows the grant.
+            // The token's record lacked the grant before, and now has it.
             Pause::NoGrant(ref why) if why.is_empty() => true,
             Pause::NoGrant(_) | Pause::WrongAddress(_) => {
                 self.probe = Probe::Submission;
@@ -116,7 +117,7 @@ impl Paused {
         }
     }
 
-    /// Returns `true` if `token/info` succeeded, and one submission finds out whether the pause is
+    /// Returns `true` if `token/info` has succeeded and a submission will show whether the pause is
     /// over.
     pub fn is_half_open(&self) -> bool {
         self.probe == Probe::Submission
@@ -127,8 +128,8 @@ impl Paused {
         matches!(self.pause, Pause::NoGrant(_) | Pause::WrongAddress(_))
     }
 
-    /// Returns `true` if the token itself is the problem. Other refusals do not replace such a
-    /// pause.
+    /// Returns `true` if the token itself is the problem. Such a pause isn't replaced by other
+    /// refusals.
     pub fn is_about_token(&self) -> bool {
         matches!(
             self.pause,

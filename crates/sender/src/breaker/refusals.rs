@@ -1,18 +1,18 @@
-//! Calls that the CRM refuses one after the other. In: refused, accepted, and journaled calls. Out:
-//! which calls are not sent for now, which call is tried, and which calls are sent again.
+//! Detects that the CRM refuses one call after another. Given the refused, accepted, and journaled
+//! calls, it decides which calls are held back, which one is tried, and which ones are resent.
 //!
 //! ```text
 //! sent ── five refusals in a row ──▶ suspected ── a trial is refused ──▶ refused
 //!  ▲                                    │                                  │
 //!  └──── a trial is accepted ───────────┘◀── one call an hour is accepted ─┘
 //! ```
-//! Five refusals prove nothing yet, since all five calls can have the same wrong lead. So a ready
-//! call that shares neither lead nor employee with them is tried as soon as there is one. If it's
-//! accepted, only those calls were at fault. If it's refused too, the configuration is wrong, and
-//! the refused calls are sent again once the CRM accepts a call.
+//! Five refusals prove nothing yet, since all five calls may have the same wrong lead. So the first
+//! ready call that shares neither a lead nor an employee with them is tried. If it's accepted, only
+//! those five calls were at fault. If it's refused too, the configuration is wrong, and the refused
+//! calls are resent once the CRM accepts a call.
 //!
-//! A hub keeps a series for each branch, so a branch with a wrong list only stops itself. Once
-//! trials of two branches were refused for the same reason, no branch sends calls.
+//! A hub keeps a series per branch, so a branch with a wrong list stops only itself. Once trials
+//! from two branches have been refused for the same reason, no branch sends calls.
 
 use callbridge_model::Reason;
 use callbridge_spool::{Parties, RowId, SuspendedBranch, SuspendedCalls, Trial};
@@ -20,31 +20,32 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Number of refusals of one kind in a row after which a trial decides whether more calls are sent.
+/// Number of consecutive refusals of one kind after which a trial decides whether to send more
+/// calls.
 pub const REFUSALS_MAX: usize = 5;
 
-/// Refused calls that are remembered, to be sent again.
+/// Number of refused calls that are remembered so that they can be resent.
 const REMEMBERED_MAX: usize = 100;
 
-/// Time between two trials of any call.
+/// Time between two trials of arbitrary calls.
 const TRIAL_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// A call that was sent, with what it can share with other calls.
+/// A call that was sent, along with the parties that it may share with other calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentCall {
     pub row: RowId,
-    /// The branch that its series belongs to. Empty unless this is a hub.
+    /// The branch whose series it counts toward, or empty unless this is a hub.
     #[serde(skip)]
     pub branch: String,
     pub parties: Parties,
 }
 
-/// The refusals in a row of each branch. Kept over restarts.
+/// Each branch's consecutive refusals. Kept across restarts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Refusals(BTreeMap<String, Series>);
 
-/// Refusals of one kind in a row.
+/// Consecutive refusals of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Series {
     reason: Reason,
@@ -52,23 +53,23 @@ struct Series {
     /// The CRM's last message.
     #[serde(skip)]
     message: String,
-    /// Set by the fifth refusal. Not kept, since a restart ends the series.
+    /// Set by the fifth refusal. Not stored, since a restart ends the series.
     #[serde(skip)]
     suspension: Option<Suspension>,
 }
 
-/// The time in which calls are only sent as trials.
+/// A period during which calls are sent only as trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Suspension {
     /// Time since boot of the fifth refusal.
     began: Duration,
-    /// Time since boot of the next trial of any call.
+    /// Time since boot of the next trial of an arbitrary call.
     next_trial: Duration,
-    /// A call of another lead and employee was refused too.
+    /// Whether a call with another lead and employee was refused as well.
     is_confirmed: bool,
 }
 
-/// A branch whose calls are not sent, for the status.
+/// A branch whose calls are being held back, as `status` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedBranch {
     /// Empty unless this is a hub.
@@ -76,8 +77,8 @@ pub struct RefusedBranch {
     pub reason: Reason,
     /// The CRM's last message.
     pub message: String,
-    /// A call of another lead and employee was refused too. Otherwise, there was no
-    /// such call yet.
+    /// Whether a call with another lead and employee was refused as well. If not, there hasn't been
+    /// such a call yet.
     pub is_confirmed: bool,
 }
 
@@ -86,7 +87,7 @@ impl Series {
         self.calls.iter().map(|call| call.parties).collect()
     }
 
-    /// Returns `true` if this call can be refused for the same lead or employee.
+    /// Returns `true` if this call may be refused because of the same lead or employee.
     fn suspects(&self, call: &SentCall) -> bool {
         call.parties.are_suspected_with(&self.parties())
     }
@@ -101,7 +102,7 @@ impl Series {
 }
 
 impl Refusals {
-    /// Notes that a call was refused, which was sent at `sent`, a time since boot.
+    /// Notes that a call sent at `sent`, a time since boot, was refused.
     pub fn note_refusal(
         &mut self,
         now: Duration,
@@ -120,7 +121,7 @@ impl Refusals {
         let is_like_others = is_known || series.suspects(&call);
         let is_same = series.reason == reason;
         match &mut series.suspension {
-            // Refused for another reason, a trial is as good a proof.
+            // A trial proves as much if it's refused for another reason.
             Some(held) if sent >= held.began => held.is_confirmed |= !is_like_others,
             Some(_) if !is_same => return,
             Some(_) => {}
@@ -143,9 +144,9 @@ impl Refusals {
         }
     }
 
-    /// Notes that a call was accepted that was sent at `sent`, a time since boot. Returns the calls
-    /// to send again. Calls that FAILED were accepted too, so only a journaled call ends their
-    /// series.
+    /// Notes that a call sent at `sent`, a time since boot, was accepted, and returns the calls to
+    /// resend. Calls that FAILED had been accepted too, so their series ends only when a call is
+    /// journaled.
     pub fn note_accepted(&mut self, call: &SentCall, sent: Duration) -> Vec<RowId> {
         let Some(series) = self.0.get(&call.branch) else {
             return Vec::new();
@@ -158,8 +159,8 @@ impl Refusals {
         self.end(call)
     }
 
-    /// Notes that a call is journaled, which ends a series of calls that FAILED. Returns the calls
-    /// to send again.
+    /// Notes that a call was journaled, which ends a series of FAILED calls, and returns the calls
+    /// to resend.
     pub fn note_journaled(&mut self, call: &SentCall) -> Vec<RowId> {
         match self.0.get(&call.branch) {
             Some(series) if series.reason == Reason::Failed => self.end(call),
@@ -167,8 +168,8 @@ impl Refusals {
         }
     }
 
-    /// Ends the series of a branch, since the CRM took `call`. Returns the calls to send again:
-    /// none if only they were at fault.
+    /// Ends a branch's series, since the CRM took `call`, and returns the calls to resend, or none
+    /// if only the refused calls were at fault.
     fn end(&mut self, call: &SentCall) -> Vec<RowId> {
         let Some(series) = self.0.remove(&call.branch) else {
             return Vec::new();
@@ -180,7 +181,7 @@ impl Refusals {
         series.rows()
     }
 
-    /// Ends all series with at least five refusals, and returns their calls, which are sent again.
+    /// Ends all series of at least five refusals, returning their calls so that they can be resent.
     pub fn take(&mut self) -> Vec<RowId> {
         let mut rows = Vec::new();
         self.0.retain(|_, series| {
@@ -193,18 +194,18 @@ impl Refusals {
         rows
     }
 
-    /// Returns `true` if calls are only sent as trials, at least those of one branch.
+    /// Returns `true` if at least one branch's calls are sent only as trials.
     pub fn suspends(&self) -> bool {
         self.0.values().any(|series| series.suspension.is_some())
     }
 
-    /// Returns `true` if this branch's calls are only sent as trials.
+    /// Returns `true` if this branch's calls are sent only as trials.
     pub fn suspends_branch(&self, branch: &str) -> bool {
         (self.0.get(branch)).is_some_and(|series| series.suspension.is_some())
     }
 
-    /// Returns the calls that are not sent for now. `is_trying` tells whether a call of a branch is
-    /// in flight, because calls are tried one at a time.
+    /// Returns the calls that are held back for now. Since calls are tried one at a time,
+    /// `is_trying` tells whether one of a branch's calls is in flight.
     pub fn suspended(&self, now: Duration, is_trying: impl Fn(&str) -> bool) -> SuspendedCalls {
         let mut branches = Vec::new();
         for (branch, series) in &self.0 {
@@ -230,8 +231,8 @@ impl Refusals {
         SuspendedCalls { all, branches }
     }
 
-    /// Returns `true` if trials of two branches were refused for the same reason, so the
-    /// configuration of the hub is wrong.
+    /// Returns `true` if trials from two branches were refused for the same reason, in which case
+    /// the hub's configuration must be wrong.
     pub fn stops_all_branches(&self) -> bool {
         let confirmed = self.0.values().filter(|series| series.is_confirmed());
         let mut reasons: Vec<Reason> = confirmed.map(|series| series.reason).collect();
@@ -241,8 +242,8 @@ impl Refusals {
         reasons.len() < count
     }
 
-    /// Notes that a call of this branch is sent. If a trial of any call was due, the next one
-    /// follows an hour later.
+    /// Notes that one of this branch's calls is being sent. If a trial of an arbitrary call was
+    /// due, the next one follows an hour later.
     pub fn note_sent(&mut self, branch: &str, now: Duration) {
         if let Some(series) = self.0.get_mut(branch)
             && let Some(held) = &mut series.suspension
@@ -252,14 +253,14 @@ impl Refusals {
         }
     }
 
-    /// Returns the time since boot of the next trial of any call.
+    /// Returns the time since boot of the next trial of an arbitrary call.
     pub fn next_trial(&self) -> Option<Duration> {
         let held = self.0.values().filter_map(|series| series.suspension);
         held.map(|held| held.next_trial).min()
     }
 
-    /// Returns the branches whose calls are not sent. `has_trial` tells whether a call of a branch
-    /// is tried now or next, in which case nothing is decided yet.
+    /// Returns the branches whose calls are held back. `has_trial` tells whether one of a branch's
+    /// calls is tried now or next, in which case nothing has been decided yet.
     pub fn refused_branches(&self, has_trial: impl Fn(&str) -> bool) -> Vec<RefusedBranch> {
         let mut refused = Vec::new();
         for (branch, series) in &self.0 {

@@ -1,11 +1,11 @@
-//! Tests of refused calls, their suspension, and its end.
+//! Tests how refused calls are suspended and released.
 
 use super::*;
 use callbridge_model::{EmployeeId, LeadId};
 
 const S: Duration = Duration::from_secs(1);
 
-/// Makes a call of a branch with this lead and this employee.
+/// Creates a call from a branch, with this lead and this employee.
 fn call_of(branch: &str, row: i64, lead: i64, employee: i64) -> SentCall {
     SentCall {
         row: RowId(row),
@@ -29,7 +29,7 @@ fn refuse(refusals: &mut Refusals, call: SentCall) {
     refusals.note_refusal(S, Reason::Rejected, "400", call, S);
 }
 
-/// Makes a series of five refused calls of lead 9999 and employee 7.
+/// Creates a series of five refused calls for lead 9999 and employee 7.
 fn five_of(branch: &str) -> Refusals {
     let mut refusals = Refusals::default();
     refuse_five(&mut refusals, branch);
@@ -46,7 +46,7 @@ fn rows(rows: impl IntoIterator<Item = i64>) -> Vec<RowId> {
     rows.into_iter().map(RowId).collect()
 }
 
-/// Returns the trial of each suspended branch, while no call is in flight.
+/// Returns each suspended branch's trial while no call is in flight.
 fn trials(refusals: &Refusals, now: Duration) -> Vec<(String, Trial)> {
     let suspended = refusals.suspended(now, |_| false);
     let branches = suspended.branches.into_iter();

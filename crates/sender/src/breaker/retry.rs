@@ -1,4 +1,4 @@
-//! When a failed call is sent again, and when it is given up (§7.7).
+//! Decides when a failed call is resent and when it's given up (§7.7).
 //!
 //! ```text
 //! call 1   ✗ 1 min ✗ 4 min ✗ 10 min ✗ 20 min ✗   given up after five sends while others passed
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Waits after a failed send, by the number of sends so far.
+/// Waits after a failed send, indexed by the number of sends so far.
 const WAITS: [Duration; 5] = [
     MINUTE,
     MINUTE.saturating_mul(4),
@@ -21,28 +21,28 @@ const WAITS: [Duration; 5] = [
     MINUTE.saturating_mul(20),
     MINUTE.saturating_mul(25),
 ];
-/// Wait after all later sends.
+/// Wait after any later send.
 const WAIT_MAX: Duration = MINUTE.saturating_mul(60);
 
-/// Sends of a call that fails while other calls succeed (§7.7).
+/// Number of times a call is sent if it keeps failing while other calls succeed (§7.7).
 const SENDS_MAX: u32 = 5;
 
-/// Jitter shortens a wait by up to this part: a sixteenth.
+/// Jitter shortens a wait by up to a sixteenth of it.
 const JITTER_PART: u32 = 16;
 
 /// Maximum number of calls whose last failure is remembered.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// The failures of calls, and whether submissions of other calls succeeded meanwhile.
+/// The calls' failures, and whether submissions of other calls succeeded in the meantime.
 #[derive(Debug)]
 pub struct CallFailures {
     jitter: Jitter,
-    /// The last submission before the start failed.
+    /// Whether the last submission before startup failed.
     failed_before: bool,
-    /// Number of submissions that succeeded since the start.
+    /// Number of successful submissions since startup.
     succeeded: u64,
     last: BTreeMap<RowId, LastFailure>,
-    /// A request of any kind has succeeded since a call failed, so this isn't an outage.
+    /// Whether a request of any kind has succeeded since a call failed, which rules out an outage.
     works: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct CallFailures {
 struct LastFailure {
     /// Number of submissions that had succeeded by then.
     succeeded: u64,
-    /// Number of failed sends so far, without those while other requests failed too.
+    /// Number of failed sends so far, not counting those during which other requests failed too.
     sends: u32,
 }
 
@@ -60,12 +60,12 @@ struct LastFailure {
 pub struct FailedSend {
     /// Number of sends that count against the call.
     pub counted: u32,
-    /// Wait before the next send. `None` if the call is given up.
+    /// Wait before the next send, or `None` if the call is given up.
     pub wait: Option<Duration>,
 }
 
 impl CallFailures {
-    /// `failed_before`: the last submission before the start failed.
+    /// `failed_before` tells whether the last submission before startup failed.
     pub const fn new(seed: u64, failed_before: bool) -> Self {
         Self {
             jitter: Jitter::new(seed),
@@ -88,15 +88,15 @@ impl CallFailures {
         self.last.remove(&row);
     }
 
-    /// Forgets a call that is not tried again.
+    /// Forgets a call that won't be tried again.
     pub fn forget(&mut self, row: RowId) {
         self.last.remove(&row);
     }
 
     /// Notes that sending a call failed. `counted` is the number of sends that count against it so
-    /// far. The first one counts, and a later one counts if another submission succeeded since the
-    /// call's previous failure. The waits only grow if other requests succeed and no other call
-    /// fails, because after an outage, all calls should be sent soon.
+    /// far. The first one always counts, and a later one only if another submission has succeeded
+    /// since the call's previous failure. The waits grow only while other requests succeed and no
+    /// other call fails, since all calls should be sent soon after an outage.
     pub fn note_failure(&mut self, row: RowId, counted: u32) -> FailedSend {
         if self.last.len() >= REMEMBERED_MAX && !self.last.contains_key(&row) {
             self.last.pop_first();
@@ -125,7 +125,7 @@ impl CallFailures {
         }
     }
 
-    /// Returns the wait after this number of sends.
+    /// Returns the wait after this many sends.
     fn wait(&mut self, sends: u32) -> Duration {
         let wait = WAITS.get(sends.saturating_sub(1) as usize);
         let wait = *wait.unwrap_or(&WAIT_MAX);

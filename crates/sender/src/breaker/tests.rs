@@ -1,4 +1,4 @@
-//! Tests of when breakers open, how often they are probed, and when they close.
+//! Tests when breakers open, how often they're probed, and when they close.
 
 use super::*;
 use callbridge_call::EventTime;
@@ -30,7 +30,7 @@ fn fail(breakers: &mut Breakers, now: Now, slot: u32, endpoint: Endpoint) {
     breakers.note_failure(now, slot, endpoint, "500", false);
 }
 
-/// Makes breakers whose submissions have failed five times at this second.
+/// Creates breakers for which submissions failed five times at this second.
 fn breakers_opened_at(seconds: u64) -> Breakers {
     let mut breakers = fresh_breakers();
     for slot in 0..5 {
@@ -39,7 +39,7 @@ fn breakers_opened_at(seconds: u64) -> Breakers {
     breakers
 }
 
-/// Makes breakers for which the CRM was unreachable at this second.
+/// Creates breakers for which the CRM was unreachable at this second.
 fn breakers_unreachable_at(seconds: u64) -> Breakers {
     let mut breakers = fresh_breakers();
     breakers.note_failure(now_at(seconds), 0, Endpoint::Poll, "refused", true);
@@ -131,7 +131,7 @@ fn open_breakers_share_one_probe() {
     assert_eq!(breakers.next_probe(), None);
 }
 
-/// Returns the times of the probes before `until`, if each probe fails immediately.
+/// Returns the times of the probes before `until`, assuming that each one fails immediately.
 fn probe_times(breakers: &mut Breakers, until: Duration) -> Vec<Duration> {
     let mut times = Vec::new();
     loop {

@@ -1,24 +1,25 @@
-//! The hard limit on requests, and the pace within it.
+//! The hard limit on requests, and their pace within that limit.
 //!
-//! The CRM counts requests per token in a fixed window of 60 s that opens with a first request
-//! (Limits). A slot is taken when a request is sent, and is free again one window after its
-//! **answer**. Then no window, wherever it opens, can hold more requests than there are slots:
+//! The CRM counts requests per token in a fixed 60 s window that opens with the first request
+//! (Limits). A slot is consumed when a request is sent, and becomes available one window after its
+//! **response**. That way, no window can contain more requests than there are slots, wherever it
+//! opens:
 //!
 //! > Take N + 1 arrivals in one window that begins at w. The one planned last was planned at some
 //! > s < w + 60. The other N arrived at or after w, so their answers came after w, so their slots
 //! > are taken until after w + 60 > s. All N slots were taken at s, so that request was not sent.
 //!
-//! A request without an answer ends when it can no longer arrive: 5 s after the timeout closed its
-//! connection, or [`LOST_ARRIVE`] after this process has lost track of it.
-//! The CRM's clock and ours can drift apart by 1 in 2000, so a window here is longer by this part.
+//! A request without a response ends once it can no longer arrive: 5 s after the timeout closed its
+//! connection, or [`LOST_ARRIVE`] after this process lost track of it. Since the CRM's clock and
+//! ours may drift apart by 1 in 2000, windows here are longer by that fraction.
 //!
-//! With a rate of a shorter window (`30/30s`), a slot is counted for that window against the rate,
-//! and remembered for the CRM's window. So the CRM's limit is also kept, even over a restart with
-//! another rate. N and 60 s above then stand for both pairs of numbers, and the proof is true for
-//! each.
+//! If the rate has a shorter window (`30/30s`), a slot counts against the rate for that window, but
+//! is remembered for the CRM's window. So the CRM's limit is respected as well, even across a
+//! restart with a different rate. N and 60 s above then stand for either pair of numbers, and the
+//! proof holds for both.
 //!
-//! Stored slots use the time since boot, so they stay valid across restarts. After a reboot, or in
-//! doubt, nothing is sent for a whole window, because unknown requests may still count.
+//! Stored slots use the time since boot, so they remain valid across restarts. After a reboot, or
+//! when in doubt, nothing is sent for a full window, since unknown requests may still count.
 
 use super::rate::Rate;
 use callbridge_spool::SilenceReason;
@@ -32,26 +33,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Number of windows in a row with a 429 that shows that another program uses the token.
+/// Number of consecutive windows with a 429 after which we conclude that another program uses the
+/// token.
 const WINDOWS_SHARED: u32 = 3;
 
 /// Time without a 429 after which a lowered rate is doubled.
 const DOUBLED_AFTER: Duration = Duration::from_secs(600);
 
-/// A lowered rate is at least this part of the full rate: a quarter.
+/// A rate is never lowered below a quarter of the full rate.
 const LOWEST_PART: u32 = 4;
 
-/// Longest time for which a request can still arrive after its connection was closed.
+/// How long after its connection was closed a request can still arrive.
 pub const STRAGGLER: Duration = Duration::from_secs(5);
 
-/// A request is written to its connection within this time after its launch, or not at all. Its
-/// slot is stored before. A process that takes over the state depends on this limit.
+/// Time after launch within which a request is written to its connection, or else not at all. Its
+/// slot is stored first. A process that takes over the state relies on this limit.
 pub const SEND_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a request can still arrive after this process has lost track of it, because it was
 /// restarted, lost the state, or took it over from another process. The request is written up to
 /// [`SEND_WITHIN`] after its slot was stored, its connection is closed 30 s later, and
-/// [`STRAGGLER`] follows.
+/// [`STRAGGLER`] is added to that.
 pub const LOST_ARRIVE: Duration = Duration::from_secs(45);
 
 /// [`LOST_ARRIVE`] for requests through a proxy, which may deliver them later.
@@ -66,50 +68,51 @@ pub const fn lost_arrive(by_proxy: bool) -> Duration {
     }
 }
 
-/// Returns how long nothing may be sent after requests of which no slot is known. `late` is how long
-/// they can still arrive, and `window` is the CRM's longest window that one of them may open.
+/// Returns how long to send nothing after requests whose slots are unknown. `late` is how long they
+/// can still arrive, and `window` is the longest of the CRM's windows that one of them may open.
 pub fn silence_after(late: Duration, window: Duration) -> Duration {
     late + reach(window)
 }
 
-/// How the requests of a lane are spread within the cap.
+/// How a lane's requests are spread out within the cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// At once if there is a slot: live calls, and the few requests about the token.
+    /// As soon as there's a slot, for live calls and the few requests about the token.
     AtOnce,
-    /// Evenly over the window after a small burst. At the default rate, a slot becomes free every
-    /// second for a live call.
+    /// Evenly over the window after a small burst. At the default rate, this leaves a slot for a
+    /// live call every second.
     Even,
-    /// Like [`Pace::Even`], but only while half of the slots are free. Requests that can wait never
-    /// delay a live call.
+    /// Like [`Pace::Even`], but only while half of the slots are available, so that requests that
+    /// can wait never delay a live call.
     Spare,
 }
 
-/// The use of a slot, in time since boot.
+/// A slot's use, in time since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// Time at which the slot's request was planned, at or before it was sent.
+    /// When the slot's request was planned, which is never after it was sent.
     pub sent: Duration,
-    /// Time at which the request was answered or could no longer arrive. `None` while in flight.
+    /// When the response arrived or the request could no longer arrive, or `None` while it's in
+    /// flight.
     pub ended: Option<Duration>,
 }
 
-/// A time in which nothing is sent.
+/// A period during which nothing is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Silent {
-    /// Its end, as time since boot.
+    /// When it ends, as time since boot.
     pub(crate) until: Duration,
     pub(crate) why: SilenceReason,
 }
 
-/// The budget of one process.
+/// One process's budget.
 #[derive(Debug)]
 pub struct Pacer {
     pub(crate) rate: Rate,
     uses: BTreeMap<u32, Use>,
-    /// How long a request that this process has lost track of can still arrive.
+    /// How long a request can still arrive after this process has lost track of it.
     late: Duration,
-    /// The silence with the latest end.
+    /// The silence that ends last.
     silent: Option<Silent>,
     shape: Shape,
     shared: Option<Shared>,
@@ -124,7 +127,7 @@ struct Shared {
     since: Duration,
 }
 
-/// Windows in a row with a 429 below our own cap.
+/// Consecutive windows with a 429 below our own cap.
 #[derive(Clone, Copy, Debug)]
 struct RefusedWindows {
     count: u32,
@@ -133,8 +136,8 @@ struct RefusedWindows {
 }
 
 impl Pacer {
-    /// Creates the budget from the stored slots (`uses`) at startup. `now` is the time since boot.
-    /// `late` is how long a request that was in flight can still arrive.
+    /// Creates the budget at startup from the stored slots (`uses`). `now` is the time since boot,
+    /// and `late` is how long a request that was in flight can still arrive.
     pub fn start(rate: Rate, mut uses: BTreeMap<u32, Use>, now: Duration, late: Duration) -> Self {
         for one in uses.values_mut() {
             one.ended = one.ended.or(Some(now + late));
@@ -150,16 +153,16 @@ impl Pacer {
         }
     }
 
-    /// Returns the slots that still count, each with its number. All others can be removed from the
-    /// spool.
+    /// Returns the slots that still count, along with their numbers. All others can be removed from
+    /// the spool.
     pub fn uses(&self, now: Duration) -> impl Iterator<Item = (u32, Use)> + '_ {
         let within = self.rate.longest_window();
         let counts = (self.uses.iter()).filter(move |(_, one)| one.counts(within, now));
         counts.map(|(slot, one)| (*slot, *one))
     }
 
-    /// Takes a slot for a request that is sent now. The error is the time since boot at which to
-    /// ask again. `None` means after the next answer.
+    /// Takes a slot for a request that's about to be sent. The error is the time since boot at
+    /// which to ask again, or `None` for after the next response.
     pub fn take(&mut self, now: Duration, pace: Pace) -> Result<u32, Option<Duration>> {
         if let Some(silent) = self.silent(now) {
             return Err(Some(silent.until));
@@ -186,8 +189,8 @@ impl Pacer {
         Ok(slot)
     }
 
-    /// Notes that the request of a slot was answered, or can no longer arrive, at `ended`. Returns
-    /// the changed use. `None` if the slot is free.
+    /// Notes that a slot's request got its response, or can no longer arrive, at `ended`. Returns
+    /// the updated use, or `None` if the slot is unused.
     pub fn note_end(&mut self, slot: u32, ended: Duration) -> Option<Use> {
         let one = self.uses.get_mut(&slot)?;
         one.ended = Some(ended.max(one.sent));
@@ -199,8 +202,8 @@ impl Pacer {
         self.uses.remove(&slot);
     }
 
-    /// Handles a 429 that came although we kept our cap. The third window in a row with such a 429
-    /// halves the rate, because another program uses the token.
+    /// Handles a 429 that we got despite staying below our cap. The third consecutive window with
+    /// such a 429 halves the rate, because another program must be using the token.
     pub fn note_limit(&mut self, now: Duration) {
         let allowed = self.allowed(now);
         if let Some(shared) = &mut self.shared {
@@ -229,7 +232,7 @@ impl Pacer {
     }
 
     /// Sends nothing for a while, because unknown requests may have been sent until `now`. `before`
-    /// is the longest window of the rate that they were sent at, if that's known.
+    /// is the longest window of the rate at which they were sent, if known.
     pub fn await_unknown(&mut self, now: Duration, before: Option<Duration>, why: SilenceReason) {
         let window = self.rate.longest_window().max(before.unwrap_or_default());
         self.silence(now + silence_after(self.late, window), why);
@@ -246,19 +249,18 @@ impl Pacer {
         }
     }
 
-    /// Returns the silence at this time since boot. `None` if requests can be sent.
+    /// Returns the silence at this time since boot, or `None` if requests may be sent.
     pub(crate) fn silent(&self, now: Duration) -> Option<&Silent> {
         self.silent.as_ref().filter(|silent| silent.until > now)
     }
 
-    /// Returns the lowered rate in requests per window, and the time since boot of the last 429.
-    /// `None` if the rate was not lowered.
+    /// Returns the lowered rate in requests per window and the time since boot of the last 429, or
+    /// `None` if the rate wasn't lowered.
     pub fn shared(&self) -> Option<(u32, Duration)> {
         self.shared.map(|shared| (shared.allowed, shared.since))
     }
 
-    /// Restores the lowered rate after a restart. The parameters are the values of
-    /// [`Pacer::shared`].
+    /// Restores the lowered rate after a restart, from the values that [`Pacer::shared`] returned.
     pub fn share(&mut self, allowed: u32, since: Duration) {
         self.shared = Some(Shared {
             allowed: allowed.max(self.lowest()),
@@ -275,8 +277,8 @@ impl Pacer {
         self.allowed(now) < self.rate.limit()
     }
 
-    /// Returns the requests per window that are allowed now. A lowered rate doubles after every ten
-    /// minutes without a 429.
+    /// Returns the number of requests per window allowed now. A lowered rate doubles after every
+    /// ten minutes without a 429.
     pub fn allowed(&self, now: Duration) -> u32 {
         let limit = self.rate.limit();
         let Some(shared) = self.shared else {
@@ -284,24 +286,23 @@ impl Pacer {
         };
         let doublings = now.saturating_sub(shared.since).as_secs() / DOUBLED_AFTER.as_secs();
         if doublings >= 2 {
-            // Two doublings bring the lowest rate, a quarter, back to the full rate.
+            // Two doublings restore even the lowest rate, a quarter, to the full rate.
             return limit;
         }
         limit.min(shared.allowed << doublings)
     }
 
-    /// Returns the window in which another program's requests count with ours.
+    /// Returns the window in which another program's requests count along with ours.
     fn shared_window(&self) -> Duration {
         self.rate.window().min(Rate::SERVICE.window())
     }
 
-    /// Returns the time at which each counting slot becomes free. `None` if its request is in
-    /// flight.
+    /// Returns when each counted slot becomes available, or `None` for a request in flight.
     pub fn frees(&self, now: Duration) -> impl Iterator<Item = Option<Duration>> + '_ {
         self.counting(self.rate.window(), now)
     }
 
-    /// Checks that fewer than `limit` requests count in a window. The error is when to ask again.
+    /// Checks that fewer than `limit` requests count in a window. The error says when to ask again.
     fn room(&self, limit: u32, window: Duration, now: Duration) -> Result<(), Option<Duration>> {
         let used = self.counting(window, now).count();
         if u32::try_from(used).is_ok_and(|used| used < limit) {
@@ -310,8 +311,8 @@ impl Pacer {
         Err(self.counting(window, now).flatten().min())
     }
 
-    /// Returns the time until which each use can still count in a window. `None` if its request is
-    /// in flight.
+    /// Returns the time until which each use can count in a window, or `None` for a request in
+    /// flight.
     fn counting(&self, window: Duration, now: Duration) -> impl Iterator<Item = Option<Duration>> {
         let counts = (self.uses.values()).filter(move |one| one.counts(window, now));
         counts.map(move |one| one.counts_until(window))
@@ -319,7 +320,7 @@ impl Pacer {
 }
 
 impl Use {
-    /// Returns `true` if the request of this use can count in a window that is open now.
+    /// Returns `true` if this request can count in a window that's open now.
     fn counts(&self, window: Duration, now: Duration) -> bool {
         self.counts_until(window).is_none_or(|until| until > now)
     }
@@ -329,12 +330,12 @@ impl Use {
     }
 }
 
-/// Returns how long after its end a request can still count in a window, with the clock drift.
+/// Returns how long after its end a request can still count in a window, allowing for clock drift.
 fn reach(window: Duration) -> Duration {
     window + window / 2000
 }
 
-/// A limiter of the governor crate that spreads requests evenly. The time is an argument.
+/// A governor limiter that spreads requests evenly, with the time passed in.
 #[derive(Debug)]
 struct Shape {
     clock: ManualClock,
@@ -352,14 +353,15 @@ impl Shape {
         Self { clock, limiter }
     }
 
-    /// Takes a cell of the limiter. The error is the time since boot at which a cell is free.
+    /// Takes a cell from the limiter. The error is the time since boot at which a cell becomes
+    /// available.
     fn check(&self, now: Duration) -> Result<(), Duration> {
         self.clock.set(now);
         (self.limiter.check()).map_err(|not| not.earliest_possible().max(now))
     }
 }
 
-/// The clock that governor reads: the last `now`.
+/// The clock that governor reads, which shows the last `now`.
 #[derive(Clone, Debug, Default)]
 struct ManualClock(Arc<AtomicU64>);
 

@@ -1,4 +1,4 @@
-//! Tests that compare the pacer with a fixed window of any origin, through delays, stalls, and
+//! Compares the pacer with a fixed window starting at any offset, across delays, stalls, and
 //! restarts.
 
 use super::*;
@@ -14,7 +14,7 @@ fn fresh_pacer(text: &str) -> Pacer {
     Pacer::start(rate(text), BTreeMap::new(), Duration::ZERO, LOST_ARRIVE)
 }
 
-/// Makes a pacer after slots of another boot, or slots whose boot is unknown.
+/// Creates a pacer whose slots are from another boot, or from an unknown one.
 fn doubtful_pacer(rate: Rate, slots: impl IntoIterator<Item = u32>, now: Duration) -> Pacer {
     let (sent, ended) = (now, Some(now + STRAGGLER));
     let uses = slots.into_iter().map(|slot| (slot, Use { sent, ended }));
@@ -23,12 +23,13 @@ fn doubtful_pacer(rate: Rate, slots: impl IntoIterator<Item = u32>, now: Duratio
     pacer
 }
 
-/// Returns the number of slots that count in a window that is open now.
+/// Returns how many slots count in a window that's open now.
 fn used_slots(pacer: &Pacer, now: Duration) -> usize {
     pacer.frees(now).count()
 }
 
-/// Sends and answers at `now` until a request is refused, and returns how many were sent.
+/// Sends requests at `now`, each with an immediate response, until one is refused. Returns how many
+/// were sent.
 fn burst(pacer: &mut Pacer, now: Duration) -> u32 {
     let mut sent = 0;
     while let Ok(slot) = pacer.take(now, Pace::AtOnce) {
@@ -127,7 +128,7 @@ fn freed_slot_does_not_count_as_used() {
     assert_eq!(pacer.uses(free).count(), 0);
 }
 
-/// Makes a pacer that met 429s at these seconds.
+/// Creates a pacer that got a 429 at each of these seconds.
 fn pacer_limited_at(seconds: &[u32]) -> Pacer {
     let mut pacer = fresh_pacer("60/60s");
     for second in seconds {
@@ -253,30 +254,30 @@ fn rate_above_the_crm_limit_is_the_only_limit() {
     assert_eq!(pacer.uses(8 * S).count(), 60);
 }
 
-/// Something that happens between two requests, with times in milliseconds.
+/// Something that happens between two requests. Times are in milliseconds.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A request: the stall of its commit, the time until it arrives, and the time until its answer
-    /// arrives. A request that takes longer than 30 s times out.
+    /// A request, with the time that its commit stalls, the time until it arrives, and the time
+    /// until its response arrives. It times out if it takes longer than 30 s.
     Request {
         pace: Pace,
         stall: u64,
         there: u64,
         back: u64,
     },
-    /// The commit of a request fails, so nothing is sent.
+    /// A request's commit fails, so nothing is sent.
     CommitFails,
     /// Time passes.
     Idle(u64),
-    /// The process is killed, and started again in the same boot with this rate.
+    /// The process is killed, and restarted in the same boot with this rate.
     Restart { down: u64, rate: Rate },
-    /// The machine and its boot clock are started again.
+    /// The machine is rebooted, so its monotonic clock starts over.
     Reboot { down: u64, rate: Rate },
     /// Another program's requests cause a 429.
     Refused,
 }
 
-/// Makes rates of one token. Each of the rates allows at most 60 requests in a minute.
+/// Generates rates for one token, each allowing at most 60 requests per minute.
 fn rates() -> impl Strategy<Value = Rate> {
     let texts = [
         "60/60s", "60/60s", "10/10s", "30/30s", "7/60s", "1/1s", "20/20s", "60/90s",
@@ -304,7 +305,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Makes events. Many requests at once reach the limit, and few requests leave time between them.
+/// Generates events: bursts that reach the limit, and single requests with time between them.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let many = (1..80_usize, 0..300_u64, 0..300_u64).prop_map(|(times, there, back)| {
         let (pace, stall) = (Pace::AtOnce, 0);
@@ -325,13 +326,13 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 const TIME_OUT: u64 = 30_000;
 const NEVER_LATER: u64 = 5_000;
 
-/// A simulated process and network, with a time that continues through reboots.
+/// A simulated process and network, whose time continues across reboots.
 struct Simulation {
     now: u64,
     /// Time at which this boot began.
     booted: u64,
     pacer: Pacer,
-    /// Slot, time at which its end is seen, and time that counts as its end.
+    /// Each slot, when its end is seen, and the time that counts as its end.
     under_way: Vec<(u32, u64, u64)>,
     arrived: Vec<u64>,
 }
@@ -347,7 +348,7 @@ impl Simulation {
         }
     }
 
-    /// Returns the boot clock at this moment.
+    /// Returns the monotonic clock's time at this moment.
     fn boot_time(&self, at: u64) -> Duration {
         Duration::from_millis(at - self.booted)
     }
@@ -388,7 +389,7 @@ impl Simulation {
         }
     }
 
-    /// Handles the answers that were seen by now.
+    /// Handles the responses seen by now.
     fn settle(&mut self) {
         let (seen, open) = self
             .under_way
@@ -405,12 +406,12 @@ impl Simulation {
     fn request(&mut self, pace: Pace, stall: u64, there: u64, back: u64) {
         let taken = self.pacer.take(self.boot_time(self.now), pace);
         let Ok(slot) = taken else {
-            // A wait can end later than planned, but never earlier.
+            // A wait may end later than planned, but never earlier.
             self.now += 250;
             return;
         };
         let left = self.now + stall;
-        // A request that has not arrived 5 s after its connection was closed never arrives.
+        // A request that hasn't arrived 5 s after its connection was closed never will.
         if there < TIME_OUT + NEVER_LATER {
             self.arrived.push(left + there);
         }
@@ -424,7 +425,7 @@ impl Simulation {
         self.now = left;
     }
 
-    /// Kills the process. The kill closes the connections: a request that has not arrived 5 s later
+    /// Kills the process, which closes its connections. Any request that hasn't arrived 5 s later
     /// is lost.
     fn kill(&mut self, down: u64) {
         let closed = self.now;
@@ -434,8 +435,8 @@ impl Simulation {
     }
 }
 
-/// Returns the maximum number of requests that arrive in any `window` milliseconds of the CRM's
-/// clock. `per_million`: microseconds of the CRM's clock per second of our clock.
+/// Returns the maximum number of requests that arrive within any `window` milliseconds on the CRM's
+/// clock. `per_million` says how many microseconds its clock advances per second of ours.
 fn largest_window(arrived: &[u64], window: u64, per_million: u64) -> usize {
     // In millionths of a millisecond of the CRM's clock.
     let mut arrived: Vec<u64> = arrived.iter().map(|at| at * per_million).collect();

@@ -1,4 +1,4 @@
-//! A rate: requests per window, as in `--rate 60/60s`.
+//! A rate in requests per window, as in `--rate 60/60s`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 #[error("--rate {0}: give it as REQUESTS/WINDOW, 1 to 10000 in 1s to 1h, such as 60/60s")]
 pub struct RateError(String);
 
-/// Maximum requests in one window. The CRM's own rate is 60 in 60 s (Limits).
+/// Maximum number of requests per window. The CRM's own rate is 60 per 60 s (Limits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     limit: u32,
@@ -28,18 +28,18 @@ impl Rate {
         window: Duration::from_secs(60),
     };
 
-    /// Returns the requests per window, 1 to 10,000.
+    /// Returns the number of requests per window, from 1 to 10,000.
     pub const fn limit(self) -> u32 {
         self.limit
     }
 
-    /// Returns the window, 1 s to 1 h.
+    /// Returns the window, from 1 s to 1 h.
     pub const fn window(self) -> Duration {
         self.window
     }
 
-    /// Returns the maximum number of requests within one window of the CRM, in which several
-    /// windows of this rate can begin.
+    /// Returns the maximum number of requests within one of the CRM's windows, in which several of
+    /// this rate's windows can begin.
     pub fn most_in_service_window(self) -> u128 {
         let service = Self::SERVICE.window.as_millis();
         let own = self.window.as_millis();
@@ -57,7 +57,7 @@ impl Rate {
         }
     }
 
-    /// Returns `true` if this rate is higher than the CRM's. Such a rate is refused unless the
+    /// Returns `true` if this rate is higher than the CRM's. Such a rate is rejected unless the
     /// CRM's address is loopback.
     pub fn exceeds_service(self) -> bool {
         self.most_in_service_window() > u128::from(Self::SERVICE.limit)
@@ -129,7 +129,7 @@ mod tests {
         for (text, expected) in [
             ("60/60s", false),
             ("30/60s", false),
-            // All 120 can be sent within one minute.
+            // All 120 may be sent within a single minute.
             ("120/120s", true),
             ("30/50s", false),
             ("1/1s", false),

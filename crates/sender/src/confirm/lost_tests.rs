@@ -1,4 +1,4 @@
-//! Tests of when calls with a lost requestId are sent again, and when they are given up.
+//! Tests when calls with a lost requestId are resent, and when they're given up.
 
 use super::step::*;
 use super::tests::{HOUR, confirm, lost_call, next_check, wall_time};
@@ -7,7 +7,7 @@ use crate::testing::{now_at, submitted_call};
 use callbridge_model::Reason;
 use callbridge_spool::{HELD_MAX, IfAbsent, Step};
 
-/// Makes a call with a lost requestId after this many resubmissions.
+/// Creates a call with a lost requestId after this many resubmissions.
 fn resent_call(resubmits: u32) -> Unconfirmed {
     Unconfirmed {
         resubmits,

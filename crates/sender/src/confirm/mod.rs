@@ -1,8 +1,9 @@
-//! Finds out whether an accepted call is journaled: by a webhook, a page of the journal, or a poll.
-//! In: answers and webhooks. Out: the next question about which calls, and their steps.
+//! Finds out whether an accepted call has been journaled, by webhook, journal page, or poll. Based
+//! on responses and webhooks, it decides what to ask next about which calls, and which steps those
+//! calls take.
 //!
-//! There are two modes. With pages, one request confirms up to a hundred calls. Without pages, each
-//! call is polled. A call that a page does not show can still be in the journal.
+//! There are two modes. With pages, one request confirms up to a hundred calls. Without them, calls
+//! are polled one by one. A call that's missing from a page may still be in the journal.
 
 pub mod reader;
 mod step;
@@ -17,36 +18,35 @@ use std::time::Duration;
 
 pub use step::{REQUEST_ID_LIFE, dead_step, found_step, give_up, next_poll};
 
-/// Age from which an accepted call should be in the journal.
+/// Age at which an accepted call should have reached the journal.
 pub const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
 
-/// Time after its acceptance in which a call is left to webhooks: it is neither polled nor searched
-/// on pages.
+/// How long after its acceptance a call is left to webhooks, neither polled nor looked for on
+/// pages.
 const WEBHOOK_WAIT: Duration = Duration::from_secs(120);
 
-/// Number of calls that no webhook confirmed in time, after which the sender does not wait for
+/// Number of calls not confirmed by webhook in time after which the sender stops waiting for
 /// webhooks.
 const WEBHOOKS_MISSED_MAX: u32 = 3;
 
-/// Time for which pages are not read after the CRM refused a page, or pages showed none of our
-/// calls.
+/// How long no pages are read after the CRM refused one, or after they showed none of our calls.
 const PAGES_OFF: Duration = Duration::from_secs(3600);
 
-/// Maximum pages of one reading.
+/// Maximum number of pages per reading.
 const PAGES_MAX: u32 = 10;
 
-/// A query starts this many seconds before the oldest wanted call, because the clocks of the CRM
-/// and this machine differ a little.
+/// A query starts this many seconds before the oldest call that it looks for, because the CRM's
+/// clock and ours differ a little.
 const MARGIN_SECONDS: i64 = 20;
 
-/// 2000-01-01, the earliest start of a query. The CRM refuses much earlier times (§2.6), which only
-/// come from a wrong clock.
+/// 2000-01-01, the earliest start of a query. The CRM rejects much earlier times (§2.6), which can
+/// only result from a wrong clock.
 const EARLIEST: i64 = 946_684_800;
 
 /// Minimum time for which a 403 counts, whatever `token/info` shows (§7.7).
 const REFUSED_AT_LEAST: Duration = Duration::from_secs(60);
 
-/// An endpoint that answered 403. It is not asked again before `token/info` is read, once an hour.
+/// An endpoint that returned a 403. It isn't used again until `token/info` is read, once an hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotGranted {
     /// The CRM's message.
@@ -55,40 +55,41 @@ pub struct NotGranted {
     since_boot: Duration,
 }
 
-/// One reading of the journal, and the calls that it looks for.
+/// One reading of the journal, with the calls that it looks for.
 #[derive(Clone, Debug)]
 struct Reading {
     reader: JournalReader,
     targets: BTreeMap<CallUuid, Unconfirmed>,
-    /// All targets are calls whose requestId is lost. It is normal if pages show none of them.
+    /// Whether all targets are calls with a lost requestId, in which case pages may well show none
+    /// of them.
     only_lost: bool,
     found: u32,
 }
 
-/// Calls that a page shows, and at the end of a reading the calls that no page showed.
+/// The calls that a page shows and, at the end of a reading, those that no page showed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageFindings {
     pub found: Vec<Unconfirmed>,
     pub absent: Vec<Unconfirmed>,
-    /// All pages of the query were read.
+    /// Whether all of the query's pages were read.
     pub is_complete: bool,
 }
 
 /// The three ways to confirm calls, and whether each of them works.
 #[derive(Debug)]
 pub struct Confirm {
-    /// Kept over restarts: pages are not read before this time.
+    /// No pages are read before this time. Kept across restarts.
     pub pages_off_until: Option<EventTime>,
-    /// Records per page. Kept over restarts.
+    /// Records per page. Kept across restarts.
     pub page_size: PageSize,
-    /// The 403 to a page.
+    /// The 403 for a page.
     pub pages_refused: Option<NotGranted>,
-    /// The 403 to a poll.
+    /// The 403 for a poll.
     pub polls_refused: Option<NotGranted>,
     reading: Option<Reading>,
     webhook: Option<WebhookPace>,
     webhooks_missed: u32,
-    /// The latest acceptance time of a journaled call.
+    /// The latest acceptance time of any journaled call.
     journaled_to: EventTime,
 }
 
@@ -106,8 +107,8 @@ impl Confirm {
         }
     }
 
-    /// Returns `true` if pages can be read. A rest that ends more than an hour ahead does not
-    /// count, because it was stored before the clock was set back.
+    /// Returns `true` if pages can be read. A break that lasts for more than another hour is
+    /// ignored, since it was stored before the clock was set back.
     pub fn reads_pages(&self, now: EventTime) -> bool {
         let rests = match self.pages_off_until {
             Some(until) => now < until && until <= now.plus(PAGES_OFF),
@@ -116,18 +117,18 @@ impl Confirm {
         self.pages_refused.is_none() && !rests
     }
 
-    /// Returns `true` if no webhook, no page, and no poll can show a call.
+    /// Returns `true` if neither a webhook nor a page nor a poll can show a call.
     pub fn is_impossible(&self) -> bool {
         self.pages_refused.is_some() && self.polls_refused.is_some() && !self.awaits_webhooks()
     }
 
-    /// Returns `true` if webhooks confirm calls, as far as is known.
+    /// Returns `true` if webhooks confirm calls, as far as we know.
     pub fn awaits_webhooks(&self) -> bool {
         self.webhook.is_some() && self.webhooks_missed < WEBHOOKS_MISSED_MAX
     }
 
-    /// Returns the time after its acceptance in which a call is left to webhooks. Zero if webhooks
-    /// confirm no calls.
+    /// Returns how long after its acceptance a call is left to webhooks, or zero if they confirm no
+    /// calls.
     pub fn webhook_wait(&self) -> Duration {
         if self.awaits_webhooks() {
             WEBHOOK_WAIT
@@ -136,13 +137,12 @@ impl Confirm {
         }
     }
 
-    /// Returns the acceptance time before which a call should be journaled by now.
+    /// Returns the time before which a call must have been accepted to be in the journal by now.
     pub fn written_before(&self, now: EventTime) -> EventTime {
         now.minus(WRITTEN_WITHIN.max(self.webhook_wait()))
     }
 
-    /// Notes the newest confirmation by a webhook, from the spool. Returns `true` if that
-    /// confirmation is new.
+    /// Notes the newest confirmation by webhook, from the spool, returning `true` if it's new.
     pub fn note_webhook(&mut self, newest: Option<WebhookPace>) -> bool {
         if newest == self.webhook {
             return false;
@@ -152,7 +152,7 @@ impl Confirm {
         true
     }
 
-    /// Notes that a poll or a page has found this call in the journal.
+    /// Notes that a poll or a page showed this call in the journal.
     pub fn note_journaled(&mut self, now: EventTime, call: &Unconfirmed) {
         self.journaled_to = self.journaled_to.max(call.submitted_at.min(now));
         if self.awaits_webhooks() && call.age(now) >= WEBHOOK_WAIT {
@@ -160,44 +160,44 @@ impl Confirm {
         }
     }
 
-    /// Returns `true` if a call that the CRM accepted after this call is journaled.
+    /// Returns `true` if a call that the CRM accepted after this one is already in the journal.
     pub fn is_passed_by(&self, call: &Unconfirmed) -> bool {
         call.submitted_at < self.journaled_to
     }
 
-    /// Forgets all 403s, and ends the reading, because there is another token. A 403 to the old
-    /// token says nothing about the new token.
+    /// Forgets all 403s and ends the reading after the token was replaced, since a 403 for the old
+    /// token says nothing about the new one.
     pub fn forget_refusals(&mut self) {
         self.pages_refused = None;
         self.polls_refused = None;
         self.reading = None;
     }
 
-    /// Notes that `token/info` was read, so refused endpoints are tried again.
+    /// Notes that `token/info` was read, so that refused endpoints are tried again.
     pub fn token_read(&mut self, now: Duration) {
         for refused in [&mut self.pages_refused, &mut self.polls_refused] {
             refused.take_if(|refused| now >= refused.since_boot + REFUSED_AT_LEAST);
         }
     }
 
-    /// Notes that the CRM refused a poll with 403. The first refusal is kept.
+    /// Notes that the CRM refused a poll with a 403. The first refusal is kept.
     pub fn refuse_polls(&mut self, now: Now, reason: &str) {
         self.polls_refused.get_or_insert(not_granted(now, reason));
     }
 
-    /// Notes that a page was answered 403.
+    /// Notes that the CRM refused a page with a 403.
     pub fn refuse_pages(&mut self, now: Now, reason: &str) {
         self.reading = None;
         self.pages_refused.get_or_insert(not_granted(now, reason));
     }
 
-    /// Stops reading pages for an hour, because pages cannot be read or show none of our calls.
+    /// Stops reading pages for an hour, because they can't be read or show none of our calls.
     pub fn rest_pages(&mut self, now: EventTime) {
         self.reading = None;
         self.pages_off_until = Some(now.plus(PAGES_OFF));
     }
 
-    /// Uses smaller pages, because a page was too large (400 `MAX`, §7.5).
+    /// Switches to smaller pages, because one was too large (400 `MAX`, §7.5).
     pub fn shrink_pages(&mut self, now: EventTime) {
         let Some(reading) = &mut self.reading else {
             return;
@@ -210,26 +210,27 @@ impl Confirm {
         }
     }
 
-    /// Ends the reading because a request for a page failed. The next reading begins again.
+    /// Ends the reading because a page request failed. The next reading starts over.
     pub fn drop_reading(&mut self) {
         self.reading = None;
     }
 
-    /// Returns `true` if another page of the same reading is wanted.
+    /// Returns `true` if the current reading needs another page.
     pub fn is_reading(&self) -> bool {
         self.reading.is_some()
     }
 
-    /// Removes a polled call from the reading, because its outcome must not come from two answers.
+    /// Removes a polled call from the reading, because its outcome must not come from two
+    /// responses.
     pub fn is_polled(&mut self, call: &Unconfirmed) {
         if let Some(reading) = &mut self.reading {
             reading.targets.remove(&call.uuid);
         }
     }
 
-    /// Returns the page to request: the next page of the running reading, or the first page of a
-    /// new reading for `calls`. `living` are the valid tokens. Calls of other tokens have lost
-    /// requestIds, and get a reading without other calls. `None` if there is no call to look for.
+    /// Returns the page to request, either the next one of the current reading or the first one of
+    /// a new reading for `calls`, or `None` if there's no call to look for. `living` are the valid
+    /// tokens. Calls of other tokens have lost their requestIds, and get a reading of their own.
     pub fn page(
         &mut self,
         now: EventTime,
@@ -271,9 +272,9 @@ impl Confirm {
         })
     }
 
-    /// Finds the calls of the reading on a page. After the last page, calls that should have been
-    /// shown are absent. If no page showed any of them, no pages are read for an hour, except after
-    /// a reading for lost requestIds.
+    /// Looks for the reading's calls on a page. After the last page, calls that should have
+    /// appeared are absent. If none of them did, no pages are read for an hour, unless the reading
+    /// was for lost requestIds.
     pub fn on_page(&mut self, now: EventTime, page: &Page) -> PageFindings {
         let mut findings = PageFindings::default();
         let Some(mut reading) = self.reading.take() else {
@@ -313,8 +314,8 @@ impl Confirm {
     }
 }
 
-/// Returns the start of a query for these calls. `None` if all calls are ahead of the clock,
-/// because it was set back since. Then the whole journal is read.
+/// Returns the start of a query for these calls, or `None` if all of them are ahead of the clock
+/// because it has been set back. In that case, the whole journal is read.
 fn start<'a>(calls: impl Iterator<Item = &'a Unconfirmed>, now: EventTime) -> Option<EpochSeconds> {
     let mut first: Option<i64> = None;
     for call in calls {
@@ -327,8 +328,8 @@ fn start<'a>(calls: impl Iterator<Item = &'a Unconfirmed>, now: EventTime) -> Op
     first.map(|sent| EpochSeconds::new((sent - MARGIN_SECONDS).max(EARLIEST)))
 }
 
-/// Returns `true` if the next poll of the call is due, or so far ahead that the clock must have
-/// been set back.
+/// Returns `true` if the call's next poll is due, or so far ahead that the clock must have been set
+/// back.
 pub fn is_due(call: &Unconfirmed, now: EventTime) -> bool {
     call.next_poll <= now || call.next_poll > now.plus(callbridge_spool::HELD_MAX)
 }

@@ -1,22 +1,22 @@
 //! Reads the CRM's journal page by page (`POST call-history/filter`, §4.5, §4.7), for the sender
-//! and for `audit`. In: pages. Out: the next page to request.
+//! and for `audit`. It takes in pages and returns the next one to request.
 //!
-//! The query has one start, shortly before the oldest call that is looked for, and no order. The
-//! caller decides when enough was read.
+//! The query starts shortly before the oldest call being looked for, and has no particular order.
+//! The caller decides when it has read enough.
 
 use callbridge_call::EpochSeconds;
 use callbridge_crm::{FilterPage, Page, PageSize};
 
-/// One reading of the journal, from its first page on.
+/// One reading of the journal, starting with its first page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalReader {
-    /// Only records that were registered since this time are read. `None` for the whole journal.
+    /// Only records registered since then are read, or the whole journal if `None`.
     pub since: Option<EpochSeconds>,
-    /// Records per page: 100, and after a 400 `MAX` 50, then 30 (§4.7).
+    /// Records per page: 100, reduced to 50 and then 30 after a 400 `MAX` (§4.7).
     pub size: PageSize,
     /// Pages read so far.
     read: u32,
-    /// Number of all pages, as the last read page reported it. `None` if it is not reported.
+    /// Total number of pages according to the last page read, if it reported one.
     total: Option<u32>,
 }
 
@@ -39,18 +39,17 @@ impl JournalReader {
         }
     }
 
-    /// Returns the number of pages read so far.
     pub const fn read(&self) -> u32 {
         self.read
     }
 
-    /// Returns the number of all pages, if it was reported.
+    /// Returns the total number of pages, if it was reported.
     pub const fn total(&self) -> Option<u32> {
         self.total
     }
 
-    /// Counts a page. Returns `true` if another page follows. The reported number of pages decides
-    /// that (§2.1). Without a number, another page follows each full page.
+    /// Counts a page, returning `true` if there's another one. The reported number of pages decides
+    /// (§2.1). Without one, every full page is followed by another.
     pub fn on_page(&mut self, page: &Page) -> bool {
         self.read += 1;
         self.total = page.total;
@@ -60,7 +59,7 @@ impl JournalReader {
         }
     }
 
-    /// Begins again with smaller pages. Returns `false` if there is no smaller size.
+    /// Starts over with smaller pages, returning `false` if there's no smaller size.
     pub fn use_smaller_pages(&mut self) -> bool {
         let Some(size) = self.size.smaller() else {
             return false;

@@ -1,4 +1,4 @@
-//! The steps of an accepted call, and the time of the next question about it.
+//! Decides which step an accepted call takes, and when to ask about it next.
 
 use super::Confirm;
 use callbridge_call::EventTime;
@@ -7,30 +7,30 @@ use callbridge_spool::{IfAbsent, OutcomeSource, Step, Unconfirmed};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Time for which a requestId can be read (§4.6).
+/// How long a requestId can be read (§4.6).
 pub const REQUEST_ID_LIFE: Duration = Duration::from_secs(24 * 3600);
 
-/// Longest wait between two questions about one call.
+/// Longest wait before asking about the same call again.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Ages, since its last acceptance, at which a call with a lost requestId is sent again. After the
-/// last age, the call becomes a dead letter with the reason `unconfirmed`.
+/// Ages since its last acceptance at which a call with a lost requestId is resent. After the last
+/// of them, the call becomes an `unconfirmed` dead letter.
 const RESEND_AFTER: [Duration; 3] = [
     Duration::from_secs(60),
     Duration::from_secs(3600),
     Duration::from_secs(24 * 3600),
 ];
 
-/// Shortest wait after a page that did not show a call.
+/// Shortest wait after a page that didn't show a call.
 const AFTER_PAGE: Duration = Duration::from_secs(15);
 
-/// How long before a requestId expires it's polled in any case. Each of these is at most a quarter
-/// of the requestId's lifetime.
+/// How long before a requestId expires it's polled in any case. Each of these is capped at a
+/// quarter of the requestId's lifetime.
 const LAST_POLLS: [Duration; 2] = [Duration::from_secs(15 * 60), Duration::from_secs(60)];
 
 /// Returns the time of the next poll. The first four polls are 2, 5, 15, and 60 s after the CRM
-/// accepted the call. After that, the wait doubles from two minutes to an hour. There are two more
-/// polls just before the requestId expires (`ends`). `polls` is the number of polls so far.
+/// accepted the call. After that, the wait doubles from two minutes to an hour, and there are two
+/// more polls just before the requestId expires (`ends`). `polls` is the number of polls so far.
 pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime, ends: EventTime) -> EventTime {
     let planned = match polls {
         0 => submitted.plus(Duration::from_secs(2)),
@@ -46,7 +46,7 @@ pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime, ends: EventTi
     let planned = last_polls
         .find(|at| *at > now)
         .map_or(planned, |last| planned.min(last));
-    // Under load, a poll can be late. The next poll is then not due at once.
+    // Under load, a poll may be late. The next one shouldn't be due immediately.
     planned.max(now.plus(Duration::from_secs(1)))
 }
 
@@ -55,7 +55,7 @@ fn poll_backoff(times: u32) -> Duration {
     Duration::from_secs(minutes * 60).min(WAIT_MAX)
 }
 
-/// Returns the step of a call that the journal shows.
+/// Returns the step for a call that the journal shows.
 pub fn found_step(call: &Unconfirmed) -> Step {
     match call.if_absent {
         IfAbsent::Resubmit | IfAbsent::Interrupted | IfAbsent::ServerError => {
@@ -65,8 +65,8 @@ pub fn found_step(call: &Unconfirmed) -> Step {
     }
 }
 
-/// Makes the step that turns a call into a dead letter. callbridge decides that, so there are no
-/// `errors` from the CRM.
+/// Returns the step that turns a call into a dead letter. Since that's callbridge's own decision,
+/// there are no `errors` from the CRM.
 pub fn dead_step(reason: Reason, message: String) -> Step {
     Step::Died {
         reason,
@@ -75,16 +75,16 @@ pub fn dead_step(reason: Reason, message: String) -> Step {
     }
 }
 
-/// Returns the step that makes a call a dead letter `server_error`, because the CRM failed on it
-/// again and again.
+/// Returns the step that makes a call a `server_error` dead letter, because the CRM kept failing on
+/// it.
 pub fn give_up(message: &str) -> Step {
     dead_step(Reason::ServerError, message.to_owned())
 }
 
 impl Confirm {
-    /// Returns the step of a call whose requestId is older than 24 hours, and that nothing has
-    /// shown. If nothing can confirm calls, the call becomes a dead letter `unconfirmed` and is not
-    /// sent again.
+    /// Returns the step for a call whose requestId is older than 24 hours and that nothing has
+    /// shown. If nothing can confirm calls, the call becomes an `unconfirmed` dead letter and isn't
+    /// resent.
     pub fn expired_step(&self, call: &Unconfirmed, now: EventTime) -> Step {
         if self.is_impossible() {
             return self.unobservable_step(call);
@@ -109,13 +109,13 @@ impl Confirm {
         dead_step(Reason::Unconfirmed, message)
     }
 
-    /// Returns the step of a call that no page showed, although a page should have shown it. The
-    /// call is looked for again later, or polled.
+    /// Returns the step for a call that a page should have shown but none did. The call is looked
+    /// for again later, or polled.
     pub fn absent_step(&self, call: &Unconfirmed, now: EventTime) -> Step {
         let wait = call.age(now).clamp(AFTER_PAGE, WAIT_MAX);
         let mut absent = call.absent.saturating_add(1);
         if self.polls_refused.is_some() {
-            // A call that was absent twice is left to polls, which the CRM refuses.
+            // After being absent twice, a call is left to polls, but the CRM refuses those.
             absent = absent.min(1);
         }
         Step::NotYet {
@@ -124,7 +124,7 @@ impl Confirm {
         }
     }
 
-    /// Returns the step of a call whose requestId was lost, with the time of the next step.
+    /// Returns the step for a call whose requestId was lost, along with the time of its next step.
     pub fn lost_step(&self, call: &Unconfirmed, now: EventTime, why: &str) -> Step {
         Step::Unresolved {
             next_check: resend_at(call, now).unwrap_or(now),
@@ -133,8 +133,8 @@ impl Confirm {
         }
     }
 
-    /// Returns the time before which nothing is done about a call with a lost requestId. `None` if
-    /// its next step is due.
+    /// Returns the time until which a call with a lost requestId is left alone, or `None` if its
+    /// next step is due.
     pub fn waits_until(&self, call: &Unconfirmed, now: EventTime) -> Option<EventTime> {
         if call.if_absent != IfAbsent::Resubmit {
             return None;
@@ -147,8 +147,8 @@ impl Confirm {
         Some(due).filter(|due| *due > now)
     }
 
-    /// Returns the step of a due call whose requestId is lost. `pages_read`: all pages were read,
-    /// and no page shows the call.
+    /// Returns the step for a due call whose requestId is lost. `pages_read` tells whether all
+    /// pages were read without showing the call.
     pub fn settle(&self, call: &Unconfirmed, now: EventTime, pages_read: bool) -> Step {
         if let Some(next_check) = self.waits_until(call, now) {
             let absent = Some(call.absent);
@@ -187,15 +187,15 @@ impl Confirm {
     }
 }
 
-/// Returns the time at which a call with a lost requestId can be sent again. `None` if it was sent
-/// again three times.
+/// Returns the time at which a call with a lost requestId may be resent, or `None` if it has
+/// already been resent three times.
 fn resend_at(call: &Unconfirmed, now: EventTime) -> Option<EventTime> {
     let age = RESEND_AFTER.get(call.resubmits as usize)?;
     Some(at_age(call, *age, now))
 }
 
-/// Returns the time at which the call reaches `age`, at most an hour ahead. Returns `now` if the
-/// clock was set back since the call was accepted, because its age is then not known.
+/// Returns the time at which the call reaches `age`, at most an hour ahead. If the clock was set
+/// back since the call was accepted, its age is unknown, so this returns `now`.
 fn at_age(call: &Unconfirmed, age: Duration, now: EventTime) -> EventTime {
     if call.is_ahead(now) {
         return now;

@@ -1,4 +1,4 @@
-//! Tests of webhooks, pages, polls, and calls with a lost requestId.
+//! Tests webhooks, pages, polls, and calls with a lost requestId.
 
 use super::step::*;
 use super::*;
@@ -45,7 +45,7 @@ fn ids(calls: &[Unconfirmed]) -> Vec<i64> {
     calls.iter().map(|call| call.row.0).collect()
 }
 
-/// Begins a reading at this second, for calls accepted at second 0, and returns its first page.
+/// Starts a reading at this second for calls accepted at second 0, and returns its first page.
 fn first_page(confirm: &mut Confirm, seconds: u64, calls: &[i64]) -> FilterPage {
     let calls = calls
         .iter()

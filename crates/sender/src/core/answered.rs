@@ -1,4 +1,4 @@
-//! The effects of an answer, applied one by one: operations for the spool, and changes of the
+//! Applies the effects of a response one by one, as operations for the spool and changes to the
 //! sender's state.
 
 use super::Core;
@@ -19,35 +19,36 @@ use callbridge_spool::{CallFailure, IfAbsent, Op, RowId, Step, Unconfirmed};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Time for which a call can fail while no other call waits and `token/info` succeeds. Then the
-/// call is given up.
+/// If a call keeps failing for this long while no other call is waiting and `token/info` succeeds,
+/// it's given up.
 const ALONE_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// An answer, judged.
+/// A response that has been judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
-    /// Operations to commit: the call's step, the slot's final state, and news from the answer.
+    /// Operations to commit: the call's step, the slot's final state, and anything learned from the
+    /// response.
     pub ops: Vec<Op>,
-    /// The row of the call that the request was about. `None` for other requests.
+    /// The row of the call that the request was about, or `None` for other requests.
     pub row: Option<RowId>,
-    /// The requestId from the answer, or from the poll.
+    /// The requestId from the response or the poll.
     pub request_id: Option<String>,
     pub endpoint: Endpoint,
-    /// `None` for a lead request.
+    /// `None` for lead requests.
     pub kind: Option<VerdictKind>,
-    /// The request must be made again, or its call must be looked for in the journal.
+    /// Whether the request must be repeated, or its call looked for in the journal.
     pub again: bool,
-    /// The verdict's word in metrics.
+    /// The verdict's label in metrics.
     pub verdict: &'static str,
-    /// Message of the CRM or the transport after a refusal or a failure. Empty otherwise.
+    /// Message from the CRM or the transport after a refusal or a failure, otherwise empty.
     pub message: String,
-    /// Steps that result from a page of the journal, with their calls.
+    /// Steps resulting from a journal page, with their calls.
     pub steps: Vec<(Unconfirmed, Step)>,
-    /// The lead request, its answer for the command that asked, and the token of the request.
+    /// The lead request, its response for the command that asked, and the token it was sent with.
     pub lead_request: Option<(LeadRequest, ApiResult, TokenFingerprint)>,
 }
 
-/// A request that has ended, with the changes of its answer.
+/// A request that has ended, with the changes that its response causes.
 struct Ended<'a> {
     core: &'a mut Core,
     now: Now,
@@ -56,7 +57,7 @@ struct Ended<'a> {
     steps: Vec<(Unconfirmed, Step)>,
 }
 
-/// Judges an answer and applies its effects.
+/// Judges a response and applies its effects.
 pub(super) fn judge_answer(
     core: &mut Core,
     now: Now,
@@ -92,8 +93,8 @@ pub(super) fn judge_answer(
     }
 }
 
-/// Returns the operation that stores all calls that a page of the journal shows, not only those
-/// that were looked for.
+/// Returns the operation that stores all the calls on a journal page, not only those that were
+/// looked for.
 fn shown_calls(now: Now, answer: &ApiResult) -> Option<Op> {
     match answer {
         Ok(ApiReply::Page(page)) if !page.shown.is_empty() => Some(Op::Shown {
@@ -135,8 +136,8 @@ impl Ended<'_> {
         }
     }
 
-    /// Handles the answer to a lead request. A refused token and a 429 affect all requests, and a
-    /// 403 to a poll affects all polls. Any other answer only affects the lead request.
+    /// Handles the response to a lead request. A refused token or a 429 affects all requests, and a
+    /// 403 for a poll affects all polls. Any other response affects only the lead request.
     fn answer_lead_request(mut self, lead_request: LeadRequest, answer: ApiResult) -> Answered {
         let now = self.now;
         let endpoint = self.in_flight.endpoint;
@@ -145,7 +146,7 @@ impl Ended<'_> {
             Err(error @ ApiError::TokenRefused { .. }) => {
                 self.apply(Effect::Pause(Pause::TokenRefused(error.to_string())));
             }
-            // Without the grant, calls are not polled either.
+            // Without the grant, calls can't be polled either.
             Err(error @ ApiError::Forbidden(_)) if endpoint == Endpoint::Poll => {
                 self.core.confirm.refuse_polls(now, &error.to_string());
             }
@@ -245,8 +246,8 @@ impl Ended<'_> {
         }
     }
 
-    /// Begins a pause. The refusal of an old token begins none, because it says nothing about the
-    /// current token.
+    /// Begins a pause, unless it was an old token that was refused, since that says nothing about
+    /// the current one.
     fn pause(&mut self, pause: Pause) {
         let now = self.now;
         let token = &self.in_flight.token;
@@ -257,8 +258,8 @@ impl Ended<'_> {
             }
             return;
         }
-        // `token/info` was read before, so the address is right, and its other errors begin no
-        // pause.
+        // `token/info` has been read before, so the URL is right, and other errors from it don't
+        // begin a pause.
         let is_record = self.in_flight.endpoint == Endpoint::TokenInfo;
         if is_record && self.core.tokens.is_verified && !is_refused {
             return;
@@ -276,8 +277,8 @@ impl Ended<'_> {
         self.core.paused = Some(Paused::new(now.boot, pause));
     }
 
-    /// Checks by the token's record that the token belongs to us and has the grants that we need.
-    /// Begins or ends a pause accordingly.
+    /// Checks the token's record to see whether the token belongs to us and has the grants we need,
+    /// and begins or ends a pause accordingly.
     fn read_record(&mut self, info: TokenInfo) {
         let now = self.now;
         if !self.core.tokens.is_current(&self.in_flight.token) {
@@ -339,7 +340,7 @@ impl Ended<'_> {
             return;
         };
         self.core.failures.forget(row);
-        // Calls that were accepted later are journaled, so this call is the cause.
+        // Calls that were accepted later have been journaled, so this call itself is the cause.
         let is_own = self
             .poll()
             .is_some_and(|call| self.core.confirm.is_passed_by(call));
@@ -348,7 +349,7 @@ impl Ended<'_> {
             (self.core.refusals).note_refusal(now.boot, reason, &message, call, sent);
         }
         if reason == Reason::Failed {
-            // The spool decides the next step: another lead, or a dead letter.
+            // The spool decides whether the next step is another lead or a dead letter.
             self.ops.push(Op::FailedCall(CallFailure {
                 row,
                 message,
@@ -370,7 +371,8 @@ impl Ended<'_> {
         };
         let failures = &mut self.core.failures;
         let FailedSend { counted, wait } = failures.note_failure(row, self.in_flight.failures);
-        // Whether the CRM works otherwise decides the next wait. No other call shows it.
+        // The next wait depends on whether the CRM works otherwise, and there's no other call to
+        // show it.
         if self.core.unsent <= 1 {
             self.core.tokens.read_record_at(self.now.boot);
         }
@@ -397,7 +399,7 @@ impl Ended<'_> {
             self.step(confirm::give_up(&message));
             return;
         }
-        // The call may have been written.
+        // The CRM may have written the call.
         self.step(Step::Unresolved {
             next_check: self.now.wall.plus(STRAGGLER + WRITTEN_WITHIN),
             if_absent: IfAbsent::ServerError,
@@ -405,8 +407,8 @@ impl Ended<'_> {
         });
     }
 
-    /// Returns `true` if the call is the only one, and submissions have failed for 24 hours while
-    /// `token/info` succeeds.
+    /// Returns `true` if this is the only call, and submissions have been failing for 24 hours
+    /// while `token/info` succeeds.
     fn fails_alone(&self) -> bool {
         let since = self.core.breakers.submit_failing_since();
         let is_long = since.is_some_and(|since| self.now.wall.since(since) >= ALONE_FOR);
@@ -414,8 +416,8 @@ impl Ended<'_> {
         is_long && works && self.core.unsent <= 1
     }
 
-    /// Makes the call of a failed request ready again, or polls it later, because the call did not
-    /// cause the failure. A failed page ends the reading.
+    /// Makes a failed request's call ready again, or schedules another poll, because the call
+    /// didn't cause the failure. If a page failed, the reading ends.
     fn give_back(&mut self, why: &str) {
         let now = self.now.wall;
         let step = match self.work() {
@@ -463,7 +465,7 @@ impl Ended<'_> {
     }
 }
 
-/// Returns `true` for the step of a call that must be looked for in the journal.
+/// Returns `true` if this step means that its call must be looked for in the journal.
 fn is_unresolved(op: &Op) -> bool {
     matches!(
         op,

@@ -1,10 +1,10 @@
-//! The sender without clock, socket, or file. In: the head of the spool, `now`, and answers. Out:
-//! one request at a time, and operations to commit.
+//! The sender without a clock, sockets, or files. From the head of the spool, `now`, and responses,
+//! it derives one request at a time, along with operations to commit.
 //!
-//! A request has three stages. [`Core::next`] chooses the request and takes its slot.
-//! [`Core::launch`] makes the request, and returns the operations to commit **before** it is sent.
-//! [`Core::judge_answer`] judges its answer, applies the effects, and returns the operations to
-//! commit after it.
+//! A request goes through three stages. [`Core::next`] chooses it and takes a slot.
+//! [`Core::launch`] builds it, returning the operations to commit **before** it's sent.
+//! [`Core::judge_answer`] judges the response, applies its effects, and returns the operations to
+//! commit afterwards.
 
 pub mod answered;
 mod refused;
@@ -32,17 +32,17 @@ use std::time::Duration;
 use answered::Answered;
 use refused::reopen;
 
-/// Time between two checks while the clock is wrong, while too many requests are under way, or
-/// while an unconfirmed call is too young.
+/// Time between two checks while the clock is wrong, too many requests are in flight, or an
+/// unconfirmed call is too young.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Time between two checks of lead requests that wait for a better time.
+/// Time between two checks of lead requests that have to wait.
 const LEAD_REQUEST_CHECK: Duration = Duration::from_secs(5);
 
-/// Maximum time to plan ahead, because the wall clock can be set meanwhile.
+/// How far to plan ahead at most, because the wall clock may be set in the meantime.
 const PLAN_AHEAD_MAX: Duration = Duration::from_secs(60);
 
-/// Wait after a reading of the journal that had no calls to look for.
+/// Wait after a journal reading that had no calls to look for.
 const PAGE_AGAIN: Duration = Duration::from_secs(1);
 
 /// The sender's state.
@@ -59,23 +59,23 @@ pub struct Core {
     pub(crate) in_flight: InFlightRequests,
     pub(crate) requests: Requests,
     pub(crate) lead_requests: LeadRequests,
-    /// Number of calls that the CRM has not accepted yet, including those under way, from the last
-    /// read head of the spool.
+    /// Number of calls that the CRM hasn't accepted yet, including those in flight, as of the last
+    /// time the head of the spool was read.
     unsent: u64,
-    /// The last request was a confirmation.
+    /// Whether the last request was a confirmation.
     confirmed_last: bool,
     /// Time since boot before which no page is read.
     page_from: Duration,
-    /// Address of the CRM that has accepted a call.
+    /// URL at which the CRM has accepted a call.
     accepted_at: Option<String>,
-    /// The stored text of the sender's memory. A text that differs is stored again.
+    /// The sender's memory as stored, to tell whether it has to be stored again.
     memory: String,
-    /// Messages about parts of the stored memory that cannot be read.
+    /// Messages about parts of the stored memory that can't be read.
     pub(crate) doubts: Vec<String>,
 }
 
 impl Core {
-    /// Starts a sender. Also returns the operations to commit before its first request.
+    /// Starts a sender, also returning the operations to commit before its first request.
     pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
         let memory = Memory::read(known.memory.as_deref());
         let (seed, late) = (settings.seed, settings.late());
@@ -103,16 +103,16 @@ impl Core {
             memory: known.memory.unwrap_or_default(),
             doubts: memory.doubts,
         };
-        // A restart ends a pause for refused calls, because the flags can have changed.
+        // A restart ends a pause due to refused calls, because the flags may have changed.
         core.end_pause(now, &mut ops);
         core.pause_for_token(now, &mut ops);
         core.remember(now, &mut ops);
         (core, ops)
     }
 
-    /// Returns the operations that mark calls that were under way when the process ended. These
-    /// calls may have arrived, so pages are read before they are sent again. A call that is sent
-    /// twice makes no second record (§4.5.4).
+    /// Returns the operations that mark calls whose requests were in flight when the process ended.
+    /// Such calls may have arrived, so pages are read before they're resent. A call that's sent
+    /// twice doesn't create a second record (§4.5.4).
     pub fn interrupted(&self, rows: &[Row], now: Now) -> Vec<Op> {
         let mut ops = Vec::new();
         for row in rows {
@@ -133,7 +133,7 @@ impl Core {
         ops
     }
 
-    /// Makes the query for the part of the spool on which the next decision depends.
+    /// Returns a query for everything in the spool that the next decision depends on.
     pub fn ask(&self, now: Now) -> QueueQuery {
         QueueQuery {
             now: now.wall,
@@ -147,13 +147,13 @@ impl Core {
         }
     }
 
-    /// Sets the previous token and its expiry. Ignores the current token.
+    /// Sets the previous token and its expiry, unless it's also the current one.
     pub fn set_previous_token(&mut self, before: Option<Before>) {
         self.tokens.before = before.filter(|(token, _)| !self.tokens.is_current(token));
     }
 
-    /// Sets the current token. `None` if there is none. The same token again changes nothing. Also
-    /// returns the operations to commit.
+    /// Sets the current token, or `None` if there is none, and returns the operations to commit.
+    /// Setting the same token again has no effect.
     pub fn token(&mut self, now: Now, token: Option<TokenFingerprint>) -> Vec<Op> {
         let mut ops = Vec::new();
         if self.tokens.current == token {
@@ -167,7 +167,7 @@ impl Core {
         ops
     }
 
-    /// Pauses if there is no token, or the token was refused before. Otherwise ends such a pause.
+    /// Pauses if there's no token or it was refused before, and otherwise ends such a pause.
     fn pause_for_token(&mut self, now: Now, ops: &mut Vec<Op>) {
         if self.tokens.current.is_none() {
             self.paused = Some(Paused::new(now.boot, Pause::TokenMissing));
@@ -179,14 +179,14 @@ impl Core {
         }
     }
 
-    /// Ends the pause. Calls that were refused in a row are sent again.
+    /// Ends the pause. Calls that were refused in a row are resent.
     fn end_pause(&mut self, now: Now, ops: &mut Vec<Op>) {
         self.paused = None;
         let rows = self.refusals.take();
         reopen(rows, now, ops);
     }
 
-    /// Chooses the next request and takes its slot, or returns what else to do.
+    /// Chooses the next request and takes its slot, or returns what to do instead.
     pub fn next(&mut self, now: Now, head: &WorkQueue) -> Decision {
         if self.clock_is_wrong(now) {
             return Decision::WaitUntil(now.boot + CHECK);
@@ -220,7 +220,7 @@ impl Core {
         }
         let is_spare = task.lane == Lane::SpareLead;
         match self.budget.take(now, task) {
-            // A request that can wait does not delay calls.
+            // A request that can wait must not delay calls.
             Decision::WaitUntil(at) if is_spare => match self.wait(now, head, &view) {
                 Decision::WaitUntil(sooner) => Decision::WaitUntil(at.min(sooner)),
                 _ => Decision::WaitUntil(at),
@@ -243,7 +243,7 @@ impl Core {
             head.next_poll,
             head.lead_requests.next,
         ] {
-            // The wall clock can be set meanwhile, so check again within a minute.
+            // The wall clock may be set in the meantime, so check again within a minute.
             moments.push(at.map(|at| {
                 let wait = at.since(now.wall);
                 now.boot + wait.clamp(Duration::from_millis(1), PLAN_AHEAD_MAX)
@@ -268,7 +268,7 @@ impl Core {
         later.min().map_or(Decision::Idle, Decision::WaitUntil)
     }
 
-    /// Returns the step of a call that needs no request.
+    /// Returns the step for a call that needs no request.
     pub fn settle(&self, now: Now, call: &Unconfirmed) -> Step {
         if self.tokens.can_read(now, &call.token) {
             return self.confirm.expired_step(call, now.wall);
@@ -276,7 +276,7 @@ impl Core {
         self.confirm.settle(call, now.wall, false)
     }
 
-    /// Makes the chosen request from its stored rows ([`Work::inputs`]).
+    /// Builds the chosen request from its stored rows ([`Work::inputs`]).
     pub fn launch(&mut self, now: Now, plan: Plan, inputs: RequestInputs) -> Launch {
         let slot = plan.slot;
         let failures = inputs.row.as_ref().map_or(0, |row| row.failures);
@@ -356,8 +356,8 @@ impl Core {
                     && row.state == State::Ready
                 {
                     row.record.clone_from(&onward.record);
-                    // The call's lead is known to be merged. Send the call to the surviving lead,
-                    // so it does not FAIL first.
+                    // The call's lead is known to have been merged, so send the call to the
+                    // surviving lead right away instead of letting it fail first.
                     ops.push(Op::step(*id, Step::moved(onward, ""), now.wall));
                 }
                 self.make_submission(now, *id, &row, ops)
@@ -391,7 +391,8 @@ impl Core {
         let step = if body.is_some() {
             Step::Send
         } else {
-            // Our rules never make such a call ready. If there is one, it must not stop the queue.
+            // Our rules never make such a call ready, but if there is one, it must not block the
+            // queue.
             confirm::dead_step(
                 Reason::NoLead,
                 "the call has no lead, no uuid, or no known direction, so it cannot be sent"
@@ -402,7 +403,7 @@ impl Core {
         body.map(Request::Submit)
     }
 
-    /// Undoes a launch whose operations could not be committed. Nothing was sent.
+    /// Undoes a launch whose operations couldn't be committed, so that nothing was sent.
     pub fn abort(&mut self, slot: u32) {
         if let Some(in_flight) = self.in_flight.by_slot.remove(&slot)
             && matches!(in_flight.plan.task.work, Work::Page { .. })
@@ -411,18 +412,18 @@ impl Core {
         }
         self.breakers.release(slot);
         self.budget.pacer.never_sent(slot);
-        // The memory may not be stored, so store it again with the next answer.
+        // The memory may not have been stored, so store it again with the next response.
         self.memory.clear();
         self.budget.forget_stored();
     }
 
-    /// Judges the answer to the request of a slot. `None` if the slot has no request under way.
+    /// Judges the response to a slot's request, or returns `None` if there's none in flight.
     pub fn judge_answer(&mut self, now: Now, slot: u32, response: ApiResponse) -> Option<Answered> {
         let in_flight = self.in_flight.by_slot.remove(&slot)?;
         Some(answered::judge_answer(self, now, in_flight, response))
     }
 
-    /// Adds the operation that stores the sender's memory, if it has changed.
+    /// Adds the operation that stores the sender's memory if it has changed.
     fn remember(&mut self, now: Now, ops: &mut Vec<Op>) {
         let memory = Memory {
             pages_off_until: self.confirm.pages_off_until,
@@ -448,33 +449,34 @@ impl Core {
         }
     }
 
-    /// Returns `true` if the CRM has accepted a call at this address.
+    /// Returns `true` if the CRM has accepted a call at this URL.
     fn has_accepted(&self) -> bool {
         self.accepted_at.as_deref() == Some(self.tokens.address())
     }
 
-    /// Returns `true` if our clock is wrong. Then nothing is sent, because times in the journal and
-    /// the token's expiry would be wrong.
+    /// Returns `true` if our clock is wrong, in which case nothing is sent, since times in the
+    /// journal and the token's expiry would be wrong.
     fn clock_is_wrong(&self, now: Now) -> bool {
         self.settings
             .clock_right_from
             .is_some_and(|right_from| now.wall < right_from)
     }
 
-    /// Returns `true` if the call's requestId is older than 24 hours and its token is still valid.
+    /// Returns `true` if the call's requestId is older than 24 hours, while its token is still
+    /// valid.
     fn is_expired(&self, now: Now, call: &Unconfirmed) -> bool {
         call.age(now.wall) >= REQUEST_ID_LIFE && self.tokens.can_read(now, &call.token)
     }
 
-    /// Returns `true` if requests of commands must wait. One failing endpoint and refused calls do
-    /// not stop commands.
+    /// Returns `true` if commands' requests must wait. Neither a single failing endpoint nor
+    /// refused calls stop them.
     pub fn stops_commands(&self, now: Now) -> bool {
         let unreachable = (self.breakers.failing().iter()).any(|failing| failing.unreachable);
         unreachable || self.pause(now).is_some()
     }
 
-    /// Returns the pause that is in effect. A pause is not returned after `token/info` has
-    /// succeeded, while one submission tests whether the pause is over.
+    /// Returns the current pause. It's no longer returned once `token/info` has succeeded and a
+    /// submission is testing whether the pause is over.
     pub(crate) fn pause(&self, now: Now) -> Option<Pause> {
         if self.clock_is_wrong(now) {
             return Some(Pause::WrongClock);
@@ -489,7 +491,7 @@ impl Core {
         }
     }
 
-    /// Returns `true` if it is not yet known whether the current token is accepted.
+    /// Returns `true` if we don't know yet whether the current token is accepted.
     pub(crate) fn is_asking(&self) -> bool {
         self.paused.is_none() && !self.tokens.is_verified
     }

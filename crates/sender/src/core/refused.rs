@@ -1,4 +1,4 @@
-//! Refused calls: which call a request is about, and what its answer changes for other calls.
+//! Refused calls: which call a request is about, and how its response affects other calls.
 
 use super::Core;
 use crate::breaker::refusals::{RefusedBranch, SentCall};
@@ -8,7 +8,7 @@ use callbridge_model::Now;
 use callbridge_spool::{Op, Parties, RowId, Step, Unconfirmed, WorkQueue};
 
 impl Core {
-    /// Returns the name under which the refusals of a branch are counted.
+    /// Returns the name under which a branch's refusals are counted.
     fn branch(&self, turn: &str) -> String {
         if self.settings.is_hub {
             turn.to_owned()
@@ -17,7 +17,7 @@ impl Core {
         }
     }
 
-    /// Returns the call that a request is about. `None` for other requests.
+    /// Returns the call that a request is about, or `None` for other requests.
     pub(super) fn sent_call(&self, work: &Work, inputs: &RequestInputs) -> Option<SentCall> {
         if let Some(call) = work.poll() {
             return Some(self.submitted(call));
@@ -43,12 +43,12 @@ impl Core {
         }
     }
 
-    /// Notes that a call is journaled, which ends a series of calls that FAILED.
+    /// Notes that a call was journaled, which ends a series of FAILED calls.
     pub(super) fn note_journaled(&mut self, now: Now, call: &SentCall, ops: &mut Vec<Op>) {
         reopen(self.refusals.note_journaled(call), now, ops);
     }
 
-    /// Notes that a webhook has confirmed a call of this branch. Which call is not known.
+    /// Notes that a webhook confirmed one of this branch's calls, without saying which.
     pub(super) fn note_webhook(&mut self, now: Now, turn: &str, ops: &mut Vec<Op>) {
         let call = SentCall {
             row: RowId(0),
@@ -58,8 +58,8 @@ impl Core {
         self.note_journaled(now, &call, ops);
     }
 
-    /// Returns the branches whose calls are refused and not sent. Their list is empty while a call
-    /// is tried.
+    /// Returns the branches whose calls are refused and held back. An unconfirmed refusal is left
+    /// out while one of the branch's calls is being tried.
     pub(super) fn refused_branches(&self, head: &WorkQueue) -> Vec<RefusedBranch> {
         self.refusals.refused_branches(|branch| {
             head.trials.contains_key(branch) || self.in_flight.submits_for(branch)
@@ -67,7 +67,7 @@ impl Core {
     }
 }
 
-/// Adds the steps that send refused calls again.
+/// Adds the steps that resend refused calls.
 pub(super) fn reopen(rows: Vec<RowId>, now: Now, ops: &mut Vec<Op>) {
     for row in rows {
         let step = Step::Reopened {

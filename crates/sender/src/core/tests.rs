@@ -1,4 +1,4 @@
-//! Tests of the whole core: from a head to a request, and from an answer to operations.
+//! Tests the whole core, from a head to a request and from a response to operations.
 
 use super::*;
 use crate::queue::Task;
@@ -30,7 +30,7 @@ pub(super) fn live_queue(id: i64) -> WorkQueue {
     }
 }
 
-/// Makes a head with one accepted call that is due for a poll.
+/// Creates a head with one accepted call that's due for a poll.
 pub(super) fn unconfirmed_queue(call: &Unconfirmed) -> WorkQueue {
     WorkQueue {
         polls: vec![call.clone()],
@@ -44,7 +44,7 @@ pub(super) fn unconfirmed_queue(call: &Unconfirmed) -> WorkQueue {
     }
 }
 
-/// Makes a sender whose token is verified.
+/// Creates a sender whose token has been verified.
 pub(super) fn ready_core(settings: Settings) -> Core {
     let (mut core, ops) = Core::start(settings, Known::default(), now_at(0));
     assert!(matches!(&ops[..], [Op::Meta { .. }]), "{ops:?}");
@@ -81,7 +81,7 @@ pub(super) fn forbidden_answer() -> ApiResult {
     Err(ApiError::Forbidden("yo'q".to_owned()))
 }
 
-/// Makes the next request of this head. Returns its slot, its task, and its launch.
+/// Launches the next request for this head, returning its slot, its task, and the launch.
 pub(super) fn launch_next(core: &mut Core, now: Now, head: &WorkQueue) -> (u32, Task, Launch) {
     let Decision::Send(plan) = core.next(now, head) else {
         panic!("something is sent at {now:?}");
@@ -97,7 +97,7 @@ pub(super) fn launch_next(core: &mut Core, now: Now, head: &WorkQueue) -> (u32, 
     (slot, task, launch)
 }
 
-/// Sends the next request, and answers it.
+/// Sends the next request and responds to it.
 pub(super) fn exchange(
     core: &mut Core,
     now: Now,
@@ -110,7 +110,7 @@ pub(super) fn exchange(
     (request, answered.expect("under way"))
 }
 
-/// Returns the lane of the next request without sending it.
+/// Returns the next request's lane without sending it.
 pub(super) fn lane(core: &mut Core, now: Now, head: &WorkQueue) -> Option<Lane> {
     match core.next(now, head) {
         Decision::Send(plan) => {
@@ -398,8 +398,8 @@ fn accepted_call_keeps_its_request_id_and_token() {
     );
 }
 
-/// Sends call 1, which times out. Returns the seconds until it is sent again, and the failures that
-/// count against it.
+/// Sends call 1, which times out. Returns the number of seconds until it's resent, and the failures
+/// that count against it.
 fn time_out_call(core: &mut Core, seconds: u64) -> (u64, u32) {
     let now = now_at(seconds);
     let (_, answered) = exchange(core, now, &live_queue(1), Err(ApiError::TimedOut));

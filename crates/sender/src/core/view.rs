@@ -1,4 +1,5 @@
-//! The candidates for the next request, from the head of the spool and the state of the sender.
+//! Determines the candidates for the next request from the head of the spool and the sender's
+//! state.
 
 use super::Core;
 use crate::breaker::Access;
@@ -11,8 +12,8 @@ use callbridge_model::{Grant, Now};
 use callbridge_spool::{Unconfirmed, WorkQueue};
 use std::time::Duration;
 
-/// Time for which pages can fail while calls are accepted. Then calls with lost requestIds no
-/// longer wait for pages.
+/// If pages keep failing for this long while calls are accepted, calls with lost requestIds no
+/// longer wait for them.
 const PAGES_FAIL_LONG: Duration = Duration::from_secs(3600);
 
 /// Collects the candidates.
@@ -38,7 +39,7 @@ pub(super) fn view(core: &Core, now: Now, head: &WorkQueue) -> View {
         lead: None,
         lead_spare: None,
     };
-    // Other calls of a branch whose calls are refused are missing from the head.
+    // The head leaves out the other calls of a branch whose calls are refused.
     if core.refusals.suspends()
         && let Some(tried) = head.retried.as_ref().or(head.trials.values().next())
     {
@@ -50,7 +51,7 @@ pub(super) fn view(core: &Core, now: Now, head: &WorkQueue) -> View {
     view
 }
 
-/// Computes the access to the endpoints from breakers, pause, and grants.
+/// Determines which endpoints are accessible, given the breakers, the pause, and the grants.
 pub(super) fn access(core: &Core, now: Now) -> AccessByEndpoint {
     let mut access = AccessByEndpoint {
         submit: breaker_access(core, now, Endpoint::Submit),
@@ -89,7 +90,7 @@ fn breaker_access(core: &Core, now: Now, endpoint: Endpoint) -> Access {
     core.breakers.access(endpoint, now.boot, under_way)
 }
 
-/// Returns `true` if calls that were sent before can be confirmed.
+/// Returns `true` if calls sent earlier can be confirmed.
 fn confirms(core: &Core, now: Now) -> bool {
     let is_stopped = (core.paused.as_ref()).is_some_and(|paused| !paused.is_half_open());
     core.tokens.is_verified && !core.tokens.is_expired(now) && !is_stopped
@@ -150,7 +151,7 @@ fn unconfirmed(core: &Core, now: Now, head: &WorkQueue) -> UnconfirmedCalls {
     calls
 }
 
-/// Returns the call that is due for a poll and whose requestId expires next.
+/// Returns the call whose requestId expires first, among those that are due for a poll.
 fn first_ending(core: &Core, now: Now, head: &WorkQueue) -> Option<Unconfirmed> {
     let mut ending = Vec::new();
     for call in head.ending.iter().chain(&head.polls) {
@@ -166,7 +167,7 @@ fn first_ending(core: &Core, now: Now, head: &WorkQueue) -> Option<Unconfirmed> 
     first.cloned()
 }
 
-/// Returns the first call that can be polled and is not left to webhooks, and its age.
+/// Returns the first call that can be polled and isn't left to webhooks, with its age.
 fn first_polled(core: &Core, now: Now, calls: &[Unconfirmed]) -> Option<(Unconfirmed, Duration)> {
     for call in calls {
         let age = call.age(now.wall);
@@ -178,7 +179,8 @@ fn first_polled(core: &Core, now: Now, calls: &[Unconfirmed]) -> Option<(Unconfi
     None
 }
 
-/// Returns `true` if pages can be read now or soon, so calls with lost requestIds wait for them.
+/// Returns `true` if pages can be read now or soon, so that calls with lost requestIds should wait
+/// for them.
 fn reads_pages_for_lost(core: &Core, now: EventTime) -> bool {
     let mut pages_since = None;
     for failing in core.breakers.failing() {
@@ -192,7 +194,7 @@ fn reads_pages_for_lost(core: &Core, now: EventTime) -> bool {
     core.confirm.reads_pages(now) && !fails_long && !core.settings.dry_run
 }
 
-/// Returns `true` if requests about leads can be made.
+/// Returns `true` if lead requests may be sent.
 fn may_ask_leads(core: &Core, now: Now) -> bool {
     !core.settings.dry_run && core.tokens.is_verified && !core.stops_commands(now)
 }
@@ -204,7 +206,7 @@ fn add_lead_requests(core: &Core, now: Now, head: &WorkQueue, view: &mut View) {
     if let Some(request) = core.lead_requests.first_asked()
         && may_go(core, now, &request)
     {
-        // Pages for an audit wait for calls, because an audit can request many pages.
+        // An audit may request many pages, so they wait for calls.
         let can_wait = matches!(&request, LeadRequest::Asked(_, asked) if asked.is_page());
         if !can_wait || has_turn {
             view.lead_turn = Some(request);
@@ -233,8 +235,8 @@ fn may_go(core: &Core, now: Now, request: &LeadRequest) -> bool {
         LeadRequest::LookUp(_) => tokens.may(Grant::LeadRead),
         LeadRequest::FieldWrite(_) => tokens.may(Grant::LeadSave),
         LeadRequest::FieldPoll(_) => core.confirm.polls_refused.is_none(),
-        // A command learns from the CRM that the grant is missing. A page of leads is requested in
-        // any case.
+        // If the grant is missing, the CRM will tell the command so. Pages of leads are requested
+        // in any case.
         LeadRequest::Catalog | LeadRequest::Backfill(_) | LeadRequest::Asked(..) => true,
     };
     let has_token = request

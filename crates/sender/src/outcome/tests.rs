@@ -1,11 +1,11 @@
-//! Tests of each row of the design's table of answers, and of the effects of each verdict.
+//! Tests each row of the design's response table, and each verdict's effects.
 
 use super::*;
 use crate::testing::info;
 use serde_json::json;
 use strum::VariantArray as _;
 
-/// Returns a verdict at an address where the CRM has accepted a call.
+/// Returns a verdict for a URL where the CRM has accepted a call.
 fn verdict(endpoint: Endpoint, answer: ApiResult) -> Verdict {
     judge(endpoint, answer, true)
 }

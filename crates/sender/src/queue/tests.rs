@@ -1,4 +1,4 @@
-//! Tests of the choice of the next request, lane by lane.
+//! Tests how the next request is chosen, lane by lane.
 
 use super::*;
 use crate::testing::{now_at, submitted_call};
@@ -9,7 +9,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const LIVE: RowId = RowId(1);
 const OLDER: RowId = RowId(2);
 
-/// Returns a view in which nothing waits, and every endpoint can be used.
+/// Returns a view in which nothing is waiting and every endpoint can be used.
 fn idle_view() -> View {
     View {
         access: AccessByEndpoint {
@@ -85,7 +85,7 @@ fn busy_view() -> View {
     }
 }
 
-/// Removes the candidate of this lane.
+/// Removes this lane's candidate.
 fn remove_candidate(view: &mut View, lane: Lane) {
     match lane {
         Lane::Settle => view.unconfirmed.settle = None,
@@ -182,8 +182,8 @@ fn live_call_goes_before_backlog() {
     assert_eq!(next(&backlog), None);
 }
 
-/// Returns a view in which calls are ready, and `due` other calls can be confirmed. The oldest of
-/// them was submitted `oldest` seconds ago.
+/// Returns a view in which calls are ready and `due` other calls can be confirmed, the oldest of
+/// which was submitted `oldest` seconds ago.
 fn view_with_ready_calls(due: u32, oldest: u32) -> View {
     View {
         live: Some(LIVE),
@@ -264,7 +264,7 @@ fn absent_call_is_polled_under_load_after_two_minutes() {
     assert_eq!(lane(&view), Some(Lane::Live));
 }
 
-/// Returns a view in which no calls are ready, and `due` calls can be confirmed. The oldest of them
+/// Returns a view in which no calls are ready and `due` calls can be confirmed, the oldest of which
 /// was submitted `age` seconds ago.
 fn view_without_ready_calls(due: u32, age: u32) -> View {
     View {
@@ -347,7 +347,7 @@ fn token_info_needs_access_to_its_endpoint() {
     assert_eq!(next(&closed), None);
 }
 
-/// Returns a view in which all breakers are open, and a probe is due.
+/// Returns a view in which all breakers are open and a probe is due.
 fn outage_view() -> View {
     View {
         access: AccessByEndpoint {
@@ -425,7 +425,7 @@ fn work_returns_its_row_endpoint_poll_and_lead_request() {
     }
 }
 
-/// The ten states of `docs/design/sender.md`, with their answers.
+/// The ten states in `docs/design/sender.md`, with their answers.
 #[test]
 fn ten_documented_states_have_their_expected_answers() {
     let saturated = view_with_ready_calls(50, 20);

@@ -1,4 +1,4 @@
-//! Tests of when lead requests are sent, and of the effects of their answers.
+//! Tests when lead requests are sent, and what their responses change.
 
 use super::*;
 use callbridge_crm::{Endpoint, FilterPage, LeadsPage};
@@ -84,7 +84,7 @@ fn spare_lead_requests_use_at_most_half_of_budget() {
         sent += 1;
     }
     assert_eq!(sent, 30);
-    // The other half of the budget is free for calls.
+    // The other half of the budget is left for calls.
     let live = WorkQueue {
         live: Some(due_call(1)),
         ..queue_with_backfill(99)
@@ -186,7 +186,7 @@ fn lead_request_with_unchanged_result_waits_a_minute() {
         lane(&mut core, now_at(12), &queue_with_lookup()),
         Some(Lane::Lead)
     );
-    // The answer changed nothing in the spool.
+    // The response changed nothing in the spool.
     let lead_request = LeadRequest::LookUp(lead());
     core.lead_requests
         .note_answer(now_at(12), &lead_request, true);
@@ -316,7 +316,7 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
     let fields = Ok(ApiReply::Data(serde_json::json!({})));
     let (request, _) = exchange(&mut core, now_at(1), &WorkQueue::default(), fields);
     assert_eq!(request, Request::CrmFields, "what else is asked goes first");
-    // Calls that wait go first, and one page is read in ten seconds.
+    // Waiting calls go first, with one page every ten seconds.
     let waiting = WorkQueue {
         backlog: Some(due_call(2)),
         ..WorkQueue::default()
@@ -325,8 +325,8 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
     let (request, outcome) = exchange(&mut core, now_at(12), &waiting, empty_page());
     assert_eq!(request, Request::Filter(page));
     assert!(!outcome.again);
-    // Without calls, pages go at the pace of requests that can wait, and half of the budget is
-    // left.
+    // Without calls, pages are read at the pace of requests that can wait, which leaves half of the
+    // budget free.
     let mut core = ready_core(Settings::default());
     let idle = WorkQueue::default();
     let before = core.budget.used(now_at(0));
@@ -384,7 +384,7 @@ fn has_granted_request(answered: &Answered) -> bool {
 fn granted_right_is_noticed_within_an_hour() {
     let mut core = ready_core(Settings::default());
     let head = queue_with_lookup();
-    // The company removes the right, which is noticed an hour later.
+    // The company revokes the permission, which is noticed an hour later.
     assert_eq!(lane(&mut core, now_at(3_599), &head), Some(Lane::Lead));
     let (request, answered) = exchange(
         &mut core,
@@ -408,7 +408,7 @@ fn granted_right_is_noticed_within_an_hour() {
     assert!(!has_granted_request(&answered), "nothing is new");
 }
 
-/// Sends a command's write of lead fields, which the CRM accepts.
+/// Sends a command's field update for a lead, which the CRM accepts.
 fn set_fields(core: &mut Core, seconds: u64) {
     let list = Request::FieldList {
         lead: lead(),

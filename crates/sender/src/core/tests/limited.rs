@@ -1,4 +1,4 @@
-//! Tests of the wait after a 429.
+//! Tests the wait after a 429.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn requests_after_429_wait_1_2_4_8_s_and_run_one_at_a_time() {
     );
 }
 
-/// Four requests are under way. The one that was sent first gets a 429.
+/// Four requests are in flight, and the one sent first gets a 429.
 #[test]
 fn answers_to_requests_sent_before_a_429_do_not_end_the_wait() {
     for others in [
@@ -74,7 +74,7 @@ fn answers_to_requests_sent_before_a_429_do_not_end_the_wait() {
             panic!("it waits");
         };
         assert!((now_at(11).boot..now_at(12).boot).contains(&until));
-        // The next request finds out, and a failure leaves it open.
+        // The next request tests the limit, but its failure tells us nothing.
         exchange(
             &mut core,
             now_at(12),

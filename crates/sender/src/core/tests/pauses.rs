@@ -1,4 +1,4 @@
-//! Tests of pauses, and of endpoints that fail or are not granted.
+//! Tests pauses, and endpoints that fail or aren't granted.
 
 use super::*;
 

@@ -21,7 +21,7 @@ fn failed_status() -> ApiResult {
     ))
 }
 
-/// Returns the rows that go back to `ready`.
+/// Returns the rows that become `ready` again.
 fn reopened_rows(ops: &[Op]) -> Vec<i64> {
     let mut rows = Vec::new();
     for op in ops {
@@ -37,7 +37,7 @@ fn reopened_rows(ops: &[Op]) -> Vec<i64> {
     rows
 }
 
-/// Makes the head that the spool returns if this call is ready. All calls have the same lead.
+/// Creates the head that the spool returns when this call is ready. All calls have the same lead.
 fn ready_queue(core: &Core, now: Now, id: i64) -> WorkQueue {
     let suspended = core.ask(now).suspended;
     let Some(branch) = suspended.branches.first() else {
@@ -53,7 +53,7 @@ fn ready_queue(core: &Core, now: Now, id: i64) -> WorkQueue {
     head
 }
 
-/// Sends a call of another lead, which the spool returns as the trial, and answers it.
+/// Sends a call with another lead, which the spool returns as the trial, and responds to it.
 fn try_other_lead(core: &mut Core, now: Now, id: i64, answer: ApiResult) -> Answered {
     let suspended = core.ask(now).suspended;
     assert_eq!(suspended.branches[0].trial, Trial::OtherCall);
@@ -88,7 +88,7 @@ fn try_other_lead(core: &mut Core, now: Now, id: i64, answer: ApiResult) -> Answ
         .expect("in flight")
 }
 
-/// Makes a sender that met five refused calls in a row.
+/// Creates a sender that has had five calls in a row refused.
 fn core_with_refused_calls() -> Core {
     let mut core = ready_core(Settings::default());
     for id in 1..=5 {
@@ -306,7 +306,7 @@ fn restart_ends_a_pause_for_refused_calls() {
     assert_eq!(pause_reason(&core, now_at(3)), None);
 }
 
-/// Makes a sender that met five calls in a row that FAILED.
+/// Creates a sender that has had five FAILED calls in a row.
 fn core_with_failed_calls() -> Core {
     let mut core = ready_core(Settings::default());
     for id in 1..=5 {
@@ -346,7 +346,7 @@ fn webhook_ends_a_pause_for_failed_calls() {
         }),
         ..live_queue(7)
     };
-    // Which call was confirmed is not known, so the calls that FAILED are not sent again.
+    // There's no telling which call was confirmed, so the FAILED calls aren't resent.
     assert_eq!(lane(&mut core, now_at(22), &head), Some(Lane::Live));
     assert_eq!(pause_reason(&core, now_at(22)), None);
 }

@@ -1,10 +1,10 @@
-//! Tests of the facts that a sender knows after a restart, and of the facts that are unknown.
+//! Tests what a sender still knows after a restart, and what it doesn't.
 
 use super::*;
 use callbridge_call::EventTime;
 use callbridge_spool::{Silence, SilenceReason, SlotRow};
 
-/// Returns the silence that a start or an answer has stored.
+/// Returns the silence stored at startup or by a response.
 fn stored_silence(ops: &[Op]) -> Option<Silence> {
     ops.iter().find_map(|op| match op {
         Op::Silence(silence) => Some(silence.clone()),
@@ -12,7 +12,7 @@ fn stored_silence(ops: &[Op]) -> Option<Silence> {
     })
 }
 
-/// Returns the memory that a start or an answer has stored.
+/// Returns the memory stored at startup or by a response.
 fn stored_memory(ops: &[Op]) -> Option<String> {
     ops.iter().find_map(|op| match op {
         Op::Meta { value, .. } => Some(value.clone()),
@@ -36,7 +36,7 @@ fn slots_of_another_boot_are_moved_and_start_silence() {
         ..Known::default()
     };
     let (mut core, ops) = Core::start(Settings::default(), known, now_at(0));
-    // The silence comes last, because a slot removes a silence that is over.
+    // The silence comes last, because storing a slot removes an expired silence.
     let [Op::Slot(stored), Op::Silence(_), Op::Meta { .. }] = ops.as_slice() else {
         panic!("{ops:?}");
     };
@@ -109,7 +109,7 @@ fn changed_rate_window_after_restart_begins_with_silence() {
     }
 }
 
-/// Returns second 10 with a clock that was set forward by `seconds`.
+/// Returns second 10, with the clock set forward by `seconds`.
 fn now_with_clock_set(seconds: i64) -> Now {
     Now {
         wall: EventTime::from_micros(now_at(10).wall.micros() + seconds * 1_000_000),
@@ -153,8 +153,8 @@ fn ops_of_refusal(seconds: u64) -> Vec<Op> {
         .ops
 }
 
-/// Restarts a sender after these operations of an earlier sender, with the same token. Also returns
-/// the operations of the start.
+/// Restarts a sender with the same token after an earlier sender's operations. Also returns the
+/// operations at startup.
 fn restart(ops: &[Op], slots: Vec<SlotRow>, seconds: u64) -> (Core, Vec<Op>) {
     let known = Known {
         memory: stored_memory(ops),
@@ -166,7 +166,7 @@ fn restart(ops: &[Op], slots: Vec<SlotRow>, seconds: u64) -> (Core, Vec<Op>) {
     (core, kept)
 }
 
-/// Returns the operations of a restarted sender before it sends a probe of the refused token.
+/// Returns a restarted sender's operations before it sends a probe for the refused token.
 fn ops_of_probe() -> Vec<Op> {
     let (mut core, _) = restart(&ops_of_refusal(0), Vec::new(), 3);
     let Decision::Send(probe) = core.next(now_at(60), &WorkQueue::default()) else {
@@ -200,7 +200,7 @@ fn refused_token_waits_across_restart_but_new_token_does_not() {
 #[test]
 fn probe_of_refused_token_is_stored_before_it_is_sent() {
     let ops = ops_of_probe();
-    // A kill loses the answer.
+    // The process is killed, so the response is lost.
     let (mut core, _) = restart(&ops, Vec::new(), 65);
     let waits = core.next(now_at(65), &WorkQueue::default());
     assert_eq!(waits, Decision::WaitUntil(now_at(120).boot));
@@ -209,7 +209,7 @@ fn probe_of_refused_token_is_stored_before_it_is_sent() {
 #[test]
 fn probe_lost_in_a_kill_counts_from_latest_possible_arrival() {
     let ops = ops_of_probe();
-    // The machine stopped before the request was sent, and the process was killed during the stop.
+    // The machine stopped before the request was sent, and the process was killed along with it.
     let slots = ops.iter().filter_map(|op| match op {
         Op::Slot(row) => Some(row.clone()),
         _ => None,
@@ -228,8 +228,8 @@ fn probe_lost_in_a_kill_counts_from_latest_possible_arrival() {
     assert_eq!(waits, Decision::WaitUntil(now_at(195).boot));
 }
 
-/// Starts a sender with these facts. Returns the end of its silence, the operations of the start,
-/// and the parts of the memory that the sender cannot read.
+/// Starts a sender that knows this. Returns the end of its silence, the operations at startup, and
+/// the parts of the memory that it can't read.
 fn start_with(known: Known, now: Now) -> (Option<Duration>, Vec<Op>, Vec<String>) {
     let (mut core, ops) = Core::start(Settings::default(), known, now);
     core.token(now, Some(fingerprint()));
@@ -247,8 +247,8 @@ fn known_with_memory(memory: &str, silence: Option<Silence>) -> Known {
     }
 }
 
-/// After a rollback, a renamed field, or an incomplete text, 60 requests may have been sent just
-/// before the start.
+/// After a rollback, a renamed field, or a truncated text, 60 requests may have been sent just
+/// before startup.
 #[test]
 fn unreadable_memory_starts_silence_that_survives_restart() {
     let (_, ops) = Core::start(Settings::default(), Known::default(), now_at(0));
@@ -284,8 +284,8 @@ fn impossibly_long_silence_begins_anew() {
     );
 }
 
-/// Makes a sender that took over the state from another process. Also returns the operations of its
-/// start.
+/// Creates a sender that took over the state from another process. Also returns the operations at
+/// startup.
 fn take_over(by_proxy: bool, memory: Option<String>) -> (Core, Vec<Op>) {
     let settings = Settings {
         by_proxy,
@@ -323,7 +323,7 @@ fn takeover_starts_silence_of_a_window_plus_45_seconds() {
             lane(&mut core, now_at(seconds + 1), &head),
             Some(Lane::Token)
         );
-        // A restart of this process keeps the silence.
+        // The silence survives a restart of this process.
         let known = Known {
             boot_id: Some("boot".to_owned()),
             silence: stored_silence(&ops),
@@ -388,7 +388,7 @@ fn memory_of_aborted_launch_is_stored_with_next_launch() {
     let memory = stored_memory(&launch.ops);
     assert!(memory.is_some(), "{:?}", launch.ops);
     core.abort(slot);
-    // Both launches have the same time, so the second memory has the same text as the first.
+    // Both launches happen at the same time, so the second memory has the same text as the first.
     let Decision::Send(plan) = core.budget.take(now_at(60), task) else {
         panic!("no slot");
     };
@@ -413,7 +413,7 @@ fn page_rest_and_page_size_survive_a_restart() {
     assert_eq!(core.confirm.page_size.get(), 50);
 }
 
-/// The hub lost its session twice, and a request of the first time can still arrive.
+/// The hub lost its session twice, and a request from before the first loss may still arrive.
 #[test]
 fn second_restart_knows_slots_of_requests_interrupted_by_the_first() {
     let row = SlotRow {

@@ -1,4 +1,4 @@
-//! Tests that a replaced token reads the requestIds that it received while it is valid (§4.6).
+//! Tests that a replaced token is used to read its own requestIds as long as it's valid (§4.6).
 
 use super::*;
 use crate::tokens::Standing;
@@ -7,8 +7,8 @@ fn second_token() -> TokenFingerprint {
     TokenFingerprint::of("svc_at_two")
 }
 
-/// Makes a sender whose first token was replaced at 100 s and expires at 400 s. The second token is
-/// verified.
+/// Creates a sender whose first token was replaced at 100 s and expires at 400 s, and whose second
+/// token has been verified.
 fn core_with_two_tokens() -> Core {
     let mut core = ready_core(Settings::default());
     core.token(now_at(100), Some(second_token()));
@@ -27,7 +27,7 @@ fn queue_with_call(accepted: Now) -> WorkQueue {
     unconfirmed_queue(&submitted_call(3, accepted))
 }
 
-/// Sends the next request, answers it, and returns its token.
+/// Sends the next request, responds to it, and returns its token.
 fn exchange_with_token(
     core: &mut Core,
     now: Now,
@@ -226,7 +226,7 @@ fn another_token_has_no_fresh_budget() {
         );
     }
     core.token(now_at(41), Some(second_token()));
-    // The first request was answered in second 0.
+    // The response to the first request arrived in second 0.
     for second in 41..60 {
         assert_eq!(lane(&mut core, now_at(second), &WorkQueue::default()), None);
     }
