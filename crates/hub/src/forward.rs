@@ -1,4 +1,4 @@
-//! The collector: sends ready calls to a hub, and repeats this until the hub has stored the calls.
+//! The collector, which sends ready calls to a hub and keeps trying until the hub has stored them.
 //!
 //! | module | contents |
 //! |---|---|

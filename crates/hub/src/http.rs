@@ -1,5 +1,5 @@
-//! The listener of `--collect`. Before a body is read, the request must have a valid token, and the
-//! token's branch must have requests left in this minute. Bodies are held within a budget.
+//! The `--collect` listener. Before a body is read, the request must have a valid token whose
+//! branch has requests left in the current minute. Bodies are kept within a memory budget.
 
 use crate::limits::BranchRates;
 use crate::protocol::{
@@ -28,19 +28,19 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Maximum bytes of all bodies that are held at once.
+/// Maximum total size in bytes of all bodies held at the same time.
 pub const BUDGET_BYTES: usize = 16 << 20;
-/// The most bytes that the bodies of one branch can hold at a time.
+/// Maximum total size in bytes of one branch's bodies held at the same time.
 const BRANCH_BYTES: usize = BUDGET_BYTES / 4;
-/// A body that is too large is read and dropped up to this many bytes, because its sender reads no
-/// answer before the end of the body.
+/// A body that's too large is read and discarded up to this many bytes, because its sender won't
+/// read a response before it has sent the whole body.
 const PASSED_OVER_MAX: usize = 4 << 20;
-/// Time in which a body must arrive.
+/// Time within which a body must arrive.
 const BODY_WITHIN: Duration = Duration::from_secs(20);
-/// Maximum number of connections at once. The real maximum is lower if the limit on open files is
+/// Maximum number of concurrent connections, which is lowered further if the limit on open files is
 /// low.
 pub const CONNECTIONS_MAX: usize = 1024;
-/// Seconds after which a collector tries again after a full budget or a full disk.
+/// Seconds after which a collector retries when the budget or the disk is full.
 const RETRY_SOON_SEC: u64 = 5;
 
 /// Serves `--collect` until `stop`.
@@ -61,7 +61,7 @@ pub async fn serve(
             ..Limits::FEW
         },
         site: SiteRules {
-            // Each request is verified by its token, and a proxy passes on its public name.
+            // Each request is authenticated by its token, and a proxy passes on its public name.
             hosts: HostRule::Any,
             ..SiteRules::STRICT
         },
@@ -75,16 +75,16 @@ pub async fn serve(
     serve::serve(open, Arc::new(gate), stop).await;
 }
 
-/// Checks requests, reads their bodies within the budget, and passes them to the receiver.
+/// Checks requests, reads their bodies within the budget, and hands them to the receiver.
 struct Gate {
     receiver: Arc<Receiver>,
     budget: ByteBudget,
-    /// Each branch's part of the budget.
+    /// Each branch's portion of the budget.
     parts: Mutex<BTreeMap<String, ByteBudget>>,
     rates: Mutex<BranchRates>,
 }
 
-/// A refused request: status, the reason for metrics, the message, and when to try again.
+/// A refused request, with its status, the reason for metrics, the message, and when to retry.
 struct Refused {
     status: StatusCode,
     reason: &'static str,
@@ -240,7 +240,7 @@ impl Gate {
         rates.note_bytes(&origin.branch.name, length as u64, clock::now().boot);
     }
 
-    /// Returns an empty share of the branch's part of the budget.
+    /// Returns an empty share of the branch's portion of the budget.
     fn share(&self, branch: &str) -> ByteShare {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts.retain(|name, part| name == branch || !part.is_unused());
@@ -297,7 +297,7 @@ fn refuse(refusal: Refusal) -> Refused {
     }
 }
 
-/// Returns the bearer token of a request. `None` if the request has none.
+/// Returns a request's bearer token, or `None` if there isn't one.
 fn bearer(headers: &HeaderMap) -> Option<Secret> {
     let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = text.split_once(' ')?;
@@ -307,8 +307,8 @@ fn bearer(headers: &HeaderMap) -> Option<Secret> {
     Some(Secret::from(token.trim().to_owned()))
 }
 
-/// Returns the status of the answer to calls. A script may look at nothing else, so it's an error
-/// if no line was accepted. A collector reads the answer.
+/// Returns the status code of a response to calls. Since a script may look at nothing else, it's an
+/// error if no line was accepted. A collector reads the response itself.
 fn status_of(origin: &Origin, answer: &CallsAnswer) -> StatusCode {
     let accepts_none = answer.taken.is_empty() && !answer.refused.is_empty();
     if accepts_none && origin.sender.is_none() {
@@ -318,8 +318,8 @@ fn status_of(origin: &Origin, answer: &CallsAnswer) -> StatusCode {
     }
 }
 
-/// Returns the highest position that a collector has seen, from the headers. Scripts send no
-/// position.
+/// Returns the highest position that a collector has seen, from the headers. Scripts don't send
+/// one.
 fn seen_position(headers: &HeaderMap) -> Option<HubPosition> {
     let seq: i64 = headers.get(SEEN_SEQ)?.to_str().ok()?.parse().ok()?;
     Some(HubPosition {
@@ -328,7 +328,7 @@ fn seen_position(headers: &HeaderMap) -> Option<HubPosition> {
     })
 }
 
-/// Returns the ID in a header. `None` if it's empty or too long.
+/// Returns the ID in a header, or `None` if it's empty or too long.
 fn id(headers: &HeaderMap, name: &str) -> Option<String> {
     let id = headers.get(name)?.to_str().ok()?;
     let is_usable = !id.is_empty() && id.len() <= ID_BYTES_MAX;

@@ -1,12 +1,12 @@
-//! Calls over HTTPS. A collector next to each PBX sends its calls to a hub, and the hub sends them
-//! to the CRM.
+//! Receives calls over HTTPS. A collector next to each PBX sends its calls to a hub, which sends
+//! them to the CRM.
 //!
 //! ```text
 //! collector: spool ─▶ forward ── POST /v1/calls ──▶ http ─▶ receiver ─▶ spool :hub
 //! ```
 //!
-//! The hub answers after its commit. The collector keeps a call `ready` until the hub's answer
-//! names the call's uuid. `docs/hub.md` describes both sides.
+//! The hub responds after its commit. The collector keeps a call `ready` until the hub's response
+//! lists the call's uuid. `docs/hub.md` describes both sides.
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Limits the requests and bytes of a branch in a minute, and the bytes of its new calls in a day.
-//! In: requests, stored calls, and `now`. Out: whether a request is accepted.
+//! Limits a branch's requests and bytes per minute, and the bytes of its new calls per day. Given
+//! the requests, the stored calls, and `now`, this decides whether to accept a request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,16 +9,17 @@ pub const REQUESTS_MAX: u32 = 60;
 pub const BYTES_MAX: u64 = 20 << 20;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Maximum length in bytes of the call messages that one branch adds to the state in a day: about a
-/// million calls.
+/// Maximum total length in bytes of the call messages that a branch may add to the state in a day,
+/// enough for about a million calls.
 pub const DAY_BYTES_MAX: u64 = 1 << 30;
 
-/// The bytes of new calls of each branch in its current day, which begins with its first call. A
-/// repeated call adds nothing to the state and isn't counted, so a collector can resend everything.
+/// How many bytes of new calls each branch has sent in its current day, which begins with its first
+/// call. A repeated call adds nothing to the state and isn't counted, so a collector can safely
+/// resend everything.
 #[derive(Debug)]
 pub struct DailyQuota {
     bytes_max: u64,
-    /// When the day began, and its bytes.
+    /// When the day began, and the bytes so far.
     days: BTreeMap<String, (Duration, u64)>,
 }
 
@@ -35,7 +36,7 @@ impl DailyQuota {
     }
 
     /// Checks that the branch may store calls.
-    ///
+    /// Checks whether the branch may store calls.
     /// # Errors
     /// Returns the time until the branch's next day if its quota is used up.
     pub fn check(&mut self, branch: &str, now: Duration) -> Result<(), Duration> {
@@ -57,7 +58,7 @@ impl DailyQuota {
     }
 }
 
-/// The requests and bytes of each branch in its current minute.
+/// Each branch's requests and bytes in its current minute.
 #[derive(Debug, Default)]
 pub struct BranchRates {
     minutes: BTreeMap<String, Minute>,
@@ -71,11 +72,11 @@ struct Minute {
 }
 
 impl BranchRates {
-    /// Counts a request, and checks both limits. `length` is the length of its body, or 0 if that
-    /// is not known.
+    /// Counts a request and checks both limits. `length` is the length of its body, or 0 if
+    /// unknown.
     ///
     /// # Errors
-    /// The time until the branch can send again.
+    /// Returns the time until the branch may send again if a limit is reached.
     pub fn admit(&mut self, branch: &str, length: u64, now: Duration) -> Result<(), Duration> {
         let minute = self.minute(branch, now);
         if minute.requests >= REQUESTS_MAX || minute.bytes.saturating_add(length) > BYTES_MAX {
@@ -85,13 +86,13 @@ impl BranchRates {
         Ok(())
     }
 
-    /// Counts the bytes of a body that arrived.
+    /// Counts the bytes of a body that has arrived.
     pub fn note_bytes(&mut self, branch: &str, bytes: u64, now: Duration) {
         let minute = self.minute(branch, now);
         minute.bytes = minute.bytes.saturating_add(bytes);
     }
 
-    /// Forgets branches whose current minute is over. A branch that sends again begins a new
+    /// Forgets branches whose current minute is over. If such a branch sends again, it starts a new
     /// minute.
     pub fn forget_idle(&mut self, now: Duration) {
         self.minutes.retain(|_, minute| now < minute.began + WINDOW);

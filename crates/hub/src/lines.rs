@@ -1,5 +1,5 @@
-//! Reads the body of `POST /v1/calls`, which has one call message per line. In: bytes. Out: the
-//! calls, and the lines that cannot be read.
+//! Reads the body of `POST /v1/calls`, which has one call message per line, returning the calls and
+//! the lines that can't be read.
 
 use crate::protocol::{LINES_MAX, RefusedLine};
 use crate::traps::{body_mistake, line_mistake};
@@ -8,7 +8,7 @@ use callbridge_call::framing::without_byte_order_mark;
 use callbridge_formats::message::{VERSION, read, version_problem};
 use serde::Deserialize;
 
-/// Maximum characters of a line's error text. The text does not repeat the message.
+/// Maximum number of characters in a line's error, which doesn't repeat the message.
 const ERROR_CHARS: usize = 1000;
 
 /// The lines of a body.
@@ -16,21 +16,21 @@ const ERROR_CHARS: usize = 1000;
 pub struct Lines {
     pub calls: Vec<CallLine>,
     pub refused: Vec<RefusedLine>,
-    /// The body cannot be split into lines, so the only refusal is that of the whole body.
+    /// Whether the body can't be split into lines, in which case it's refused as a whole.
     pub is_one: bool,
 }
 
-/// A line with a call.
+/// A line that holds a call.
 #[derive(Debug)]
 pub struct CallLine {
-    /// The number of the line, from 1.
+    /// The line number, starting at 1.
     pub line: usize,
     /// The line's length in bytes.
     pub bytes: usize,
     pub call: ReportedCall,
 }
 
-/// Why a whole body is refused. Nothing of a refused body is stored.
+/// Why a body is refused as a whole, so that nothing in it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyRefusal {
     #[error("the body has more than {LINES_MAX} lines; send them in several requests")]
@@ -39,10 +39,11 @@ pub enum BodyRefusal {
     UnknownVersion(String),
 }
 
-/// Reads all lines. Empty lines are counted and skipped.
+/// Reads all lines, counting but skipping empty ones.
 ///
 /// # Errors
-/// If the body has too many lines, or if a message has a version that is not known here.
+/// Returns an error if the body has too many lines, or if a message has a version unknown to this
+/// hub.
 pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, BodyRefusal> {
     if let Some(problem) = content_type.and_then(version_problem) {
         return Err(BodyRefusal::UnknownVersion(problem));
@@ -82,7 +83,7 @@ pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, Body
     Ok(lines)
 }
 
-/// Makes the refusal of a line. Cuts the error text to 1000 characters.
+/// Creates a line's refusal, cutting the error off at 1000 characters.
 pub(crate) fn refuse_line(line: usize, id: Option<String>, error: &str) -> RefusedLine {
     RefusedLine {
         line,

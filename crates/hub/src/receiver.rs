@@ -1,4 +1,5 @@
-//! Receives calls and reports of a branch. Reads, judges, and commits them, and makes the answer.
+//! Receives a branch's calls and reports: reads, judges, and commits them, and creates the
+//! response.
 
 use crate::limits::{DAY_BYTES_MAX, DailyQuota};
 use crate::lines::{BodyRefusal, CallLine, Lines, bytes_of_lines, read_lines, refuse_line};
@@ -19,34 +20,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 
-/// A call that arrives within this time after its end is live, and is sent before the backlog.
+/// A call that arrives within this time of its end is live, and is sent before the backlog.
 const LIVE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Maximum number of sources and problems of a report that are kept.
+/// Maximum number of sources and of problems kept from a report.
 const LISTED_MAX: usize = 100;
-/// Maximum characters of a text in a report that are kept.
+/// Maximum number of characters kept of any text in a report.
 const TEXT_CHARS: usize = 300;
 
-/// Handles the requests of branches.
+/// Handles requests from branches.
 pub struct Receiver {
     pub spool: Handle,
     pub rules: Rules,
-    /// The current lists of leads and employees. A reload replaces them.
+    /// The current lists of leads and employees, replaced when they're reloaded.
     pub people: Arc<RwLock<Arc<People>>>,
     pub branches: Arc<BranchTable>,
     pub tally: Arc<Tally>,
-    /// Time without requests to the CRM after lost commits: a window and 45 s.
+    /// How long to send the CRM no requests after lost commits: a window plus 45 s.
     pub silence: Duration,
-    /// Version of this program.
+    /// This program's version.
     pub version: &'static str,
     pub turns: Turns,
-    /// Limits what each branch adds to the state.
+    /// Limits how much each branch adds to the state.
     pub quota: Mutex<DailyQuota>,
 }
 
-/// Stores the requests of a branch one at a time. So a branch that floods the hub delays another
-/// branch by only one request. Other bodies of the branch wait before they are read into calls,
-/// because calls take several times as much memory.
+/// Stores each branch's requests one at a time, so that a branch that floods the hub delays another
+/// by only one request. The branch's other bodies wait before they're parsed, because the parsed
+/// calls take several times as much memory.
 #[derive(Debug, Default)]
 pub struct Turns(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
 
@@ -57,31 +58,31 @@ impl Turns {
     }
 }
 
-/// A request of a branch that has a valid token.
+/// A request from a branch with a valid token.
 #[derive(Clone, Debug)]
 pub struct Origin {
     pub branch: Arc<KnownBranch>,
-    /// ID of the collector's state. `None` for a script, which keeps no dead letters of its own.
+    /// ID of the collector's state, or `None` for a script, which keeps no dead letters of its own.
     pub sender: Option<String>,
-    /// The highest position that the sender has seen, if its request has one.
+    /// The highest position that the sender has seen, if the request includes one.
     pub seen: Option<HubPosition>,
 }
 
-/// Why a request is not answered with 200.
+/// Why a request doesn't get a 200.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     #[error(transparent)]
     Body(#[from] BodyRefusal),
     #[error("the report is not JSON as a collector sends it: {0}")]
     Report(serde_json::Error),
-    /// The branch may store no more calls for this long.
+    /// The branch may not store any more calls for this long.
     #[error(
         "this branch has used up its {} MiB of new calls for today; if it has no such backlog, its \
          token may have been stolen, so run `callbridge branch rotate NAME --now` at the hub",
         DAY_BYTES_MAX >> 20
     )]
     Quota(Duration),
-    /// The spool cannot store the request now, or refuses it.
+    /// The spool can't store the request now, or refuses it.
     #[error("{0}")]
     Spool(Error),
 }
@@ -92,7 +93,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// A call with the number of its line.
+/// A call and its line number.
 struct JudgedLine {
     line: usize,
     bytes: usize,
@@ -102,10 +103,10 @@ struct JudgedLine {
 }
 
 impl Receiver {
-    /// Stores the calls of a body. Returns after the commit.
+    /// Stores a body's calls, returning after the commit.
     ///
     /// # Errors
-    /// The reason why nothing of the body is stored.
+    /// Returns the reason why nothing in the body was stored.
     pub async fn calls(
         &self,
         origin: &Origin,
@@ -124,7 +125,7 @@ impl Receiver {
             from_collector: origin.sender.is_some(),
             now,
         };
-        // Hundreds of calls take long to judge, so judge them in another thread and do not delay
+        // Judging hundreds of calls takes a while, so do it in another thread to avoid delaying
         // other requests.
         let read_body = body.clone();
         let reading = tokio::task::spawn_blocking(move || {
@@ -147,7 +148,7 @@ impl Receiver {
         {
             Ok(stored) => stored,
             Err(error) if is_of_all_calls(&error) => return Err(error.into()),
-            // One call cannot be stored. It must not delay the other calls, so store each call
+            // One of the calls can't be stored. It must not hold up the others, so store each call
             // separately.
             Err(_) => {
                 self.store_each(origin, &judged, &mut refused, kept, now)
@@ -173,8 +174,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the operations that keep the refused lines, whose bytes are `messages`, as dead
-    /// letters of the branch. A collector keeps its own, so there are none for its lines.
+    /// Returns the operations that keep the refused lines, whose bytes are `messages`, as the
+    /// branch's dead letters. There are none for a collector's lines, since it keeps its own.
     async fn letters(
         &self,
         origin: &Origin,
@@ -262,10 +263,10 @@ impl Receiver {
         Ok((taken, last))
     }
 
-    /// Stores the report of a branch.
+    /// Stores a branch's report.
     ///
     /// # Errors
-    /// If the report cannot be read or stored.
+    /// Returns an error if the report can't be read or stored.
     pub async fn report(&self, origin: &Origin, body: &[u8]) -> Result<ReportAnswer, Refusal> {
         let report: BranchReport = serde_json::from_slice(body).map_err(Refusal::Report)?;
         let text = serde_json::to_string(&shorten(report)).map_err(Refusal::Report)?;
@@ -276,7 +277,7 @@ impl Receiver {
         Ok(ReportAnswer { position })
     }
 
-    /// Returns the branch of a token, for `callbridge check`.
+    /// Returns a token's branch, for `callbridge check`.
     pub fn branch(&self, origin: &Origin) -> BranchAnswer {
         BranchAnswer {
             branch: origin.branch.name.clone(),
@@ -336,7 +337,7 @@ impl Receiver {
     }
 }
 
-/// The rules and lists by which the calls of a body are judged.
+/// The rules and lists used to judge a body's calls.
 struct Judging {
     rules: Rules,
     people: Arc<People>,
@@ -347,7 +348,7 @@ struct Judging {
 
 impl Judging {
     fn judge_all(&self, lines: Lines) -> (Vec<JudgedLine>, Vec<RefusedLine>) {
-        // The database can be far away, so it's asked about all calls at once.
+        // The database may be far away, so it's queried for all calls at once.
         let phones = lines.calls.iter().filter_map(|line| {
             let reported = &line.call;
             phone_to_look_up(&reported.call, &reported.pbx, &self.rules)
@@ -390,20 +391,20 @@ impl Judging {
     }
 }
 
-/// Returns the bytes of the refused lines, which are in ascending order.
+/// Returns the bytes of the refused lines, which must be in ascending order.
 fn refused_messages(body: &Bytes, refused: &[RefusedLine]) -> Vec<Bytes> {
     let numbers: Vec<usize> = refused.iter().map(|line| line.line).collect();
     let lines = bytes_of_lines(body, &numbers).into_iter();
     lines.map(|line| body.slice_ref(line)).collect()
 }
 
-/// Returns `true` if the error does not come from a single call.
+/// Returns `true` if the error isn't caused by an individual call.
 fn is_of_all_calls(error: &Error) -> bool {
     let is_of_branch = matches!(error, Error::NoBranch(_) | Error::NoHub);
     error.is_retryable() || is_of_branch || *error == Error::Closed
 }
 
-/// Cuts the lists and texts of a report to their limits, because the report is stored and shown.
+/// Cuts a report's lists and texts to their limits, because the report is stored and shown.
 fn shorten(mut report: BranchReport) -> BranchReport {
     report.sources.truncate(LISTED_MAX);
     report.problems.truncate(LISTED_MAX);

@@ -1,4 +1,4 @@
-//! Tests what of a branch's calls counts toward its daily quota.
+//! Tests which of a branch's calls count toward its daily quota.
 
 use super::*;
 use crate::token::hash;
@@ -8,7 +8,7 @@ use callbridge_model::Secret;
 use callbridge_spool::{self as spool, Guard, NewBranch, Settings};
 use std::path::Path;
 
-/// Starts a receiver with this quota, for the branch `samarkand`.
+/// Starts a receiver with this quota for the branch `samarkand`.
 async fn receiver(folder: &Path, bytes_max: u64) -> (Receiver, Origin, Guard) {
     let (spool, guard) = spool::open(folder, Settings::default()).expect("a spool");
     let begin = Op::BeginHub {
@@ -53,7 +53,7 @@ async fn receiver(folder: &Path, bytes_max: u64) -> (Receiver, Origin, Guard) {
     )
 }
 
-/// Returns the message of the n-th call, which always has the same length.
+/// Returns the nth call's message, which always has the same length.
 fn message(n: u32) -> String {
     let started = clock::now().wall.floor_seconds().get() - 60;
     let call = serde_json::json!({

@@ -1,10 +1,10 @@
-//! A stored branch, as `branch list --json`, `status`, and the page show it.
+//! A stored branch, as shown by `branch list --json`, `status`, and the page.
 
 use callbridge_call::EpochSeconds;
 use callbridge_model::status::{BranchReport, BranchState, BranchStatus, SenderStatus};
 use callbridge_spool::{Branch, BranchSender};
 
-/// Returns the status of a branch at the time `now`, in epoch seconds.
+/// Returns a branch's status at `now`, in epoch seconds.
 pub fn branch_status(branch: Branch, now: i64) -> BranchStatus {
     let report: Option<BranchReport> = branch
         .report

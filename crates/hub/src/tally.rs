@@ -1,4 +1,4 @@
-//! Refusals since the start of the process, by branch and reason, for metrics and the log.
+//! Counts refusals since the process started, by branch and reason, for metrics and the log.
 
 use crate::protocol::RefusedLine;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Refusals by branch and reason. The branch is empty for requests without a valid token.
 pub type Refusals = BTreeMap<(String, &'static str), u64>;
 
-/// Shortest time between two log lines about refusals of one branch and reason.
+/// Minimum time between two log lines about one branch's refusals for the same reason.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -21,14 +21,14 @@ struct Counts {
 }
 
 impl Tally {
-    /// Counts refusals, and logs them once a minute.
+    /// Counts refusals and logs them once a minute.
     pub fn refuse(&self, branch: &str, reason: &'static str, times: u64, now: Duration) {
         if let Some(times) = self.count(branch, reason, times, now) {
             tracing::warn!(branch, reason, times, "refused a request of a branch");
         }
     }
 
-    /// Counts refused lines, and logs them once a minute with the last of them.
+    /// Counts refused lines and logs them once a minute, along with the last of them.
     pub fn refuse_lines(&self, branch: &str, lines: u64, last: &RefusedLine, now: Duration) {
         if let Some(lines) = self.count(branch, "line", lines, now) {
             let id = last.id.as_deref().unwrap_or_default();
@@ -37,7 +37,7 @@ impl Tally {
         }
     }
 
-    /// Counts refusals. Returns how many there were since the last log line, if another one is due.
+    /// Counts refusals. If a log line is due, returns how many there have been since the last one.
     fn count(&self, branch: &str, reason: &'static str, times: u64, now: Duration) -> Option<u64> {
         let key = (branch.to_owned(), reason);
         let mut counts = self.lock();

@@ -1,4 +1,4 @@
-//! Tokens of branches: 256 random bits. The state keeps only their SHA-256.
+//! Branch tokens, which are 256 random bits. The state keeps only their SHA-256 hashes.
 
 use callbridge_call::EpochSeconds;
 use callbridge_model::{ExposeSecret as _, Secret, is_token};
@@ -10,20 +10,20 @@ use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError, RwLock};
 use subtle::ConstantTimeEq as _;
 
-/// The beginning of a token, by which people and scanners recognize it.
+/// The prefix by which people and secret scanners recognize a token.
 const PREFIX: &str = "cbh_";
-/// Random bytes of a token.
+/// Number of random bytes in a token.
 const BYTES: usize = 32;
 
-/// Makes a token. `None` if the system provides no random bytes.
+/// Creates a token, or returns `None` if the system provides no random bytes.
 pub fn new_token() -> Option<Secret> {
     let mut bytes = [0; BYTES];
     SystemRandom::new().fill(&mut bytes).ok()?;
     Some(Secret::from(format!("{PREFIX}{}", hex(&bytes))))
 }
 
-/// Whether a token has the form of [`new_token`] and isn't a simple pattern, so that it can't be
-/// guessed. A random token practically always has more than eight different digits.
+/// Returns `true` if a token looks like one from [`new_token`] and isn't a simple pattern, so that
+/// it can't be guessed. A random token practically always has more than eight different digits.
 pub fn is_strong(token: &Secret) -> bool {
     let Some(digits) = token.expose_secret().strip_prefix(PREFIX) else {
         return false;
@@ -36,12 +36,12 @@ pub fn is_strong(token: &Secret) -> bool {
             .all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit))
 }
 
-/// Makes a random name for a hub's incarnation or a collector's state, which no other state has.
+/// Creates a random ID for a hub's incarnation or a collector's state, which no other state shares.
 pub fn new_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
-/// Returns the SHA-256 of a token, as the state keeps it.
+/// Returns a token's SHA-256 hash, as kept in the state.
 pub fn hash(token: &Secret) -> String {
     hex(digest(&SHA256, token.expose_secret().as_bytes()).as_ref())
 }
@@ -49,7 +49,7 @@ pub fn hash(token: &Secret) -> String {
 fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // Writing into a String does not fail.
+        // Writing to a `String` can't fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
@@ -64,17 +64,18 @@ pub struct KnownBranch {
     previous: Option<(String, EpochSeconds)>,
 }
 
-/// The stored branches, in memory. A request with an unknown token never reaches the spool.
+/// The stored branches, kept in memory so that a request with an unknown token never reaches the
+/// spool.
 #[derive(Debug, Default)]
 pub struct BranchTable {
     all: RwLock<Arc<Vec<Arc<KnownBranch>>>>,
 }
 
 impl BranchTable {
-    /// Reads the branches again. Called at the start, and after each change of a branch.
+    /// Reloads the branches, which is done at startup and whenever a branch changes.
     ///
     /// # Errors
-    /// If the spool cannot be read.
+    /// Returns an error if the spool can't be read.
     pub async fn reload(&self, spool: &Handle) -> Result<(), Error> {
         let branches = spool
             .read(|store| tables::branches::branches(store))
@@ -92,7 +93,7 @@ impl BranchTable {
         Ok(())
     }
 
-    /// Finds the branch of a token. `None` if no branch has the token. The time that this takes
+    /// Finds a token's branch, or returns `None` if no branch has this token. How long this takes
     /// depends only on the number of branches.
     pub fn find(&self, token: &Secret, now: EpochSeconds) -> Option<Arc<KnownBranch>> {
         if !is_token(token.expose_secret()) {
@@ -172,7 +173,7 @@ mod tests {
         }
     }
 
-    /// The state keeps this text, so another form would make all tokens of branches unknown.
+    /// The state keeps this text, so any other format would invalidate all branch tokens.
     #[test]
     fn token_hash_is_the_sha256_in_lowercase_hex() {
         // The SHA-256 example in FIPS 180-2, appendix B.1.

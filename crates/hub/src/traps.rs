@@ -1,5 +1,5 @@
-//! Recognizes bodies that are calls, but not one per line in UTF-8, so that the error names the
-//! mistake. In: bytes that cannot be read. Out: the mistake, and how to avoid it.
+//! Recognizes bodies that hold calls, but not one per line in UTF-8. Given bytes that can't be
+//! read, it returns the mistake and how to avoid it, for use in the error.
 
 use callbridge_call::framing::without_byte_order_mark;
 use serde::Deserialize as _;
@@ -8,7 +8,7 @@ use serde_json::Deserializer;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Returns why none of the body's lines can be a call. `None` if each line must be read.
+/// Returns why none of the body's lines can be a call, or `None` if each line must be read.
 pub fn body_mistake(body: &[u8]) -> Option<&'static str> {
     if body.starts_with(&GZIP) {
         return Some("the body is compressed with gzip: send it uncompressed");
@@ -34,7 +34,7 @@ pub fn body_mistake(body: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// Returns why this line is no call, if it's one of the mistakes that are easily made.
+/// Returns why this line isn't a call, if it's one of the usual mistakes.
 pub fn line_mistake(line: &[u8]) -> Option<&'static str> {
     if std::str::from_utf8(line).is_err() {
         return Some(
@@ -54,8 +54,8 @@ pub fn line_mistake(line: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// Returns `true` if the bytes have a byte order mark of UTF-16, or a NUL in every other place as
-/// JSON in UTF-16 has.
+/// Returns `true` if the bytes start with a UTF-16 byte order mark, or with a NUL before or after a
+/// brace, as JSON does in UTF-16.
 fn is_utf_16(body: &[u8]) -> bool {
     matches!(
         body,

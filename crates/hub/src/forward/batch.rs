@@ -1,4 +1,4 @@
-//! Makes the body of `POST /v1/calls` from ready calls.
+//! Builds the body of `POST /v1/calls` from ready calls.
 
 use super::core::BatchCall;
 use crate::protocol::BODY_BYTES_MAX;
@@ -9,17 +9,17 @@ use callbridge_model::{CallRecord, EmployeeId, LeadId, Phone};
 use callbridge_spool::Row;
 use std::time::Duration;
 
-/// Minimum talk time that is sent for an answered call if the times of its record count.
+/// Minimum talk time sent for an answered call if the times in its record apply.
 const TALK_MIN: Duration = Duration::from_millis(500);
 
-/// Calls with their body.
+/// Calls, along with the request body made from them.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub calls: Vec<BatchCall>,
     pub body: Vec<u8>,
 }
 
-/// Makes the body of a request from as many of these calls as fit into its maximum size.
+/// Builds a request body from as many of these calls as fit into the maximum size.
 pub fn batch(rows: &[Row]) -> Batch {
     let mut batch = Batch::default();
     for row in rows {
@@ -38,7 +38,7 @@ pub fn batch(rows: &[Row]) -> Batch {
     batch
 }
 
-/// Returns the message of a ready call.
+/// Returns a ready call's message.
 pub fn message(row: &Row) -> String {
     let record = &row.record;
     let resolved = ResolvedIds {
@@ -49,9 +49,9 @@ pub fn message(row: &Row) -> String {
     write(&record.pbx, &as_recorded(&row.call, record), resolved)
 }
 
-/// Returns the call with the values of its record. The exact times of the call are kept if they
-/// round to the times of the record. Otherwise a person, or a rule for impossible values, has
-/// changed the record, so the record's times count.
+/// Returns the call with the values from its record. Its exact times are kept if they round to the
+/// record's times. If they don't, someone has edited the record or a rule for impossible values has
+/// changed it, so the record's times apply.
 fn as_recorded(call: &FinishedCall, record: &CallRecord) -> FinishedCall {
     let is_talk_exact = if call.answered {
         half_up(call.talk) == record.talk_time_sec && call.talk > Duration::ZERO
@@ -80,7 +80,7 @@ fn as_recorded(call: &FinishedCall, record: &CallRecord) -> FinishedCall {
     let in_order = record.employees_in_order.iter().map(Extension::new);
     sent.employees_in_order = in_order.collect();
     sent.estimate = record.estimate;
-    // A ready call is complete, or a person has decided that it is sent.
+    // A ready call is either complete, or someone decided that it should be sent.
     sent.incomplete = None;
     sent
 }

@@ -1,5 +1,5 @@
-//! One request to a hub, and its answer. No redirect is followed, nothing is sent twice, no
-//! connection is kept, and no answer is read beyond its limit.
+//! A single request to a hub, and its response. The client follows no redirects, never retries,
+//! keeps no connections open, and reads responses only up to a limit.
 
 use super::core::Reply;
 use crate::protocol::{BRANCH, CALLS, NDJSON, REPORT, SEEN_INCARNATION, SEEN_SEQ, SENDER};
@@ -19,21 +19,21 @@ const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(10),
     total: Duration::from_secs(40),
 };
-/// Time without the first byte of an answer after which a collector with several hubs tries the
+/// If the first byte of a response takes longer than this, a collector with several hubs tries the
 /// next one.
 const FIRST_BYTE: Duration = Duration::from_secs(12);
-/// Bytes that even a slow line carries in a second. A long body gets this much more time.
+/// Bytes per second that even a slow line can carry. A long body gets extra time based on this.
 const BYTES_PER_SECOND: usize = 32 << 10;
 const SERVER: ServerFlags = ServerFlags {
     server: "the hub",
     address: "--forward",
     ca_file: "--forward-ca-file",
 };
-/// Maximum bytes of an answer. The answer to 500 lines has at most half a megabyte, even if all
-/// lines are refused.
+/// Maximum size of a response in bytes. For 500 lines, it's at most half a megabyte, even if every
+/// line is refused.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Who sends a request, and what it knows of the hub.
+/// Who sends a request, and what the sender knows about the hub.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender<'a> {
     /// ID of the collector's state.
@@ -42,18 +42,18 @@ pub struct Sender<'a> {
     pub seen: Option<&'a HubPosition>,
 }
 
-/// HTTP client for one hub. Cheap to make: TLS roots are loaded with the first request, and again
-/// when their file has changed.
+/// HTTP client for a single hub. It's cheap to create, since TLS roots are loaded with the first
+/// request, and reloaded when their file changes.
 #[derive(Debug)]
 pub struct HubClient {
     address: Address,
     ca_file: Option<PathBuf>,
-    /// Longest wait for the first byte of an answer. `None` if there is no other hub to try.
+    /// Maximum wait for the first byte of a response, or `None` if there's no other hub to try.
     first_byte: Option<Duration>,
     built: Mutex<Option<BuiltClient>>,
 }
 
-/// A client, and the contents of the file with its roots.
+/// A client, along with the contents of the file that holds its roots.
 #[derive(Debug)]
 struct BuiltClient {
     roots: Option<Vec<u8>>,
@@ -61,8 +61,8 @@ struct BuiltClient {
 }
 
 impl HubClient {
-    /// Makes a client. Nothing is read or opened yet. `ca_file` replaces the system's certificate
-    /// authorities.
+    /// Creates a client without reading or opening anything yet. `ca_file` replaces the system's
+    /// certificate authorities.
     pub fn new(address: Address, ca_file: Option<PathBuf>) -> Self {
         Self {
             address,
@@ -72,7 +72,8 @@ impl HubClient {
         }
     }
 
-    /// Waits for the first byte of an answer for only 12 s, because another hub can be tried then.
+    /// Limits the wait for the first byte of a response to 12 s, because another hub can be tried
+    /// after that.
     #[must_use]
     pub fn with_alternative(self) -> Self {
         Self {
@@ -90,13 +91,13 @@ impl HubClient {
         self.post(CALLS, NDJSON, token, sender, body).await
     }
 
-    /// Sends a report, which is JSON.
+    /// Sends a report as JSON.
     pub async fn report(&self, token: &Secret, sender: Sender<'_>, body: Vec<u8>) -> Reply {
         self.post(REPORT, "application/json", token, sender, body)
             .await
     }
 
-    /// Asks the hub for the branch of the token.
+    /// Asks the hub which branch the token belongs to.
     pub async fn branch(&self, token: &Secret) -> Reply {
         let http = match self.http().await {
             Ok(http) => http,
@@ -131,7 +132,7 @@ impl HubClient {
         self.exchange(request, length, token).await
     }
 
-    /// Sends a request with a body of this length, and reads the answer.
+    /// Sends a request with a body of this length, and reads the response.
     async fn exchange(&self, request: RequestBuilder, length: usize, token: &Secret) -> Reply {
         let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))
         else {
@@ -143,14 +144,14 @@ impl HubClient {
         let Ok(sent) = timeout(self.first_byte_within(length), sending).await else {
             return Reply::TimedOut(self.no_answer());
         };
-        // A hub or a gateway can repeat the token in its answer.
+        // A hub or a gateway may repeat the token in its response.
         let redactor = Redactor::new([token.expose_secret()]);
         let answered = match sent {
             Ok(response) => read(response, &redactor).await,
             Err(error) => Err(error),
         };
         answered.unwrap_or_else(|error| {
-            // A hub that can't be reached isn't slow because of the request's size.
+            // If a hub can't be reached at all, the request's size isn't what makes it slow.
             if error.is_timeout() && !error.is_connect() {
                 Reply::TimedOut(self.failure(error))
             } else {
@@ -159,7 +160,7 @@ impl HubClient {
         })
     }
 
-    /// Returns how long to wait for the first byte of the answer to a body of this length.
+    /// Returns how long to wait for the first byte of the response to a body of this length.
     fn first_byte_within(&self, length: usize) -> Duration {
         let way = Duration::from_secs((length / BYTES_PER_SECOND) as u64);
         let within = self.first_byte.map(|first_byte| first_byte + way);
@@ -255,7 +256,7 @@ mod tests {
         seen: None,
     };
 
-    /// Answers one request with 403 and the value of its `Authorization` header.
+    /// Responds to a single request with a 403 and the value of its `Authorization` header.
     async fn answer_with_token(listener: TcpListener) {
         let (mut line, _) = listener.accept().await.expect("a client");
         let mut request = [0; 4096];
@@ -273,7 +274,7 @@ mod tests {
     }
 
     async fn serve_nothing() -> (TcpListener, HubClient) {
-        // Another test of this process may have chosen the same provider before.
+        // Another test in this process may already have installed the same provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let place = listener.local_addr().expect("bound");
@@ -281,7 +282,7 @@ mod tests {
         (listener, HubClient::new(address, None))
     }
 
-    /// Takes one request, and answers nothing until the client closes the connection.
+    /// Accepts a single request and doesn't respond until the client closes the connection.
     async fn take_without_answer(listener: TcpListener) {
         let (mut line, _) = listener.accept().await.expect("a client");
         let mut request = [0; 4096];
@@ -294,7 +295,7 @@ mod tests {
         client.first_byte = Some(Duration::from_millis(50));
         let token = Secret::from("branch-token-1234".to_owned());
         let asking = client.calls(&token, SENDER, b"{}\n".to_vec());
-        // Without the limit, the client would wait for the whole timeout.
+        // Without the limit, the client would wait for the full timeout.
         let asking = timeout(TIMEOUTS.total / 2, asking);
         let (reply, ()) = tokio::join!(asking, take_without_answer(listener));
         let place = client.address().place();

@@ -1,8 +1,9 @@
-//! Decides what a collector sends to its hubs. In: answers and `now`. Out: requests, the calls that
-//! the hub has stored, and the calls that the hub refuses. It uses no clock, socket, or file.
+//! Decides what a collector sends to its hubs. From responses and `now`, it derives requests, the
+//! calls that the hub has stored, and the calls that it refuses. It doesn't use a clock, sockets,
+//! or files.
 //!
-//! Requests go one at a time, at most one in [`REQUEST_EVERY`]. A branch therefore stays within its
-//! 60 requests a minute. A report goes once a minute.
+//! Requests are sent one at a time, at least [`REQUEST_EVERY`] apart, so that a branch stays within
+//! its limit of 60 requests per minute. A report is sent once a minute.
 //!
 //! | answer | what happens |
 //! |---|---|
@@ -14,7 +15,7 @@
 //! | 429, 5xx, no answer | the next hub; after the last one, a backoff of up to 60 s |
 //! | no answer in time | the same, and the next request has half as many lines |
 //!
-//! After a pause, the request is tried again each minute.
+//! After a pause, the request is retried every minute.
 
 use crate::protocol::{CallsAnswer, LINES_MAX, ReportAnswer};
 use callbridge_call::EventTime;
@@ -23,24 +24,24 @@ use callbridge_spool::{HubPosition, Offer, Op, RowId, Step};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Name of the spool's setting for the highest position that the hub has answered.
+/// Name of the spool setting for the highest position that the hub has returned.
 pub const POSITION: &str = "forward.hub";
-/// Name of the spool's setting for the random ID by which the hub recognizes this state.
+/// Name of the spool setting for the random ID by which the hub recognizes this state.
 pub const SENDER_ID: &str = "forward.sender";
 /// Shortest time between two requests.
 pub const REQUEST_EVERY: Duration = Duration::from_millis(1_100);
 /// Time between two reports.
 pub const REPORT_EVERY: Duration = Duration::from_secs(60);
-/// Time after which a paused request is tried again.
+/// Time after which a paused request is retried.
 pub const PAUSE: Duration = Duration::from_secs(60);
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
-/// Longest `Retry-After` that is followed.
+/// A `Retry-After` longer than this is cut short.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
-/// Maximum characters of a hub's error text in a message.
+/// Maximum number of characters that a message quotes from a hub's error.
 const ERROR_CHARS: usize = 300;
 
-/// A call of a request. Calls have the order of the request's lines.
+/// A call in a request. Calls are in the same order as the request's lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchCall {
     pub row: RowId,
@@ -55,18 +56,18 @@ pub enum Reply {
         retry_after: Option<Duration>,
         body: Vec<u8>,
     },
-    /// No answer came. The hub can have stored the calls.
+    /// No response arrived, although the hub may have stored the calls.
     Lost(String),
-    /// The hub got the request, and did not answer in time. It can have stored the calls.
+    /// The hub got the request but didn't respond in time, although it may have stored the calls.
     TimedOut(String),
-    /// The token cannot be read, so nothing was sent.
+    /// The token can't be read, so nothing was sent.
     NoToken(String),
 }
 
 /// The next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Send at most this many calls to the hub with this number.
+    /// Send up to this many calls to the hub with this number.
     Calls { hub: usize, lines: usize },
     /// Send a report to the hub with this number.
     Report { hub: usize },
@@ -74,30 +75,31 @@ pub enum Next {
     WaitUntil(Duration),
 }
 
-/// Why calls are not forwarded.
+/// Why calls aren't being forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardProblem {
     /// One of [`PAUSES`](callbridge_model::status::PAUSES).
     pub reason: &'static str,
-    /// Text with the hub, the problem, and the fix.
+    /// Message with the hub, the problem, and the fix.
     pub message: String,
 }
 
-/// The changes that an answer makes.
+/// The changes that result from a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub forwarded: Vec<RowId>,
     /// Calls that the hub refuses, each with its reason.
     pub refused: Vec<(RowId, String)>,
-    /// The position to store. `None` if it is not newer.
+    /// The position to store, or `None` if it isn't newer.
     pub position: Option<HubPosition>,
-    /// The hub has another incarnation than before, so all forwarded calls are sent again.
+    /// Whether the hub's incarnation differs from the previous one, in which case all forwarded
+    /// calls are resent.
     pub new_incarnation: bool,
 }
 
 impl Outcome {
-    /// Returns the operations for the whole answer, and the steps of single calls. The spool
-    /// refuses a step if a person has changed its call meanwhile.
+    /// Returns the operations for the response as a whole, and the steps for individual calls. The
+    /// spool refuses a step if someone has changed its call in the meantime.
     pub fn ops(self, at: EventTime) -> (Vec<Op>, Vec<Op>) {
         let mut ops = Vec::new();
         if self.new_incarnation {
@@ -127,24 +129,24 @@ impl Outcome {
 /// State of the connection to the hubs.
 #[derive(Debug)]
 pub struct ForwardCore {
-    /// Addresses of the hubs, for messages.
+    /// The hubs' addresses, for messages.
     hubs: Vec<String>,
-    /// Number of the hub of the next request.
+    /// Number of the hub that gets the next request.
     hub: usize,
-    /// Hubs that failed since the last success or backoff.
+    /// Number of hubs that have failed since the last success or backoff.
     failed: usize,
-    /// Number of rounds in a row in which all hubs failed.
+    /// Number of consecutive rounds in which all hubs failed.
     rounds: u32,
     lines: usize,
     not_before: Duration,
     report_at: Duration,
     seen: Option<HubPosition>,
     problem: Option<ForwardProblem>,
-    /// Spreads the backoffs of many collectors.
+    /// Spreads out the backoffs of different collectors.
     seed: u64,
 }
 
-/// The meaning of an answer, before it is applied.
+/// What a response means, before it's applied.
 enum Verdict<T> {
     Taken(T),
     TooLarge,
@@ -156,8 +158,8 @@ enum Verdict<T> {
 }
 
 impl ForwardCore {
-    /// Makes a core. `seen` is the highest position of an earlier run. `first_report` is the time
-    /// since boot of the first report.
+    /// Creates a core. `seen` is the highest position from an earlier run, and `first_report` is
+    /// the time since boot at which the first report is due.
     pub fn new(
         hubs: Vec<String>,
         seen: Option<HubPosition>,
@@ -178,27 +180,27 @@ impl ForwardCore {
         }
     }
 
-    /// Returns the highest position so far, for the headers of a request.
+    /// Returns the highest position so far, for request headers.
     pub fn seen(&self) -> Option<&HubPosition> {
         self.seen.as_ref()
     }
 
-    /// Returns the reason why nothing is forwarded now. `None` while calls are forwarded.
+    /// Returns why nothing is being forwarded, or `None` while calls are forwarded.
     pub fn problem(&self) -> Option<&ForwardProblem> {
         self.problem.as_ref()
     }
 
-    /// Returns the address of the hub of the next request.
+    /// Returns the address of the hub that gets the next request.
     pub fn hub(&self) -> &str {
         self.hubs.get(self.hub).map_or("", String::as_str)
     }
 
-    /// Returns the number of the hub of the next request.
+    /// Returns the number of the hub that gets the next request.
     pub fn hub_number(&self) -> usize {
         self.hub
     }
 
-    /// Decides the next request. `ready`: a call can be forwarded.
+    /// Decides the next request. `ready` tells whether there's a call to forward.
     pub fn next(&mut self, now: Duration, ready: bool) -> Next {
         if now < self.not_before {
             return Next::WaitUntil(self.not_before);
@@ -217,7 +219,7 @@ impl ForwardCore {
         Next::WaitUntil(self.report_at)
     }
 
-    /// Applies the answer to a request with these calls.
+    /// Applies the response to a request with these calls.
     pub fn calls_answered(&mut self, now: Duration, batch: &[BatchCall], reply: Reply) -> Outcome {
         if matches!(reply, Reply::TimedOut(_)) {
             self.halve(batch.len());
@@ -279,7 +281,7 @@ impl ForwardCore {
         outcome
     }
 
-    /// Applies the answer to a report.
+    /// Applies the response to a report.
     pub fn report_answered(&mut self, now: Duration, reply: Reply) -> Outcome {
         let mut outcome = Outcome::default();
         match self.verdict::<ReportAnswer>(reply) {
@@ -384,7 +386,7 @@ impl ForwardCore {
 
     /// Returns a backoff, shortened by up to a quarter.
     fn shorten(&mut self, backoff: Duration) -> Duration {
-        // An xorshift generator: the same seed gives the same waits.
+        // An xorshift generator, so that the same seed produces the same waits.
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
         self.seed ^= self.seed << 17;
@@ -396,7 +398,7 @@ impl ForwardCore {
         self.hub = (self.hub + 1) % self.hubs.len().max(1);
     }
 
-    /// Makes the next request half as large as one with this many lines.
+    /// Makes the next request half the size of one with this many lines.
     fn halve(&mut self, lines: usize) {
         self.lines = (lines / 2).max(1);
     }
@@ -426,7 +428,8 @@ impl ForwardCore {
     }
 }
 
-/// Returns the error text of an answer, for a message: `: no branch has this token`.
+/// Returns a response's error in the form in which a message quotes it: `: no branch has this
+/// token`.
 fn error_text(body: &[u8]) -> String {
     match serde_json::from_slice::<crate::protocol::ErrorAnswer>(body) {
         Ok(answer) if !answer.error.is_empty() => format!(": {}", cut(&answer.error)),

@@ -1,4 +1,4 @@
-//! Tests of the reaction of a collector to each answer of a hub.
+//! Tests how a collector reacts to each of a hub's responses.
 
 use super::core::*;
 use crate::protocol::LINES_MAX;
@@ -138,7 +138,7 @@ fn batch_is_halved_after_413_and_restored_after_success() {
         assert_eq!(core.next(now, true), Next::Calls { hub: 0, lines });
         sent = lines;
     }
-    // A request with one call cannot be made smaller.
+    // A request with a single call can't be made any smaller.
     core.calls_answered(now, &batch[..1], status(413));
     assert_eq!(core.problem().expect("paused").reason, "hub_refuses");
 }
@@ -156,7 +156,7 @@ fn batch_is_halved_after_a_timeout_and_restored_after_success() {
     core.calls_answered(time_at(42), &batch[..250], half);
     let next = core.next(time_at(44), true);
     assert_eq!(next, Next::Calls { hub: 1, lines: 500 });
-    // One call can't be halved.
+    // A single call can't be halved.
     core.calls_answered(time_at(50), &batch[..1], timed_out);
     let next = core.next(time_at(52), true);
     assert_eq!(next, Next::Calls { hub: 0, lines: 1 });
@@ -198,7 +198,8 @@ fn backoff_grows_to_a_minute_and_follows_retry_after() {
         };
         let wait = until - now;
         let most = time_at(seconds);
-        // A backoff is shortened by up to a quarter, but not below the time between two requests.
+        // A backoff is shortened by up to a quarter, but never below the minimum time between
+        // requests.
         assert!(wait >= most * 3 / 4, "{wait:?} of {most:?}");
         assert!(wait <= most.max(REQUEST_EVERY), "{wait:?} of {most:?}");
         now = until;

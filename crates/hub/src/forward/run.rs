@@ -1,4 +1,5 @@
-//! The loop that forwards calls: spool, clock, token, and client around the core.
+//! The loop that forwards calls, connecting the core to the spool, the clock, the token, and the
+//! client.
 
 use super::batch::batch;
 use super::client::{HubClient, Sender};
@@ -13,36 +14,36 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Wait before a failed write to the spool is tried again.
+/// Wait before a failed write to the spool is retried.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
-/// Time before the first report. Sources connect within this time. An earlier report would show the
-/// sources as down.
+/// Time before the first report, which leaves the sources time to connect. An earlier report would
+/// show them as down.
 const FIRST_REPORT_AFTER: Duration = Duration::from_secs(3);
 /// Maximum time between two turns of the loop.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
-/// Time for the last calls and the last report when the collector stops.
+/// Time left for the last calls and the last report when the collector stops.
 const FINISH_WITHIN: Duration = Duration::from_secs(4);
 
-/// A function that makes the report of this collector.
+/// A function that creates this collector's report.
 pub type ReportSource =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Option<BranchReport>> + Send>> + Send + Sync>;
 
-/// State of the connection to the hub, for `status`.
+/// The state of the connection to the hub, for `status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForwardView {
-    /// Address of the hub of the next request.
+    /// Address of the hub that gets the next request.
     pub hub: String,
     pub pause: Option<Pause>,
-    /// Epoch seconds of the hub's last answer.
+    /// When the hub last responded, in epoch seconds.
     pub answered_at: Option<i64>,
     pub position: Option<HubPosition>,
 }
 
-/// The parts that the loop uses.
+/// What the loop works with.
 pub struct Forwarder {
     pub spool: Handle,
     pub hubs: Vec<HubClient>,
-    /// Place of the branch's token. A file is read again for each request.
+    /// Where the branch's token is. A file is reread for each request.
     pub token: SecretPlace,
     pub report: ReportSource,
     pub seed: u64,
@@ -51,7 +52,7 @@ pub struct Forwarder {
 
 struct Loop {
     with: Forwarder,
-    /// ID of the collector's state. Empty until it is stored.
+    /// ID of the collector's state, empty until it's stored.
     sender_id: String,
     core: ForwardCore,
     shown: watch::Sender<ForwardView>,
@@ -60,11 +61,11 @@ struct Loop {
 }
 
 impl Forwarder {
-    /// Forwards calls until `stop`. Then forwards the calls that are ready, and sends a last
+    /// Forwards calls until `stop`, and then the calls that are ready by then, followed by a last
     /// report.
     ///
     /// # Errors
-    /// An error of the spool, for example if it is closed.
+    /// Returns an error if the spool fails, for example because it's closed.
     pub async fn run(
         self,
         shown: watch::Sender<ForwardView>,
@@ -99,7 +100,7 @@ impl Forwarder {
 }
 
 impl Loop {
-    /// Makes calls ready that an earlier run has sent to a CRM without learning the outcome. Then
+    /// Makes calls ready that an earlier run sent to a CRM without learning their outcome, and then
     /// forwards calls.
     async fn begin(&mut self) -> Result<(), Error> {
         let stored = self.with.spool.meta(SENDER_ID).await?;
@@ -138,7 +139,7 @@ impl Loop {
                     let is_spaced = wait < TURN_WITHIN;
                     tokio::select! {
                         () = sleep(wait) => {}
-                        // A call that becomes ready does not end a wait between two requests.
+                        // A newly ready call doesn't cut short the wait between two requests.
                         ended = changed.changed(), if !is_spaced => {
                             ended.map_err(|_| Error::Closed)?;
                         }
@@ -196,7 +197,8 @@ impl Loop {
         if self.core.problem().is_some() || self.sender_id.is_empty() {
             return Ok(());
         }
-        // The last request goes at once to the current hub, whatever the core waits for.
+        // The last request goes to the current hub immediately, no matter what the core is waiting
+        // for.
         let hub = self.core.hub_number();
         self.send_calls(hub, crate::protocol::LINES_MAX).await?;
         if self.core.problem().is_none() {
@@ -221,7 +223,7 @@ impl Loop {
         }
     }
 
-    /// Commits the changes that an answer makes. Waits until the disk accepts writes.
+    /// Commits the changes that result from a response, waiting until the disk accepts writes.
     async fn store(&mut self, outcome: Outcome) -> Result<(), Error> {
         self.publish();
         let at = clock::now().wall;
@@ -242,8 +244,8 @@ impl Loop {
             Err(Error::Refused(..) | Error::NoRow(_)) => {}
             written => return written,
         }
-        // A person has changed one of the calls meanwhile. Store each step separately, so the other
-        // calls are stored.
+        // Someone has changed one of the calls in the meantime. Store each step separately, so that
+        // the other calls are stored.
         ops.truncate(ops.len() - steps.len());
         self.write(ops).await?;
         for step in steps {
@@ -290,7 +292,7 @@ impl Loop {
     }
 }
 
-/// Turns an error of the spool into `None` if the spool can be read later. Returns any other error.
+/// Turns a spool error into `None` if the spool may work again later, and returns any other error.
 fn wait_if_retryable<T>(error: Error) -> Result<Option<T>, Error> {
     if error.is_retryable() {
         Ok(None)
