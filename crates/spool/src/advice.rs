@@ -1,10 +1,10 @@
-//! Advice about a dead letter: one sentence per reason.
+//! Advice on dead letters, one sentence per reason.
 
 use super::row::Letter;
 use callbridge_leads::lead_request::Finding;
 use callbridge_model::{CallRecord, Reason};
 
-/// Returns advice for dead letters of this reason. The text names the command or the flag.
+/// Returns advice on dead letters with this reason, pointing out the command or flag to use.
 pub const fn fix(reason: Reason) -> &'static str {
     match reason {
         Reason::NoLead => {
@@ -68,7 +68,7 @@ pub const fn fix(reason: Reason) -> &'static str {
     }
 }
 
-/// Returns advice for dead letters `failed`, by the result of the lookup of their lead.
+/// Returns advice on `failed` dead letters, depending on what the lookup of their lead found.
 pub const fn fix_after_lookup(found: Finding) -> &'static str {
     match found {
         Finding::LeadMissing => {
@@ -85,8 +85,7 @@ pub const fn fix_after_lookup(found: Finding) -> &'static str {
 }
 
 impl Letter {
-    /// Returns advice for this dead letter. The text contains its id, and the values that the CRM
-    /// refused.
+    /// Returns advice on this dead letter, including its ID and the values that the CRM refused.
     pub fn fix(&self) -> String {
         let message = self
             .finding
@@ -100,7 +99,7 @@ impl Letter {
     }
 }
 
-/// Returns the values that were sent: `lead 4001 and employee 777 (extension 101)`.
+/// Returns the values that were sent, as in `lead 4001 and employee 777 (extension 101)`.
 fn sent_with(call: &CallRecord) -> Option<String> {
     let lead = call.lead_id.map(|lead| format!("lead {lead}"));
     let employee = call.employee_id.map(|id| match &call.employee {

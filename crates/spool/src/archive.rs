@@ -1,15 +1,16 @@
-//! A state folder as one tar file: exported while the daemon runs, imported into an empty folder.
+//! A state folder as a single tar file, exported while the daemon runs and imported into an empty
+//! folder.
 //!
 //! | entry | content |
 //! |---|---|
 //! | `manifest.json` | [`Manifest`]: who exported it, and the file with its length and digest |
 //! | `spool.db` | a snapshot of the database at one moment, made with `VACUUM INTO` |
 //!
-//! The secrets of an OAuth connection are left out unless they are requested. Calls are private
-//! too, so only the owner can read the archive. An archive can be altered by anyone who had access
-//! to it. An import therefore keeps nothing unless `spool.db` has the length and digest in the
-//! manifest, and exactly the schema that callbridge creates: a foreign trigger would run with each
-//! commit of the daemon.
+//! The secrets of an OAuth connection are left out unless they're requested. Since calls are
+//! private too, only the owner can read the archive. Anyone who had access to an archive may have
+//! altered it, so an import keeps nothing unless `spool.db` has the length and digest listed in the
+//! manifest, and exactly the schema that callbridge creates. A foreign trigger would otherwise run
+//! with each of the daemon's commits.
 
 use crate::marks::refuse_unusable;
 use crate::state_dir::{
@@ -35,10 +36,10 @@ pub const MANIFEST: &str = "manifest.json";
 const MANIFEST_BYTES_MAX: u64 = 64 * 1024;
 /// Size of a tar block. Tar pads each entry to whole blocks and ends with two blocks of zeros.
 const BLOCK_BYTES: u64 = 512;
-/// Mode of an exported or imported file: only its owner can read it.
+/// Mode of an exported or imported file, which makes it readable only by its owner.
 const MODE: u32 = 0o600;
 
-/// Description of an archive's content. It is the first entry, as JSON.
+/// Describes an archive's content. Stored as JSON in the first entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
@@ -49,7 +50,7 @@ pub struct Manifest {
     /// Time of the export in epoch seconds.
     pub exported_at: i64,
     pub secrets: ArchivedSecrets,
-    /// The files in the archive. Always one: `spool.db`, the entry after the manifest.
+    /// The files in the archive, which are always just `spool.db`, the entry after the manifest.
     pub files: Vec<ManifestFile>,
 }
 
@@ -72,17 +73,17 @@ pub struct ManifestFile {
     pub sha256: String,
 }
 
-/// Reason why a state cannot be exported or imported. Nothing is changed then.
+/// Reason why a state can't be exported or imported, in which case nothing is changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// An error of the state folder.
+    /// An error from the state folder.
     #[error(transparent)]
     State(#[from] Error),
     #[error("{0}: cannot be written: {1}; make room, or name another file")]
     NotWritten(PathBuf, #[source] io::Error),
     #[error("{0}: cannot be read: {1}")]
     NotRead(PathBuf, #[source] io::Error),
-    /// The file is not a complete exported state.
+    /// The file isn't a complete exported state.
     #[error("{0} is not an exported state: {1}; nothing was imported")]
     NoArchive(PathBuf, String),
     #[error("{0} was written by a newer callbridge ({1}): import it with that version")]
@@ -106,13 +107,13 @@ impl ExitCode for ArchiveError {
     }
 }
 
-/// A file in the state folder that is removed when this value is dropped.
+/// A file in the state folder that's removed when this value is dropped.
 struct Temporary(PathBuf);
 
 impl Temporary {
     fn make(dir: &Path, name: &str) -> Result<(Self, File), Error> {
-        // The name is random, because a killed export can have left a file with the same process
-        // id.
+        // The name is random, because a killed export may have left a file with the same process ID
+        // behind.
         let path = dir.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
         let mut how = OpenOptions::new();
         how.create_new(true).write(true).mode(MODE);
@@ -124,12 +125,12 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // If the file was renamed, there is nothing to remove.
+        // If the file was renamed, there's nothing to remove.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// A reader that counts and digests the bytes that are read through it.
+/// A reader that counts and digests the bytes read through it.
 struct Digester<R> {
     inner: R,
     digest: Context,
@@ -165,8 +166,9 @@ impl<R: Read> Read for Digester<R> {
     }
 }
 
-/// Writes the state in the folder `dir` into the archive `to`, whose path is `path`. `left_out` is
-/// `true` if secrets were already removed from the state. `program` and `now` go into the manifest.
+/// Writes the state in the folder `dir` to the archive `to`, whose path is `path`. `left_out` is
+/// `true` if secrets have already been removed from the state. `program` and `now` are recorded in
+/// the manifest.
 pub(crate) fn export_folder(
     dir: &Path,
     with_secrets: bool,
@@ -221,7 +223,7 @@ fn write_archive(
     to.sync_all()
 }
 
-/// Makes the header of a file that only its owner can read.
+/// Creates the header for a file that only its owner can read.
 fn header(name: &str, bytes: u64, now: i64) -> io::Result<Header> {
     let mut header = Header::new_ustar();
     header.set_path(name)?;
@@ -235,7 +237,7 @@ fn header(name: &str, bytes: u64, now: i64) -> io::Result<Header> {
     Ok(header)
 }
 
-/// Copies the database as it is at one moment, and returns the version of its schema.
+/// Copies a consistent snapshot of the database, and returns its schema version.
 fn vacuum(file: &Path, into: &Path) -> rusqlite::Result<i64> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(file, flags)?;
@@ -245,11 +247,11 @@ fn vacuum(file: &Path, into: &Path) -> rusqlite::Result<i64> {
     db.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Removes the secrets from a snapshot, unless `wanted` is `true`. Returns what the snapshot held.
+/// Removes the secrets from a snapshot unless they're `wanted`, returning what the snapshot held.
 fn archived_secrets(snapshot: &Path, wanted: bool) -> rusqlite::Result<ArchivedSecrets> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(snapshot, flags)?;
-    // Otherwise the secrets would stay in free space of the file, and in its journal.
+    // Otherwise the secrets would remain in the file's free space and in its journal.
     db.execute_batch("PRAGMA journal_mode = MEMORY; PRAGMA secure_delete = ON;")?;
     let mut rows = 0;
     for table in SECRET_TABLES {
@@ -273,21 +275,23 @@ fn open(path: &Path) -> Result<File, ArchiveError> {
     opened.map_err(|error| ArchiveError::NotRead(path.to_path_buf(), error))
 }
 
-/// Puts the state of the tar file `from`, whose path is `path`, into the empty folder `dir`.
+/// Restores the state in the tar file `from`, whose path is `path`, to the empty folder `dir`.
 ///
-/// Nothing is unpacked by name: the expected entries are read in their order, and the database is
-/// written to a temporary file. It gets its name only after the whole archive was read and checked.
+/// Nothing is unpacked by name. Instead, the expected entries are read in order, and the database
+/// is written to a temporary file that gets its final name only after the whole archive has been
+/// read and checked.
 ///
 /// # Errors
-/// If the folder is in use or not empty, or if the archive is incomplete, altered, or newer.
+/// Returns an error if the folder is in use or not empty, or if the archive is incomplete, altered,
+/// or newer.
 pub(crate) fn import_folder(
     dir: &Path,
     (from, path): (File, &Path),
 ) -> Result<Manifest, ArchiveError> {
     let mut archive = Archive::new(BufReader::new(from));
     let mut entries = Expected {
-        // With raw entries, extensions for long names, links, and sparse files are entries of
-        // another type, which are refused.
+        // With raw entries, extensions for long names, links, and sparse files show up as entries
+        // of other types, which are rejected.
         entries: archive
             .entries()
             .map_err(|error| read_error(path, error))?
@@ -321,7 +325,7 @@ struct Expected<'a, R: Read> {
 }
 
 impl<'a, R: Read> Expected<'a, R> {
-    /// Returns the next entry. Refuses the archive if it is not a regular file with this name.
+    /// Returns the next entry, rejecting the archive if it isn't a regular file with this name.
     fn next(&mut self, name: &str) -> Result<Entry<'a, R>, ArchiveError> {
         let Some(entry) = self.entries.next() else {
             return Err(no_archive(self.path, format!("{name} is missing in it")));
@@ -340,7 +344,7 @@ impl<'a, R: Read> Expected<'a, R> {
         Ok(entry)
     }
 
-    /// Refuses an archive that has more entries.
+    /// Rejects an archive that has further entries.
     fn end(mut self) -> Result<(), ArchiveError> {
         match self.entries.next() {
             None => Ok(()),
@@ -359,7 +363,7 @@ fn no_archive(path: &Path, message: String) -> ArchiveError {
     ArchiveError::NoArchive(path.to_path_buf(), message)
 }
 
-/// Makes the error of a failed read. Without a code of the operating system, the file is not a
+/// Returns the error for a failed read. If it has no operating system error code, the file isn't a
 /// complete tar file.
 fn read_error(path: &Path, error: io::Error) -> ArchiveError {
     if error.raw_os_error().is_some() {
@@ -369,7 +373,7 @@ fn read_error(path: &Path, error: io::Error) -> ArchiveError {
     }
 }
 
-/// Reads the manifest. Returns it with its only file, `spool.db`.
+/// Reads the manifest, returning it along with its only file, `spool.db`.
 fn read_manifest(
     entries: &mut Expected<'_, impl Read>,
 ) -> Result<(Manifest, ManifestFile), ArchiveError> {
@@ -399,8 +403,8 @@ fn read_manifest(
     Ok((manifest, file))
 }
 
-/// Writes the next entry to a temporary file in `dir`. Its name, length, and digest must be those
-/// of `file`.
+/// Writes the next entry to a temporary file in `dir`, provided that its name, length, and digest
+/// match those in `file`.
 fn write_entry(
     entries: &mut Expected<'_, impl Read>,
     file: &ManifestFile,
@@ -425,9 +429,8 @@ fn altered_file(path: &Path, name: &str) -> ArchiveError {
     no_archive(path, format!("{name} in it was changed after the export"))
 }
 
-/// Refuses an archive whose end is missing, or that has data after its end. The first block of
-/// zeros was read as the end of the entries. A second block of zeros must follow, and then only
-/// zeros.
+/// Rejects an archive that's cut off or has trailing data. The first block of zeros was read as the
+/// end of the entries, so it must be followed by a second one, and then by nothing but zeros.
 fn check_end(mut rest: impl Read, path: &Path) -> Result<(), ArchiveError> {
     let mut bytes = 0_u64;
     let mut buffer = [0; 8192];
@@ -454,11 +457,11 @@ fn newer(path: &Path, schema: i64) -> ArchiveError {
     ArchiveError::Newer(path.to_path_buf(), message)
 }
 
-/// A table, index, trigger, or view, as its kind, name, table, and SQL text.
+/// A table, index, trigger, or view, given by its kind, name, table, and SQL text.
 type SchemaEntry = (String, String, String, String);
 
-/// Checks the database `file`, which came from the archive `path`. The check changes nothing in the
-/// file, and runs none of its triggers.
+/// Checks the database `file` from the archive `path`, without changing the file or running any of
+/// its triggers.
 fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
     let db = open_unchanged(file).map_err(|error| database_error(path, &error))?;
     let found = inspect(&db, MIGRATIONS).map_err(|error| database_error(path, &error))?;
@@ -483,8 +486,8 @@ fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
         let message = format!("{FILE} in it lacks the {kind} `{name}`");
         return Err(no_archive(path, message));
     }
-    // This check evaluates expressions in the schema, which was compared with callbridge's schema
-    // above.
+    // This check evaluates expressions in the schema, which is why it was compared with
+    // callbridge's schema above.
     let check = "PRAGMA integrity_check(1)";
     let verdict: String = db
         .query_row(check, [], |row| row.get(0))

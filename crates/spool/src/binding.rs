@@ -1,15 +1,15 @@
-//! The binding of a spool to one CRM address, company, and application.
+//! Binds a spool to a single CRM address, company, and application.
 
 use serde::{Deserialize, Serialize};
 
-/// Address, company, and application that a spool is bound to. A field is `None` until it is bound.
+/// Address, company, and application that a spool is bound to, each `None` until it's bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Binding {
-    /// The CRM's base address, without a slash at its end.
+    /// The CRM's base address, without a trailing slash.
     pub address: Option<String>,
-    /// Id of the company (§2.2), as text.
+    /// ID of the company (§2.2), as text.
     pub company: Option<String>,
-    /// Id of the application (§2.2), as text.
+    /// ID of the application (§2.2), as text.
     pub application: Option<String>,
 }
 
@@ -22,7 +22,7 @@ pub enum Fit {
 }
 
 impl Binding {
-    /// Compares an address with the bound one. A trailing slash does not matter.
+    /// Compares an address with the bound one, ignoring a trailing slash.
     pub fn fits_address(&self, address: &str) -> Fit {
         fit(self.address.as_deref(), address.trim_end_matches('/'))
     }
@@ -36,7 +36,7 @@ impl Binding {
         fit(bound, (Some(company), Some(application)))
     }
 
-    /// Compares the company of an event (§6.5) with the bound one. Events name no application.
+    /// Compares an event's company (§6.5) with the bound one. Events don't mention an application.
     pub fn fits_their_company(&self, company: &str) -> Fit {
         fit(self.company.as_deref(), company)
     }

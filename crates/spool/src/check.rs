@@ -1,26 +1,27 @@
-//! The check of the SQLite file in the background. It runs after an unclean stop, or if the file
-//! was changed while no process ran.
+//! Checks the SQLite file in the background, after an unclean stop or if the file was changed while
+//! no process was running.
 
 use crate::{Error, check_siblings, not_writable};
 use rusqlite::{Connection, InterruptHandle, OpenFlags};
 use std::path::Path;
 use std::thread::JoinHandle;
 
-/// The result of the check of the SQLite file.
+/// Result of checking the SQLite file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Integrity {
-    /// No check is needed: the last process ended cleanly, or there was none.
+    /// No check is needed, because the last process exited cleanly or there was none.
     #[default]
     NotNeeded,
     Checking,
     Sound,
-    /// The file is damaged. Contains an [`Error::Damaged`]. The file is not changed.
+    /// The file is damaged, but hasn't been changed. Contains an [`Error::Damaged`].
     Damaged(Error),
-    /// The check failed to run, or was canceled because the process ended. Contains the message.
+    /// The check couldn't run, or was canceled because the process was ending. Contains the
+    /// message.
     Unknown(String),
 }
 
-/// A running check. Dropping it cancels it.
+/// A running check, which is canceled when it's dropped.
 pub(super) struct Check {
     interrupt: InterruptHandle,
     thread: Option<JoinHandle<()>>,
@@ -37,7 +38,8 @@ impl Drop for Check {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        // SQLite loses an interrupt if no statement has begun yet: repeat it until the thread ends.
+        // SQLite ignores an interrupt if no statement has started yet, so repeat it until the
+        // thread ends.
         while !thread.is_finished() {
             self.interrupt.interrupt();
             std::thread::park_timeout(std::time::Duration::from_millis(5));
@@ -46,8 +48,8 @@ impl Drop for Check {
     }
 }
 
-/// Starts the check of the file in its own thread and on its own connection. `report` receives
-/// [`Integrity::Checking`], and later the result.
+/// Starts checking the file in a thread of its own, over its own connection. `report` receives
+/// [`Integrity::Checking`] and later the result.
 pub(super) fn check_beside(
     file: &Path,
     report: impl Fn(Integrity) + Send + 'static,

@@ -1,8 +1,8 @@
-//! Reads a row of a result with serde. A tuple is read by the order of the columns, and a struct by
-//! their names. Any other type is read from one column, by default the first.
+//! Reads result rows with serde. A tuple is read in column order, and a struct by column names. Any
+//! other type is read from a single column, by default the first one.
 //!
-//! A field of a struct is read from the column with the field's name. If the field is a struct, it
-//! is read from the whole row. If it is a tuple, it is read from that column and the next columns.
+//! A struct's field is read from the column with the same name. If the field is itself a struct,
+//! it's read from the whole row. If it's a tuple, it's read from that column and the ones after it.
 
 use crate::value::Value;
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
@@ -11,22 +11,21 @@ use serde::de::{IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use std::cell::OnceCell;
 
-/// A row of a result, of either engine.
+/// A result row from either engine.
 pub(crate) trait ResultRow {
     /// Returns the number of columns.
     fn count(&self) -> usize;
     fn name(&self, at: usize) -> &str;
-    /// Returns the value of the column at index `at`. The error is the reason why the value cannot
-    /// be read.
+    /// Returns the value in the column at index `at`, or the reason why it can't be read.
     fn value(&self, at: usize) -> Result<Value<'_>, String>;
 }
 
-/// The names of the columns of one statement. They are read once, and only if a struct needs them,
-/// because SQLite takes a lock for each name.
+/// A statement's column names. They're read only once, and only if a struct needs them, because
+/// SQLite takes a lock for each name.
 pub(crate) type Names = OnceCell<Vec<String>>;
 
-/// Reads a row into `T`. If a value does not fit its type, the error begins with the value of the
-/// row's `id` column, if there is one.
+/// Reads a row into `T`. If a value doesn't fit its type, the error starts with the value of the
+/// row's `id` column, if it has one.
 pub(crate) fn read<T: DeserializeOwned>(row: &dyn ResultRow, names: &Names) -> Result<T, String> {
     let at = 0;
     T::deserialize(Column { row, names, at }).map_err(|error| match id_of(row) {
@@ -43,12 +42,12 @@ fn id_of(row: &dyn ResultRow) -> Option<i64> {
     }
 }
 
-/// A value that is stored as JSON in one column.
+/// A value stored as JSON in a single column.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Json<T: DeserializeOwned>(#[serde(deserialize_with = "json_column")] pub T);
 
-/// Reads a column that holds JSON. NULL is read as JSON null.
+/// Reads a column that holds JSON, treating NULL as JSON null.
 pub(crate) fn json_column<'de, D, T>(column: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

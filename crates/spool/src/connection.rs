@@ -1,13 +1,13 @@
-//! The OAuth connection as it is stored. A change names the connection that it replaces. If another
-//! connection was stored meanwhile, the change is refused.
+//! The OAuth connection as stored. A change states which connection it replaces, and is refused if
+//! another one has been stored in the meantime.
 
 use callbridge_model::{ExposeSecret as _, Secret};
 use serde::Deserialize;
 
-/// A connection as it is stored. All values are secret.
+/// A connection as stored. All values are secret.
 #[derive(Clone, Debug, Deserialize)]
 pub struct StoredConnection {
-    /// Identifies the connection, because each refresh and each consent makes another token.
+    /// Identifies the connection, because every refresh and every consent creates a new one.
     pub refresh_token: Secret,
     /// The connection as JSON.
     pub content: Secret,
@@ -27,11 +27,11 @@ impl PartialEq for StoredConnection {
 
 impl Eq for StoredConnection {}
 
-/// A change of the connection, made only if the refresh token of `from` is still stored.
+/// A change to the connection, made only if the refresh token in `from` is still the stored one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionChange {
-    /// The connection that was read. `None` if no connection was stored.
+    /// The connection that was read, or `None` if none was stored.
     pub from: Option<StoredConnection>,
-    /// The connection to store. `None` removes it.
+    /// The connection to store, or `None` to remove it.
     pub to: Option<StoredConnection>,
 }

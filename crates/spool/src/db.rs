@@ -1,8 +1,8 @@
-//! An open database of either engine. Runs statements, and converts the engine's errors into
+//! An open database of either engine, which runs statements and converts the engine's errors into
 //! [`Error`].
 //!
-//! A statement names its values `?1`, `?2`, and so on. Values and rows have the same form for both
-//! engines ([`Value`](crate::value::Value)).
+//! Statements refer to their values as `?1`, `?2`, and so on. Values and rows look the same for
+//! both engines ([`Value`](crate::value::Value)).
 
 use crate::postgres::{Session, Slot};
 use crate::value::{Columns, Values};
@@ -18,11 +18,11 @@ mod sqlite;
 #[cfg(test)]
 mod statements;
 
-/// The connection, with the name of its file or database for error messages.
+/// The connection, along with the name of its file or database for error messages.
 ///
-/// Only the holder of the lock can write. PostgreSQL's lock belongs to the session, and SQLite's is
-/// a file. If the session is lost, every later statement fails, because another process can have
-/// written since.
+/// Only the holder of the lock can write. PostgreSQL's lock belongs to the session, whereas
+/// SQLite's is a file. Once the session is lost, all further statements fail, because another
+/// process may have written since.
 pub struct Db {
     engine: Engine,
     pub(crate) path: PathBuf,
@@ -75,7 +75,7 @@ impl Db {
         self.hook = hook;
     }
 
-    /// Returns SQLite's connection. `None` for another engine.
+    /// Returns SQLite's connection, or `None` for another engine.
     pub(crate) fn sqlite_connection(&self) -> Option<&Connection> {
         match &self.engine {
             Engine::Sqlite(connection) => Some(connection),
@@ -83,7 +83,7 @@ impl Db {
         }
     }
 
-    /// Returns PostgreSQL's session. `None` for another engine.
+    /// Returns PostgreSQL's session, or `None` for another engine.
     pub(crate) fn session(&self) -> Option<&Session> {
         match &self.engine {
             Engine::Sqlite(_) => None,
@@ -91,8 +91,8 @@ impl Db {
         }
     }
 
-    /// Measures how long the database takes to answer a statement that does nothing. `None` for a
-    /// file.
+    /// Measures how long the database takes to respond to a statement that does nothing, returning
+    /// `None` for a file.
     ///
     /// # Errors
     /// Returns an error if the session is lost.
@@ -106,12 +106,12 @@ impl Db {
         Ok(Some(began.elapsed()))
     }
 
-    /// Returns the error that ended the session. `None` while the session works.
+    /// Returns the error that ended the session, or `None` while it works.
     pub(crate) fn lost(&self) -> Option<&Error> {
         self.lost.get()
     }
 
-    /// Makes the database usable again after the session was lost. Returns `true` if it was lost.
+    /// Makes the database usable again after the session was lost, returning `true` if it was.
     pub(crate) fn regain(&mut self) -> bool {
         self.lost.take().is_some()
     }
@@ -121,8 +121,8 @@ impl Db {
         answer.map_err(|error| Error::sqlite(&self.path, &error))
     }
 
-    /// Counts a statement before it runs, and runs the hook. Returns an error if the session is
-    /// lost, or if the hook ends the session.
+    /// Counts a statement and runs the hook before the statement runs. Returns an error if the
+    /// session is lost or the hook ends it.
     fn count_statement(&self) -> Result<(), Error> {
         if let Some(error) = self.lost() {
             return Err(error.clone());
@@ -137,8 +137,8 @@ impl Db {
         }
     }
 
-    /// Returns `answer`, the answer to a statement. If it is [`Error::SessionLost`], keeps the
-    /// error, so no later statement runs.
+    /// Returns `answer`, a statement's result. If it's [`Error::SessionLost`], the error is kept so
+    /// that no further statements run.
     fn check_answer<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         if let Err(error @ Error::SessionLost(..)) = &answer
             && self.lost.set(error.clone()).is_ok()
@@ -154,7 +154,7 @@ impl Db {
         answer
     }
 
-    /// Runs a statement, and returns the number of rows that it changed.
+    /// Runs a statement, returning the number of rows that it changed.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn execute(&self, text: &str, values: impl Values) -> Result<usize, Error> {
         #[cfg(test)]
@@ -166,7 +166,7 @@ impl Db {
         })
     }
 
-    /// Runs a statement. In a PostgreSQL transaction, its error is reported by a later statement,
+    /// Runs a statement. In a PostgreSQL transaction, an error is reported by a later statement, or
     /// at the latest by the commit.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn run(&self, text: &str, values: impl Values) -> Result<(), Error> {
@@ -181,8 +181,8 @@ impl Db {
         }
     }
 
-    /// Sends a query whose answer is read later. Until the answer is read, further statements are
-    /// sent to PostgreSQL without a wait.
+    /// Sends a query whose result is read later. Until then, further statements are sent to
+    /// PostgreSQL without waiting.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
@@ -203,8 +203,8 @@ impl Db {
         }
     }
 
-    /// Sends a query like [`Db::ask`], for many rows at once. Each value of the statement is an
-    /// array with one element per row. Only for PostgreSQL.
+    /// Sends a query like [`Db::ask`], but for many rows at once. Each of the statement's values is
+    /// an array with one element per row. PostgreSQL only.
     pub(crate) fn ask_many<T: DeserializeOwned>(
         &self,
         text: &str,
@@ -221,9 +221,9 @@ impl Db {
         }
     }
 
-    /// Runs a statement like [`Db::run`], for many rows at once, in a PostgreSQL transaction. Each
-    /// value of the statement is an array with one element per row. If `rows` is given, a different
-    /// number of changed rows is an error.
+    /// Runs a statement like [`Db::run`], but for many rows at once, in a PostgreSQL transaction.
+    /// Each of the statement's values is an array with one element per row. If `rows` is given,
+    /// it's an error if a different number of rows was changed.
     pub(crate) fn run_many(
         &self,
         text: &str,
@@ -243,10 +243,10 @@ impl Db {
         Error::Sql(self.path.clone(), "SQLite has no arrays".to_owned())
     }
 
-    /// Waits for the answers to all statements that were sent.
+    /// Waits for the results of all statements sent so far.
     ///
     /// # Errors
-    /// The first error of a statement that [`Db::run`] or [`Db::run_many`] sent.
+    /// Returns the first error of a statement sent by [`Db::run`] or [`Db::run_many`].
     pub(crate) fn flush(&self) -> Result<(), Error> {
         match &self.engine {
             Engine::Sqlite(_) => Ok(()),
@@ -269,7 +269,7 @@ impl Db {
         self.run("RELEASE request", ())
     }
 
-    /// Reads at most `limit` rows. See [`columns`](crate::columns) for how rows become values.
+    /// Reads up to `limit` rows. See [`columns`](crate::columns) for how rows become values.
     #[cfg_attr(test, track_caller)]
     fn rows<T: DeserializeOwned>(
         &self,
@@ -288,7 +288,7 @@ impl Db {
         })
     }
 
-    /// Reads the first row. Returns an error if there is no row.
+    /// Reads the first row, returning an error if there is none.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_one<T: DeserializeOwned>(
         &self,
@@ -318,8 +318,8 @@ impl Db {
         self.rows(text, values, usize::MAX)
     }
 
-    /// Reads all rows, and leaves out those for which `known` returns `None`, such as rows with a
-    /// word that no version of callbridge wrote.
+    /// Reads all rows, skipping those for which `known` returns `None`, such as rows with a word
+    /// that no version of callbridge has ever written.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_known<R: DeserializeOwned, T>(
         &self,
@@ -345,7 +345,7 @@ impl Db {
         })
     }
 
-    /// Begins a read-only transaction. All its reads see the same commits.
+    /// Begins a read-only transaction, in which all reads see the same commits.
     pub(crate) fn begin_snapshot(&self) -> Result<(), Error> {
         self.count_statement()?;
         self.check_answer(match &self.engine {
@@ -362,7 +362,7 @@ impl Db {
         })
     }
 
-    /// Rolls a transaction back, if there is one. A full disk can have ended it already.
+    /// Rolls back the transaction, if there is one. A full disk may have ended it already.
     pub(crate) fn rollback(&self) {
         if !self.is_in_transaction() || self.count_statement().is_err() {
             return;
@@ -371,7 +371,7 @@ impl Db {
             Engine::Sqlite(connection) => self.sql(connection.execute_batch("ROLLBACK")),
             Engine::Postgres(session) => session.rollback(),
         });
-        // The error that made the rollback necessary is reported.
+        // The error that required the rollback is the one that's reported.
         ended.ok();
     }
 
@@ -382,8 +382,8 @@ impl Db {
         }
     }
 
-    /// Returns at most `most` free pages of the SQLite file to the disk, if more than `kept` pages
-    /// are free. Does nothing in PostgreSQL, which has autovacuum.
+    /// Returns up to `most` of the SQLite file's free pages to the disk if there are more than
+    /// `kept` of them. Does nothing for PostgreSQL, which has autovacuum.
     pub(crate) fn give_pages_back(&self, kept: i64, most: u32) -> Result<(), Error> {
         match &self.engine {
             Engine::Sqlite(connection) => self.sql(sqlite::give_pages_back(connection, kept, most)),
@@ -400,7 +400,7 @@ impl Db {
     }
 }
 
-/// The answer to a query. With PostgreSQL, it can still be under way.
+/// A query's result, which may still be on its way with PostgreSQL.
 pub(crate) enum Asked<T> {
     Here(Vec<T>),
     UnderWay(Slot),

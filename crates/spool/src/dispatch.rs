@@ -9,8 +9,8 @@ use crate::tables::{
 use crate::{Done, Error, Op, Store};
 use callbridge_leads::lead_request::LeadChange;
 
-/// Makes the JSON of all operations. The caller's thread does this work, not the spool's only
-/// thread.
+/// Serializes all operations to JSON. This happens in the caller's thread, since the spool has only
+/// one.
 pub(super) fn prepare(mut ops: Vec<Op>) -> Result<Vec<Op>, Error> {
     for op in &mut ops {
         if let Op::Finish(finished) = op {
@@ -21,21 +21,23 @@ pub(super) fn prepare(mut ops: Vec<Op>) -> Result<Vec<Op>, Error> {
 }
 
 impl Store {
-    /// Stores all of `ops` in one transaction, or nothing.
+    /// Stores either all of `ops` in one transaction, or nothing.
     ///
     /// # Errors
-    /// The errors of each [`Op`]. [`Error::Full`] and [`Error::Disk`] can be temporary.
+    /// Returns the errors of the individual [`Op`]s. [`Error::Full`] and [`Error::Disk`] may be
+    /// temporary.
     pub fn write(&mut self, ops: Vec<Op>) -> Result<Vec<Done>, Error> {
         let request = prepare(ops)?;
         let mut answers = self.write_group(std::slice::from_ref(&request));
         answers.pop().unwrap_or(Err(Error::Closed))
     }
 
-    /// Stores each request completely or not at all, and all requests that succeed in one
+    /// Stores each request completely or not at all, with all the successful ones in a single
     /// transaction.
     ///
-    /// The first try uses no savepoints, because a savepoint copies every page that is changed. If
-    /// a request fails, which is rare, the group is stored again with one savepoint per request.
+    /// The first attempt does without savepoints, because a savepoint copies every page that's
+    /// changed. If a request fails, which is rare, the group is stored again with one savepoint per
+    /// request.
     pub(super) fn write_group(&mut self, requests: &[Vec<Op>]) -> Vec<Result<Vec<Done>, Error>> {
         let whole = self.in_transaction(|store| {
             let mut intake = store.look_ahead(requests)?;
@@ -83,8 +85,8 @@ impl Store {
         answer
     }
 
-    /// Runs one request in a savepoint. Returns `Err` if the whole transaction failed, and
-    /// `Ok(Err)` if only this request failed.
+    /// Runs a request in a savepoint. Returns `Err` if the whole transaction failed, or `Ok(Err)`
+    /// if only this request did.
     fn in_savepoint(&mut self, request: &[Op]) -> Result<Result<Vec<Done>, Error>, Error> {
         let mark = self.tally.clone();
         let before = (self.hub.clone(), self.silence.clone());
@@ -110,9 +112,9 @@ impl Store {
         Ok(done)
     }
 
-    /// Sends all queries that the calls of a group need, so one round trip brings all answers.
-    /// Sends nothing with SQLite, which has no round trips, or if other operations of the group can
-    /// change an answer.
+    /// Sends all queries that a group's calls need, so that a single round trip brings all the
+    /// results. Sends nothing with SQLite, which has no round trips, or if other operations in the
+    /// group could change a result.
     fn look_ahead<R: AsRef<[Op]>>(&self, requests: &[R]) -> Result<Intake, Error> {
         let mut ops = requests.iter().flat_map(AsRef::as_ref);
         if self.session().is_none() || !ops.all(Op::is_intake) {

@@ -1,14 +1,14 @@
-//! Compares the values of our calls in the CRM's journal with the values that were sent. If a field
-//! is sent under a wrong name, the CRM drops the field without an error (§2.8). Only the CRM's
-//! event for the call (§6.8) shows which fields arrived.
+//! Compares our calls in the CRM's journal with the values that were sent. If a field is sent under
+//! the wrong name, the CRM drops it without an error (§2.8), so only the CRM's event for the call
+//! (§6.8) reveals which fields arrived.
 
 use callbridge_call::Direction;
 use callbridge_crm::FieldNames;
 use callbridge_model::status::{Echo, JournalField, SentField};
 use callbridge_model::{CallRecord, EmployeeId};
 
-/// Values of a call as the CRM's journal shows them (§6.8). A field is `None` if the journal does
-/// not show it.
+/// A call's values as the CRM's journal shows them (§6.8). A field is `None` if the journal doesn't
+/// show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallEcho {
     /// `INBOUND` or `OUTBOUND`.
@@ -19,22 +19,22 @@ pub struct CallEcho {
     /// Length of the call in seconds.
     pub duration_sec: Option<i64>,
     pub talk_time_sec: Option<i64>,
-    /// `true` if the journal shows any phone number.
+    /// Whether the journal shows a phone number at all.
     pub has_phone: bool,
     pub extension: Option<String>,
-    /// The employee's id in the CRM.
+    /// The employee's ID in the CRM.
     pub employee_id: Option<i64>,
 }
 
-/// Compares each value that was sent with the value that the journal shows. Returns the field, its
-/// name in the request, and the result, for each value that was sent.
+/// Compares each value that was sent with what the journal shows, returning the field, its name in
+/// the request, and the result.
 pub(crate) fn compare(
     sent: &CallRecord,
     names: &FieldNames,
     shown: &CallEcho,
 ) -> Vec<(SentField, String, Echo)> {
-    // For a call without talk, a journal that drops the talk time looks correct, so the field is
-    // not compared.
+    // For a call without talk time, a journal that drops the field looks correct, so the field
+    // isn't compared.
     let talks = sent.talk_time_sec > 0 || shown.talk_time_sec.is_some_and(|shown| shown > 0);
     let sent_talk = if talks {
         Some(i64::from(sent.talk_time_sec))
@@ -42,7 +42,7 @@ pub(crate) fn compare(
         None
     };
     let talk = echo(sent_talk, shown.talk_time_sec);
-    // The CRM can show another number of the same contact, so only its presence is compared.
+    // The CRM may show another of the contact's numbers, so only its presence is compared.
     let sent_phone = sent.client_phone.as_ref().map(|_| true);
     let shown_phone = if shown.has_phone { Some(true) } else { None };
     let phone = echo(sent_phone, shown_phone);
@@ -71,8 +71,7 @@ pub(crate) fn compare(
     sent.collect()
 }
 
-/// Compares a value that was sent with the value that the journal shows. `None` if no value was
-/// sent.
+/// Compares a value that was sent with what the journal shows, or returns `None` if none was sent.
 fn echo<T: PartialEq>(sent: Option<T>, shown: Option<T>) -> Option<Echo> {
     let sent = sent?;
     Some(match shown {
@@ -82,8 +81,8 @@ fn echo<T: PartialEq>(sent: Option<T>, shown: Option<T>) -> Option<Echo> {
     })
 }
 
-/// Adds the result of [`compare`] for one call to the counts by field. Counts of a field that was
-/// renamed, or is no longer sent, are dropped.
+/// Adds a call's [`compare`] results to the counts by field, dropping the counts for any field that
+/// was renamed or is no longer sent.
 pub(crate) fn count(
     fields: &mut Vec<JournalField>,
     names: &FieldNames,
@@ -171,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Returns the fields that are not shown as they were sent.
+    /// Returns the fields that aren't shown the way they were sent.
     fn wrong_fields(
         sent: &CallRecord,
         names: &FieldNames,
@@ -279,8 +278,8 @@ mod tests {
         assert!(!fields.contains(&SentField::Phone) && !fields.contains(&SentField::Extension));
     }
 
-    /// Counts a call that the journal shows with the values `shown`. Returns the counts of the talk
-    /// time, the first field.
+    /// Counts a call that the journal shows with the values `shown`, returning the counts for the
+    /// talk time, which is the first field.
     fn count_call(
         fields: &mut Vec<JournalField>,
         names: &FieldNames,

@@ -1,13 +1,12 @@
-//! The effects of a step on the columns that describe the progress of a call. The functions here do
-//! not touch the database: `tables::step` reads the columns, and stores the result.
+//! Applies a step's effects to the columns that describe a call's progress. These functions don't
+//! touch the database. Instead, `tables::step` reads the columns and stores the result.
 
 use crate::{ATTEMPTS_MAX, Attempt, FIRST_POLL, IfAbsent, OutcomeSource, Progress, State, Step};
 use callbridge_call::EventTime;
 use callbridge_model::{Reason, TokenFingerprint};
 
 impl Progress {
-    /// Applies a step that leads from the call's state to the state `to`. `at` is the time of the
-    /// step.
+    /// Applies a step, taken at `at`, that moves the call from its current state to `to`.
     pub(crate) fn take(&mut self, step: &Step, to: State, at: EventTime) {
         match step {
             Step::Send => {
@@ -18,13 +17,13 @@ impl Progress {
             | Step::Discard
             | Step::Expire
             | Step::Forwarded => {}
-            // The journal holds the call, so the reason of a dead letter no longer counts.
+            // The call is in the journal, so a dead letter's reason no longer counts.
             Step::Journaled(OutcomeSource::Webhook) => {
                 self.settled_externally = true;
                 self.clear_dead_letter_fields();
             }
-            // The call is sent with the backlog, with the values that were journaled. Results of
-            // its earlier requests no longer count.
+            // The call is sent with the backlog, using the values that were journaled. Results of
+            // earlier requests no longer count.
             Step::SendAgain { why } => {
                 self.note_attempt(at, why);
                 self.forget_errors();
@@ -109,8 +108,8 @@ impl Progress {
                 self.mark_unresolved(at, IfAbsent::Changed, before);
                 self.retried = true;
             }
-            // The call continues with another lead, or without its employee, so results of its
-            // earlier requests no longer count.
+            // The call continues with another lead or without its employee, so results of earlier
+            // requests no longer count.
             Step::Moved {
                 reroute_history,
                 why,
@@ -137,10 +136,10 @@ impl Progress {
         self.attempts.push(Attempt { at, message });
     }
 
-    /// Returns `true` for a dead letter `unconfirmed` that gets no notice: the CRM accepted the
-    /// call, but no check can show whether it is journaled. This can affect every call at that
-    /// time. `false` for a call that was sent again, that a page should have shown, or that was a
-    /// dead letter before.
+    /// Returns `true` for an `unconfirmed` dead letter that gets no notification: the CRM accepted
+    /// the call, but no check can show whether it has been journaled, which may affect every call
+    /// at that time. Returns `false` for a call that was resent, that a page should have shown, or
+    /// that was a dead letter before.
     pub(crate) fn is_listed_alone(&self) -> bool {
         let before = (self.resubmits, self.absent, self.times_dead);
         self.reason == Some(Reason::Unconfirmed) && self.request_id.is_some() && before == (0, 0, 0)
@@ -157,7 +156,7 @@ impl Progress {
         self.message.clear();
     }
 
-    /// Clears the columns about errors of the call's earlier requests.
+    /// Clears the columns for errors from the call's earlier requests.
     fn forget_errors(&mut self) {
         self.clear_dead_letter_fields();
         self.not_before = 0;
@@ -170,7 +169,7 @@ impl Progress {
     }
 
     /// Prepares a dead letter or waiting call to be sent with the backlog. If its outcome is
-    /// unknown, it can already be in the journal, so `first_sent` stays.
+    /// unknown, it may already be in the journal, so `first_sent` is kept.
     fn queue_again(&mut self) {
         let perhaps_written =
             matches!(self.reason, Some(Reason::ServerError | Reason::Unconfirmed));
@@ -181,9 +180,9 @@ impl Progress {
         self.live = false;
     }
 
-    /// Makes the call unresolved, so the journal is read from `next` on. If it is not known when
+    /// Makes the call unresolved, so that the journal is read from `next` on. If it's unknown when
     /// the CRM accepted the call, `submitted_at` becomes the time at which the call was first sent,
-    /// or else its start.
+    /// or else the time it started.
     fn mark_unresolved(&mut self, next: EventTime, if_absent: IfAbsent, why: &str) {
         if self.state != State::Submitted {
             let started = EventTime::from_seconds(self.started.get());

@@ -1,68 +1,69 @@
-//! The work of employees: calls with customers, added up by extension. [`WorkSums`] adds calls in
-//! the order of their start. [`employee_work`] reads the calls from a running spool, one hour of
-//! calls at a time, so no commit waits long.
+//! Sums up employees' calls with customers by extension. [`WorkSums`] adds calls in order of their
+//! start. [`employee_work`] reads them from a running spool, one hour at a time, so that no commit
+//! has to wait long.
 
 use crate::{Error, Handle, tables};
 use std::collections::BTreeMap;
 
-/// Length in seconds of the time range that is read at once.
+/// Length in seconds of the time range read at once.
 const HOUR: i64 = 3600;
-/// Calls are read from this many seconds before the requested range, because a customer missed
-/// yesterday can be called back today.
+/// Calls are read from this many seconds before the requested range, because a customer whose call
+/// was missed yesterday may be called back today.
 const LOOK_BACK: i64 = 24 * 3600;
 
-/// A call with a customer, with the values that [`WorkSums`] needs.
+/// A call with a customer, reduced to the values that [`WorkSums`] needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CustomerCall {
     /// Epoch seconds.
     pub started: i64,
-    /// The customer made the call, not an employee.
+    /// Whether the customer made the call, rather than an employee.
     pub inbound: bool,
-    /// An employee talked with the customer.
+    /// Whether an employee talked with the customer.
     pub answered: bool,
     /// The customer's number, if known.
     pub phone: Option<String>,
     /// The extension that the call is attributed to.
     pub extension: Option<String>,
-    /// CRM id of the employee that the call is attributed to.
+    /// CRM ID of the employee that the call is attributed to.
     pub employee_id: Option<i64>,
-    /// Seconds of talk.
+    /// Talk time in seconds.
     pub talk_sec: u64,
-    /// Seconds until an answered caller was answered. 0 for other calls.
+    /// How many seconds an answered caller waited, or 0 for other calls.
     pub wait_sec: u64,
-    /// Extensions that rang for an inbound call that no one answered. Empty for other calls.
+    /// Extensions that rang for an unanswered inbound call, empty for other calls.
     pub rang: Vec<String>,
 }
 
-/// Sums over the calls of one extension.
+/// Sums for a single extension's calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmployeeWork {
-    /// The employee's id in the CRM, from the last call that had one.
+    /// The employee's ID in the CRM, from the last call that had one.
     pub employee_id: Option<i64>,
-    /// Inbound calls that were answered at the extension.
+    /// Inbound calls answered at the extension.
     pub answered: u64,
-    /// Inbound calls that rang at the extension and that no one answered.
+    /// Unanswered inbound calls that rang at the extension.
     pub missed: u64,
     /// Outbound calls, answered or not.
     pub outbound: u64,
-    /// Seconds of talk, inbound and outbound.
+    /// Talk time in seconds, inbound and outbound.
     pub talk_sec: u64,
-    /// Total seconds that answered callers waited.
+    /// Total time in seconds that answered callers waited.
     pub wait_sec: u64,
     /// Customers who were called back after a missed call.
     pub called_back: u64,
-    /// Total seconds from each customer's first missed call to the callback.
+    /// Total time in seconds from each customer's first missed call to the callback.
     pub call_back_sec: u64,
 }
 
 impl EmployeeWork {
-    /// Returns the mean seconds that answered callers waited. `None` if no call was answered.
+    /// Returns how many seconds answered callers waited on average, or `None` if no call was
+    /// answered.
     pub fn mean_wait_sec(&self) -> Option<f64> {
         mean(self.wait_sec, self.answered)
     }
 
-    /// Returns the mean seconds from a missed call to the callback. `None` if no one was called
-    /// back.
+    /// Returns how many seconds passed on average from a missed call to the callback, or `None` if
+    /// no one was called back.
     pub fn mean_call_back_sec(&self) -> Option<f64> {
         mean(self.call_back_sec, self.called_back)
     }
@@ -72,17 +73,17 @@ fn mean(sum: u64, count: u64) -> Option<f64> {
     (count > 0).then(|| sum as f64 / count as f64)
 }
 
-/// The sums by extension, and the customers who still wait for a callback.
+/// The sums by extension, and the customers still waiting for a callback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkSums {
-    /// Sums by extension. `None` holds the calls that reached no one.
+    /// Sums by extension, with `None` for calls that reached no one.
     pub work: BTreeMap<Option<String>, EmployeeWork>,
     waiting: BTreeMap<String, i64>,
 }
 
 impl WorkSums {
-    /// Adds a call. A call that started before `from` (epoch seconds) is not counted, but it
-    /// updates the customers who wait for a callback.
+    /// Adds a call. If it started before `from` (epoch seconds), it isn't counted, but still
+    /// updates which customers are waiting for a callback.
     pub fn add(&mut self, call: &CustomerCall, from: i64) {
         let counts = call.started >= from;
         match (call.inbound, call.answered) {
@@ -127,11 +128,11 @@ impl WorkSums {
     }
 }
 
-/// Adds up each extension's calls that started at `from` or later and before `until` (epoch
+/// Sums up each extension's calls that started at or after `from` and before `until` (epoch
 /// seconds). Calls that `unanswered=no` keeps out of the journal count as missed.
 ///
 /// # Errors
-/// If the spool cannot be read.
+/// Returns an error if the spool can't be read.
 pub async fn employee_work(spool: &Handle, from: i64, until: i64) -> Result<WorkSums, Error> {
     let mut sums = WorkSums::default();
     let mut hour = from.saturating_sub(LOOK_BACK);

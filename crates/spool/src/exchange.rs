@@ -1,10 +1,10 @@
-//! Exports a state in any place into one tar file ([`archive`](crate::archive)) while the daemon
-//! runs, and imports a tar file into an empty place.
+//! Exports a state from any place to a single tar file ([`archive`](crate::archive)) while the
+//! daemon runs, and imports such a file into an empty place.
 //!
-//! The archive always holds a SQLite file. An export first copies a PostgreSQL database, as it is
-//! at one moment, into a SQLite file in a private folder next to the archive. An import into a
-//! database unpacks and checks the SQLite file in a private temporary folder, and copies its rows
-//! from there.
+//! The archive always holds a SQLite file. To export a PostgreSQL database, a consistent snapshot
+//! is first copied to a SQLite file in a private folder next to the archive. To import into a
+//! database, the SQLite file is unpacked and checked in a private temporary folder, and its rows
+//! are copied from there.
 
 use crate::archive::{ArchiveError, Manifest, export_folder, import_folder};
 use crate::held::{HeldState, Use};
@@ -21,11 +21,11 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-/// Names that the server shows for the sessions of exports and imports.
+/// Names that the server shows for export and import sessions.
 const EXPORT: &str = "callbridge state export";
 const IMPORT: &str = "callbridge state import";
 
-/// A private folder that is removed with its files when this value is dropped.
+/// A private folder that's removed along with its files when this value is dropped.
 struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
@@ -45,12 +45,13 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Writes the state in `place` into the tar file `to`, whose path is `path`. The manifest gets
-/// `program` and `now` (epoch seconds). With a database, must not be called in an async task,
-/// because it blocks until the database answers.
+/// Writes the state in `place` to the tar file `to`, whose path is `path`. `program` and `now`
+/// (epoch seconds) are recorded in the manifest. With a database, this must not be called from an
+/// async task, because it blocks until the database responds.
 ///
 /// # Errors
-/// If there is no state, if it was moved away, or one of the files cannot be read or written.
+/// Returns an error if there's no state, if it was moved away, or if one of the files can't be read
+/// or written.
 pub fn export(
     place: &StatePlace,
     with_secrets: bool,
@@ -78,8 +79,8 @@ pub fn export(
     )
 }
 
-/// Copies the database, as it is at one moment, into a new state in `folder`. Returns `true` if it
-/// left out secrets.
+/// Copies a consistent snapshot of the database to a new state in `folder`, returning `true` if any
+/// secrets were left out.
 fn copy_database(
     url: &PostgresUrl,
     folder: &Path,
@@ -92,10 +93,10 @@ fn copy_database(
         postgres::inspect(&session, MIGRATIONS.len())?,
     )? {
         Found::Current => {}
-        // There is no state, or it has an older schema, which only a leader updates.
+        // There's no state, or it has an older schema, which only a leader may migrate.
         _ => return Err(Error::Missing(url.place())),
     }
-    // Every later statement sees the database as it is now.
+    // All further statements see the database as it is now.
     session.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
     let source = Db::postgres(session);
     check_source(&source)?;
@@ -112,7 +113,7 @@ fn copy_database(
     Ok(left_out)
 }
 
-/// Marks a filled state as complete, and as a copy that does not know later requests.
+/// Marks a filled state as complete, and as a copy that doesn't know about later requests.
 fn finish_copy(target: &Db) -> Result<(), Error> {
     in_transaction(target, || {
         silence::replace(target, &Silence::to_begin(SilenceReason::Copied))?;
@@ -120,11 +121,13 @@ fn finish_copy(target: &Db) -> Result<(), Error> {
     })
 }
 
-/// Puts the state in the tar file `from`, whose path is `path`, into the empty `place`. With a
-/// database, must not be called in an async task, because it blocks until the database answers.
+/// Restores the state in the tar file `from`, whose path is `path`, to the empty `place`. With a
+/// database, this must not be called from an async task, because it blocks until the database
+/// responds.
 ///
 /// # Errors
-/// If the place is in use or not empty, or if the archive is incomplete, altered, or newer.
+/// Returns an error if the place is in use or not empty, or if the archive is incomplete, altered,
+/// or newer.
 pub fn import(
     place: &StatePlace,
     (from, path): (File, &Path),

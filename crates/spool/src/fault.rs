@@ -1,8 +1,8 @@
-//! Failures at a statement, for tests of the whole program. Debug builds only.
+//! Injects failures at a given statement, for tests of the whole program. Debug builds only.
 //!
-//! `FAULT_STATEMENT=N:kill` ends the process before its N-th statement. `N:stop` freezes it there
-//! until SIGCONT. `FILE:count` writes the number of each statement into a file. Statements of
-//! readers do not count.
+//! `FAULT_STATEMENT=N:kill` kills the process right before its Nth statement, and `N:stop` freezes
+//! it there until SIGCONT. `FILE:count` writes each statement's number to a file. Readers'
+//! statements aren't counted.
 
 use crate::StatementHook;
 use rustix::process::{Signal, getpid, kill_process};
@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Number of statements of this process, over all its sessions.
+/// Number of statements run by this process, across all its sessions.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// After a signal to the process, its threads still run for a moment. The thread that sent the
 /// signal waits this long, so it does not run the statement.
 const STOPPED_WITHIN: Duration = Duration::from_millis(50);
 
-/// Returns the hook that the environment variable `FAULT_STATEMENT` describes.
+/// Returns the hook described by the environment variable `FAULT_STATEMENT`.
 pub(crate) fn hook() -> Option<StatementHook> {
     let plan = std::env::var("FAULT_STATEMENT").ok()?;
     let (place, action) = plan.rsplit_once(':')?;

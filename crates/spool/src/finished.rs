@@ -1,12 +1,12 @@
-//! A finished call with the outcome that the rules decided, and the values that its row keeps.
+//! A finished call with the outcome that the rules decided on, and the values kept in its row.
 
 use crate::{Error, State, json};
 use callbridge_call::timeline::Way;
 use callbridge_call::{Direction, FinishedCall, Role, Timeline};
 use callbridge_model::{Judged, Outcome, Phone, Reason};
 
-/// Starts that differ by at most this many seconds count as equal, because two sources can round
-/// the same time differently.
+/// Start times are considered equal if they differ by no more than this many seconds, because two
+/// sources may round the same time differently.
 pub(crate) const SAME_START_SEC: u64 = 1;
 
 /// Returns the time from a call's start to its end, in microseconds.
@@ -14,33 +14,33 @@ pub(crate) fn span_micros(call: &FinishedCall) -> i64 {
     call.ended.micros().saturating_sub(call.started.micros())
 }
 
-/// Returns the last four characters of a phone number. Lists search for them, because they are the
-/// same in every spelling of the number.
+/// Returns the last four characters of a phone number. Lists search for these, because they're the
+/// same however the number is written.
 pub(crate) fn last_four(phone: &str) -> &str {
     phone.get(phone.len().saturating_sub(4)..).unwrap_or(phone)
 }
 
-/// A finished call with its outcome, and with its facts, from which a retry maps the call again.
+/// A finished call with its outcome, and with the facts from which a retry maps it again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
     pub judged: Judged,
-    /// Facts of the call, from which a retry maps it again.
+    /// The call's facts, from which a retry maps it again.
     pub call: FinishedCall,
-    /// The branch that sent the call to this hub. `None` for a call of our own sources.
+    /// The branch that sent the call to this hub, or `None` for a call from our own sources.
     pub branch: Option<String>,
-    /// The call was computed by a branch's collector rather than sent as a message by a phone
-    /// system.
+    /// Whether a branch's collector assembled the call, rather than a phone system sending it as a
+    /// message.
     pub from_collector: bool,
-    /// These are new values from a late CDR for a call that was already created from CDRs.
+    /// Whether these are new values from a late CDR for a call that was already created from CDRs.
     pub is_revision: bool,
-    /// The record as JSON. Empty before [`Finished::make_json`], or if the record is not stored.
+    /// The record as JSON, empty before [`Finished::make_json`] or if the record isn't stored.
     pub(crate) record_json: String,
-    /// The facts as JSON. Empty before [`Finished::make_json`], or if the call gets no row.
+    /// The facts as JSON, empty before [`Finished::make_json`] or if the call gets no row.
     pub(crate) call_json: String,
 }
 
 impl Finished {
-    /// Joins a call and its outcome. The JSON is not made yet.
+    /// Combines a call with its outcome. The JSON isn't created yet.
     pub const fn new(judged: Judged, call: FinishedCall) -> Self {
         Self {
             judged,
@@ -53,12 +53,12 @@ impl Finished {
         }
     }
 
-    /// Makes the JSON of the values that will be stored. Returns an error if a call that must be
-    /// stored has no uuid, or a dead letter has no reason.
+    /// Creates the JSON for the values to be stored. Returns an error if a call that must be stored
+    /// has no uuid, or if a dead letter has no reason.
     pub(crate) fn make_json(&mut self) -> Result<(), Error> {
         let record = &self.judged.record;
         let outcome = self.judged.outcome;
-        // Without a uuid no row can be made, not even a dead letter.
+        // Without a uuid, no row can be created, not even for a dead letter.
         let stored = record.uuid.is_some();
         if outcome.is_kept() && !stored {
             return Err(Error::NoUuid(record.linkedid.clone()));
@@ -80,7 +80,7 @@ impl Finished {
         self.judged.record.uuid.map(|uuid| uuid.0.into_bytes())
     }
 
-    /// Returns the second at which the call began, by the PBX's clock.
+    /// Returns the second at which the call started, by the PBX's clock.
     pub(crate) fn started(&self) -> i64 {
         self.call.started.floor_seconds().get()
     }
@@ -99,7 +99,7 @@ impl Finished {
         self.call.number.as_ref().map(|number| number.text.as_str())
     }
 
-    /// Returns the trunk's name. Empty for a call between extensions.
+    /// Returns the trunk's name, which is empty for a call between extensions.
     pub(crate) fn trunk(&self) -> &str {
         let record = &self.judged.record;
         match &record.trunk {
@@ -116,8 +116,8 @@ impl Finished {
         }
     }
 
-    /// Returns `true` for a call message, as opposed to a call that callbridge assembled here or at
-    /// a branch.
+    /// Returns `true` for a call message, as opposed to a call that callbridge assembled, whether
+    /// here or at a branch.
     pub(crate) const fn is_message(&self) -> bool {
         self.call.given.is_some() && !self.from_collector
     }
@@ -127,7 +127,7 @@ impl Finished {
     }
 }
 
-/// Returns the extensions that the PBX dialed in the call, each listed once.
+/// Returns the extensions that the PBX dialed during the call, each listed once.
 pub(crate) fn called_extensions(timeline: Option<&Timeline>) -> Vec<&str> {
     let mut rang: Vec<&str> = Vec::new();
     for channel in timeline.iter().flat_map(|timeline| &timeline.channels) {

@@ -1,5 +1,5 @@
 //! Opens the state folder: checks its owner and mode, detects whether the file in it is a copy, and
-//! starts the check of the file in the background if it is needed.
+//! checks the file in the background if necessary.
 
 use super::check::check_beside;
 use super::identity::{self, Seen};
@@ -17,8 +17,8 @@ use std::path::Path;
 pub use super::state_dir::{FILE, LOCK};
 
 /// Opens the state in `dir`: creates it if allowed, locks it, migrates it, and starts the thread.
-/// After an unclean stop, or if the file was changed while no process ran, the file is checked in
-/// the background ([`Handle::health`]). If the file is a copy, [`Store::restored`] is `true`.
+/// After an unclean stop, or if the file was changed while no process was running, it's checked in
+/// the background ([`Handle::health`]). If it's a copy, [`Store::restored`] is `true`.
 ///
 /// # Errors
 /// [`Error::Locked`], [`Error::Missing`], [`Error::NotWritable`], [`Error::NewerSchema`],
@@ -49,7 +49,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     if !clean {
         store.fold()?;
     }
-    // From here on, the next start can detect that this process did not end cleanly.
+    // From now on, the next start can tell that this process didn't exit cleanly.
     let now = file
         .symlink_metadata()
         .map_err(|error| not_writable(&file, &error))?;
@@ -71,8 +71,8 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     Ok((handle, guard))
 }
 
-/// Refuses a folder in which users other than its owner can write. An empty folder is allowed,
-/// because it is made private when it is opened.
+/// Rejects a folder that users other than its owner can write to. An empty folder is allowed,
+/// because it's made private when it's opened.
 ///
 /// # Errors
 /// [`Error::Shared`].

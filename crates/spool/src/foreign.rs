@@ -1,4 +1,4 @@
-//! Calls that another provider has journaled, such as the CRM's own telephony, and which of them
+//! Calls journaled by another provider, such as the CRM's own phone integration, and which of them
 //! callbridge has journaled as well.
 
 use callbridge_call::{EpochSeconds, EventTime};
@@ -8,25 +8,26 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Two reports are of the same call only if their starts differ by at most this many seconds.
+/// Two reports can be about the same call only if their starts differ by no more than this many
+/// seconds.
 pub(crate) const APART_SECONDS: u64 = 60;
-/// Time that a call of another provider waits for our matching call.
+/// How long another provider's call waits for a matching call of ours.
 const WAITS: Duration = Duration::from_secs(3600);
-/// Time for which a call that matched one of our calls is remembered.
+/// How long a call that matched one of ours is remembered.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Maximum number of calls that wait for a match. The oldest calls are dropped.
+/// Maximum number of calls waiting for a match. Beyond that, the oldest ones are dropped.
 const WAITING_MAX: usize = 200;
 const DOUBLES_MAX: usize = 500;
 const HOUR: i64 = 3600;
 
-/// A call that another provider has journaled.
+/// A call journaled by another provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignCall {
     /// The provider's name in the CRM.
     pub provider: String,
     /// The customer's number. Calls are matched by number and start.
     pub phone: Phone,
-    /// Start of the call as the provider reports it.
+    /// When the call started, as reported by the provider.
     pub started: EpochSeconds,
 }
 
@@ -37,7 +38,7 @@ impl ForeignCall {
     }
 }
 
-/// A call of another provider, with the moment of its event.
+/// Another provider's call, with the time of its event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct TimedForeignCall {
     at: EventTime,
@@ -45,8 +46,8 @@ struct TimedForeignCall {
     call: ForeignCall,
 }
 
-/// Remembered calls of other providers, oldest first: those that wait for a call of ours that
-/// matches, and those that matched (`doubles`).
+/// Other providers' calls that are remembered, oldest first: those waiting for a matching call of
+/// ours, and those that have matched one (`doubles`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignLog {
     waiting: Vec<TimedForeignCall>,
@@ -54,8 +55,7 @@ pub struct ForeignLog {
 }
 
 impl ForeignLog {
-    /// Adds a call that another provider has journaled. `ours` is `true` if it matches one of our
-    /// calls.
+    /// Adds a call journaled by another provider. `ours` is `true` if it matches one of our calls.
     pub(crate) fn foreign(&mut self, call: ForeignCall, ours: bool, at: EventTime) {
         let mut known = self.waiting.iter().chain(&self.doubles);
         if !known.any(|timed| timed.call == call) {
@@ -69,8 +69,8 @@ impl ForeignLog {
         }
     }
 
-    /// Notes that one of our calls is journaled. Returns `true` if a waiting call of another
-    /// provider matches it.
+    /// Notes that one of our calls was journaled, returning `true` if another provider's waiting
+    /// call matches it.
     pub(crate) fn note_ours(
         &mut self,
         phone: &Phone,
@@ -98,8 +98,8 @@ impl ForeignLog {
         }
     }
 
-    /// Returns the providers that journaled calls of ours in the last 24 hours, with their numbers
-    /// of such calls.
+    /// Returns the providers that journaled any of our calls in the last 24 hours, each with the
+    /// number of such calls.
     pub(crate) fn providers(&self, now: EventTime) -> Vec<ForeignCalls> {
         let mut providers = BTreeMap::<&str, Vec<i64>>::new();
         for timed in &self.doubles {
@@ -132,8 +132,8 @@ fn most_in_an_hour(starts: &[i64]) -> u64 {
     most as u64
 }
 
-/// Returns `true` if the call's event is at most `span` old. If the clock was set back, its age
-/// counts as 0.
+/// Returns `true` if the call's event is at most `span` old. If the clock was set back, its age is
+/// taken to be 0.
 fn is_within(timed: &TimedForeignCall, now: EventTime, span: Duration) -> bool {
     now.since(timed.at) <= span
 }
@@ -166,8 +166,8 @@ mod tests {
             .collect()
     }
 
-    /// Returns `true` if our call of the n-th number, which began at second `seconds`, matches a
-    /// call of another provider that began at second 0 with the first number.
+    /// Returns `true` if our call with the nth number, which started at second `seconds`, matches
+    /// another provider's call that started at second 0 with the first number.
     fn is_same_call(n: u32, seconds: i64) -> bool {
         let mut log = ForeignLog::default();
         log.foreign(call(1, 0), false, time_at(30));

@@ -1,5 +1,5 @@
-//! A whole state that one command locks, so no other process can use the state. The command reads
-//! and writes it without the spool's thread.
+//! A whole state locked by a single command, so that no other process can use it. The command reads
+//! and writes the state without the spool's thread.
 
 use crate::folder::make_private;
 use crate::leader::leader;
@@ -14,29 +14,28 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Maximum time to wait for the lock, because the process that holds it can be ending.
+/// Maximum time to wait for the lock, since the process that holds it may be about to end.
 const LOCK_WITHIN: Duration = Duration::from_secs(4);
 const LOCK_EVERY: Duration = Duration::from_millis(20);
 
-/// The use of a held state by a command.
+/// What a command does with a held state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// The command reads the state. A missing state is an error.
+    /// The command reads the state, so it's an error if it's missing.
     From,
-    /// The command fills the state. A missing state is created.
+    /// The command fills the state, so it's created if it's missing.
     To,
 }
 
-/// The open state. The database is closed before its file and its lock are released.
+/// The open state. The database is closed before its file and lock are released.
 #[derive(Debug)]
 pub(crate) struct HeldState {
     db: Db,
-    /// The open file and the lock of a folder. `None` for a database, whose lock belongs to the
-    /// session.
+    /// A folder's open file and lock, or `None` for a database, whose lock belongs to the session.
     _folder: Option<HeldFolder>,
-    /// The value of `--state` that names this state.
+    /// The `--state` value for this state.
     pub(crate) place: String,
-    /// Name of the process that led last. `None` for a folder, or if no process has led.
+    /// Name of the process that led last, or `None` for a folder or if no process has ever led.
     pub(crate) last_leader: Option<String>,
 }
 
@@ -60,8 +59,8 @@ impl std::ops::Deref for HeldState {
 }
 
 impl HeldState {
-    /// Takes the lock, and migrates the tables. `name` is the name that a PostgreSQL server shows
-    /// for the session.
+    /// Takes the lock and migrates the tables. `name` is what a PostgreSQL server shows as the
+    /// session's name.
     ///
     /// # Errors
     /// [`Error::Locked`], [`Error::InUse`], [`Error::Missing`], and errors of opening.
@@ -143,7 +142,7 @@ impl HeldState {
         self.db.set_hook(Some(hook));
     }
 
-    /// Ends the session with a database, so the server releases the lock at once.
+    /// Ends the database session, so that the server releases the lock immediately.
     pub(crate) fn close(self) {
         if let Some(session) = self.db.session() {
             session.close();
@@ -151,7 +150,7 @@ impl HeldState {
     }
 }
 
-/// Writes the log into the file after an unclean end.
+/// Writes the log to the file after an unclean end.
 fn fold(db: &Db) -> Result<(), Error> {
     let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
     match db.sqlite_connection() {

@@ -1,72 +1,73 @@
-//! Types for a hub, which accepts the calls of branches: its position, its branches, their
-//! requests, and changes of branches.
+//! Types for a hub, which accepts calls from branches: its position, its branches, their requests,
+//! and changes to branches.
 
 use crate::Silence;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
 
-/// The pair of incarnation and commit number that a hub sends with each answer. A branch sends it
-/// back, so the hub notices if it has lost commits.
+/// The pair of incarnation and commit number that a hub sends with each response. The branch sends
+/// it back, which lets the hub notice if it has lost commits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HubPosition {
-    /// Id of the incarnation. A new incarnation begins when the hub has lost commits.
+    /// The incarnation's ID. A new incarnation begins when the hub has lost commits.
     pub incarnation: String,
-    /// Number of the commit. The number keeps growing in a new incarnation.
+    /// The commit's number, which keeps growing across incarnations.
     pub seq: u64,
 }
 
-/// The row of the table `hub`, as of the last commit.
+/// The row in the `hub` table, as of the last commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubRow {
     pub position: HubPosition,
-    /// Time at which the incarnation began.
+    /// When the incarnation began.
     pub began: EventTime,
-    /// The branch whose request showed that commits were lost. `None` for the first incarnation.
+    /// The branch whose request revealed that commits were lost, or `None` for the first
+    /// incarnation.
     pub revealed_by: Option<String>,
 }
 
-/// Begins the source of a branch's unreadable dead letters.
+/// Prefix of the source of a branch's unreadable dead letters.
 pub const BRANCH_SOURCE: &str = "branch ";
 
-/// A request of a branch.
+/// A branch's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchRequest {
     pub branch: String,
-    /// ID of the collector's state. `None` for a request of a script.
+    /// ID of the collector's state, or `None` for a script's request.
     pub sender: Option<String>,
-    /// The highest position that the sender has seen. `None` if the request has none.
+    /// The highest position that the sender has seen, or `None` if the request doesn't include one.
     pub seen: Option<HubPosition>,
-    /// Id of the incarnation that begins if the request shows that commits were lost.
+    /// ID of the incarnation that begins if the request reveals that commits were lost.
     pub next_incarnation: String,
     /// The silence that begins with that incarnation.
     pub silence: Silence,
-    /// Number of calls in the request that can be read.
+    /// Number of readable calls in the request.
     pub calls: u64,
     /// Number of refused lines in the request.
     pub refused: u64,
-    /// The error of the last refused line, with the id if it can be read.
+    /// The last refused line's error, with the ID if it can be read.
     pub refusal: Option<String>,
-    /// The branch's report about itself as JSON, if the request contains a report.
+    /// The branch's report about itself as JSON, if the request contains one.
     pub report: Option<String>,
     pub at: EventTime,
 }
 
-/// The position of the commit that contains the request of a branch.
+/// Position of the commit that includes a branch's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubAnswer {
     pub position: HubPosition,
-    /// The request showed that commits were lost, so a new incarnation has begun.
+    /// Whether the request revealed that commits were lost, so that a new incarnation has begun.
     pub lost_commits: bool,
 }
 
-/// A branch as it is stored. Tokens are stored as their SHA-256 in hexadecimal digits.
+/// A branch as stored. Tokens are stored as SHA-256 hashes in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
     pub name: String,
     pub token: String,
-    /// The previous token, and the time at which it expires.
+    /// The previous token, with its expiry.
     pub previous: Option<(String, EpochSeconds)>,
-    /// PBX ids of the branch, in alphabetical order.
+    /// The branch's PBX IDs in alphabetical order.
     pub pbxs: Vec<String>,
     pub added: EpochSeconds,
     /// Number of calls that the hub took from the branch, including repeats.
@@ -83,10 +84,11 @@ pub struct Branch {
     pub senders: Vec<BranchSender>,
 }
 
-/// A collector that uses a branch's token, or all requests without a collector's ID.
+/// A collector that uses a branch's token, or everything that sends requests without a collector's
+/// ID.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct BranchSender {
-    /// ID of the collector's state. Empty for requests without an ID.
+    /// ID of the collector's state, or empty for requests without an ID.
     pub sender: String,
     pub requests: u64,
     /// Time of the last request.
@@ -98,11 +100,11 @@ pub struct BranchSender {
     pub went_back: Option<EpochSeconds>,
 }
 
-/// A branch to add, or PBXs to add to a branch.
+/// A branch to add, or PBXs to add to an existing one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewBranch {
     pub name: String,
-    /// SHA-256 of the token for a new branch. An existing branch keeps its token.
+    /// SHA-256 hash of a new branch's token. An existing branch keeps its token.
     pub token: String,
     pub pbxs: Vec<String>,
     pub at: EpochSeconds,
@@ -112,13 +114,13 @@ pub struct NewBranch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRotation {
     pub branch: String,
-    /// SHA-256 of the new token.
+    /// SHA-256 hash of the new token.
     pub token: String,
-    /// Time until which the previous token is valid, or `None` if it ends at once.
+    /// How long the previous token remains valid, or `None` if it expires immediately.
     pub previous_until: Option<EpochSeconds>,
 }
 
-/// Result of a change of branches.
+/// Result of changing branches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BranchChange {
     /// The branch is new, or its token was replaced.
@@ -132,7 +134,7 @@ pub enum BranchChange {
     TokenOf {
         branch: String,
     },
-    /// Another branch already has the PBX id. Nothing was changed.
+    /// Another branch already has this PBX ID, so nothing was changed.
     PbxOf {
         pbx: String,
         branch: String,
@@ -142,9 +144,10 @@ pub enum BranchChange {
 /// The calls that [`Op::Offer`](crate::Op::Offer) makes ready to be sent to a hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// Every forwarded call that is still stored, because the hub has a new incarnation.
+    /// Every forwarded call that's still stored, because the hub has a new incarnation.
     Forwarded,
-    /// Calls whose outcome at the CRM is not known, because a state that sent to the CRM now sends
-    /// to a hub. The CRM accepts a repeated uuid without a second record (§4.5.4).
+    /// Calls whose outcome at the CRM is unknown, because a state that used to send to the CRM now
+    /// sends to a hub. If the CRM gets the same uuid again, it doesn't create a second record
+    /// (§4.5.4).
     Unconfirmed,
 }

@@ -1,7 +1,7 @@
-//! Detects whether the database file is the one that was used here last, or a copy.
+//! Detects whether the database file is the one last used here, or a copy.
 //!
-//! A state folder that was restored from a backup does not know the requests made since the backup,
-//! so its slots are in doubt. Four signs show a copy:
+//! A state folder restored from a backup doesn't know about requests made since then, so its slots
+//! can't be relied on. Four signs reveal a copy:
 //!
 //! | sign | where it is kept | what it shows |
 //! |---|---|---|
@@ -30,20 +30,21 @@ use std::time::UNIX_EPOCH;
 /// matches no file, so it keeps the doubt until a commit does.
 pub(super) const NO_LOG: &str = "no log";
 
-/// A file's metadata in its folder, before it is opened.
+/// A file's metadata in its folder, before it's opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Stays the same for the life of the file. Any copy has another identity.
+    /// Stays the same for the file's entire life. Any copy has a different identity.
     pub identity: String,
     /// Stays the same until the file is changed.
     pub stamp: String,
-    /// Data and inode last changed at the same time, so no program set the file's times.
+    /// Whether data and inode last changed at the same time, in which case no program set the
+    /// file's times.
     pub natural: bool,
 }
 
 impl Seen {
     pub fn from_metadata(meta: &Metadata) -> Self {
-        // Inode numbers are soon reused, so the birth time is added, or the device if there is no
+        // Inode numbers are soon reused, so the birth time is added, or the device if there's no
         // birth time.
         let birth = meta.created().map(|at| at.duration_since(UNIX_EPOCH));
         let identity = match birth {
@@ -59,11 +60,11 @@ impl Seen {
         }
     }
 
-    /// Returns `true` if the file is possibly a copy. `own` is the identity in the file, `stamp` is
-    /// the stamp in the lock file, and `used` is `true` if slots of earlier requests are stored.
+    /// Returns `true` if the file may be a copy. `own` is the identity in the file, `stamp` is the
+    /// stamp in the lock file, and `used` tells whether slots from earlier requests are stored.
     pub fn is_doubtful(&self, own: Option<&str>, stamp: Option<&str>, used: bool) -> bool {
         match (own, stamp) {
-            // A version without identities wrote the file.
+            // The file was written by a version that didn't record identities.
             (None, _) => used,
             (Some(own), _) if own != self.identity => true,
             (Some(_), Some(stamp)) => stamp != self.stamp,
@@ -73,9 +74,9 @@ impl Seen {
     }
 }
 
-/// Makes the first commit of a process. It lets the next start detect an unclean end, and a copy of
-/// the file. If the file may be a copy (`is_doubtful`), a silence begins, or the stored one begins
-/// anew.
+/// Makes a process's first commit, which allows the next start to detect an unclean end and a
+/// copied file. If the file may be a copy (`is_doubtful`), a silence begins, or the stored one
+/// starts over.
 pub(crate) fn begin(store: &mut Store, seen: &Seen, is_doubtful: bool) -> Result<(), Error> {
     let mut ops = vec![
         Op::MetaGone(CLEAN.into()),

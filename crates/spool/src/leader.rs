@@ -1,7 +1,7 @@
-//! Which process leads, and whether it knows the slots of earlier requests.
+//! Determines which process leads, and whether it knows the slots of earlier requests.
 //!
-//! The leader writes one row in its first transaction, and the next leader reads it. If that's the
-//! same process, it knows its slots, provided that the database has lost none of its commits. Any
+//! The leader writes a row in its first transaction, and the next leader reads it. If that's the
+//! same process, it knows its slots, provided that the database hasn't lost any of its commits. Any
 //! other process begins with a [`Silence`](crate::Silence).
 
 use crate::db::Asked;
@@ -11,24 +11,24 @@ use callbridge_call::EventTime;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
-/// Maximum length of a session's name in bytes. PostgreSQL cuts longer names.
+/// Maximum length of a session's name in bytes. PostgreSQL truncates longer names.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// Facts about a process that it stores while it leads.
+/// What a process stores about itself while it leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// Shown to people: the host and the process id, or the value of `--instance`.
+    /// Shown to the operator: the host and the process ID, or the value of `--instance`.
     pub name: String,
     /// Version of callbridge.
     pub version: String,
     /// Hash of the settings that a standby must share with the leader.
     pub settings: String,
-    /// Random id of the process.
+    /// The process's random ID.
     process: String,
 }
 
 impl Instance {
-    /// Describes the running process. The arguments are the fields of the same names.
+    /// Describes the running process. The arguments are the fields with the same names.
     pub fn new(name: &str, version: &str, settings: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -77,9 +77,9 @@ pub struct Leader {
     pub version: String,
     /// See [`Instance::settings`].
     pub settings: String,
-    /// Time at which the process took the lock.
+    /// When the process acquired the lock.
     pub since: EventTime,
-    /// Random id of the process.
+    /// The process's random ID.
     process: String,
     /// See `postgres::history`.
     history: String,
@@ -91,8 +91,8 @@ impl Leader {
         self.process == *PROCESS
     }
 
-    /// Returns `true` if this leader knows the slots of `last`: the database has kept its commits,
-    /// and it's the same process, unless there are no slots (`has_slots`).
+    /// Returns `true` if this leader knows the slots of `last`: the database has kept all its
+    /// commits, and it's the same process, unless there are no slots anyway (`has_slots`).
     pub(crate) fn knows_slots_of(&self, last: &Self, has_slots: bool) -> bool {
         self.history == last.history && (self.process == last.process || !has_slots)
     }
@@ -100,17 +100,17 @@ impl Leader {
 
 const LEADER: &str = "SELECT name, version, settings, since, process, history FROM leader";
 
-/// Returns the leader's row. `None` if no process has led yet.
+/// Returns the leader's row, or `None` if no process has ever led.
 pub fn leader(db: &Db) -> Result<Option<Leader>, Error> {
     db.query_first(LEADER, ())
 }
 
-/// Sends the query for the leader's row. The answer is read later.
+/// Sends the query for the leader's row, whose result is read later.
 pub(crate) fn ask(db: &Db) -> Result<Asked<Leader>, Error> {
     db.ask(LEADER, ())
 }
 
-/// Reads the leader's row in a session that has no [`Db`] yet.
+/// Reads the leader's row in a session that doesn't have a [`Db`] yet.
 pub(crate) fn leader_of(session: &Session) -> Result<Option<Leader>, Error> {
     Ok(session.rows(LEADER, &(), 1)?.pop())
 }
@@ -132,7 +132,7 @@ pub(crate) fn set_leader(db: &Db, leader: &Leader) -> Result<(), Error> {
     db.run(text, values)
 }
 
-/// The id of this process, which is the same for all its instances.
+/// This process's ID, which all its instances share.
 static PROCESS: LazyLock<String> = LazyLock::new(|| uuid::Uuid::new_v4().to_string());
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
         instance.name = "ü".repeat(60);
         let label = instance.label();
         assert!(label.starts_with("callbridge 0.1.0 settings ü"), "{label}");
-        // A cut never divides the two bytes of a character.
+        // Truncation never splits a two-byte character.
         assert_eq!(label.len(), LABEL_BYTES_MAX - 1, "{label}");
     }
 }

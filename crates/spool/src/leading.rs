@@ -1,10 +1,10 @@
 //! The life of the spool's thread with PostgreSQL: it waits for the lock, leads, loses its session,
 //! and waits again.
 //!
-//! The session that holds the lock makes every read and every write, so a process without the lock
-//! cannot write. The server ends a session that is idle for ten seconds, or for five in a
-//! transaction. An idle leader therefore runs a query each second. A leader that was frozen or cut
-//! off for longer has lost its session.
+//! Every read and write goes through the session that holds the lock, so a process without it can't
+//! write. The server ends a session after ten seconds of inactivity, or five within a transaction,
+//! which is why an idle leader runs a query every second. A leader that was frozen or cut off for
+//! longer has lost its session.
 
 use crate::leader::{self, Instance, Leader};
 use crate::postgres::{self, Access, PostgresUrl, Session};
@@ -17,14 +17,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Time between two tries to take the lock, and between two queries of an idle leader.
+/// Time between two attempts to acquire the lock, and between two of an idle leader's queries.
 const EVERY: Duration = Duration::from_secs(1);
-/// Time between two tries to connect.
+/// Time between two attempts to connect.
 const RECONNECT: Duration = Duration::from_secs(1);
 
-/// Opens the state in a database, and starts the thread. Returns when it is known whether this
-/// process leads ([`Handle::leadership`]). Also returns if the database cannot be reached now. The
-/// thread then tries again.
+/// Opens the state in a database and starts the thread. Returns once it's known whether this
+/// process leads ([`Handle::leadership`]), or if the database can't be reached at the moment, in
+/// which case the thread keeps trying.
 ///
 /// # Errors
 /// [`Error::Unusable`] and [`Error::Foreign`], after which a change of the settings is needed.
@@ -58,11 +58,12 @@ struct Life {
     instance: Instance,
     settings: Settings,
     channels: Channels,
-    /// Runtime for waits that do not use a session.
+    /// Runtime for waits that don't use a session.
     waits: Runtime,
-    /// Whether there was a session, which isn't behind a pooler.
+    /// Whether there has been a session, and thus one that isn't behind a pooler.
     has_connected: bool,
-    /// Sends the first result to [`open_postgres`], which waits for it. `None` after it was sent.
+    /// Sends the first result to [`open_postgres`], which waits for it. `None` once it has been
+    /// sent.
     first: Option<mpsc::SyncSender<Result<(), Error>>>,
 }
 
@@ -89,7 +90,7 @@ impl Life {
         }
     }
 
-    /// Reports that this process does not lead, as [`Channels::stand_by`] does, and lets
+    /// Reports that this process isn't the leader, as [`Channels::stand_by`] does, and lets
     /// [`open_postgres`] return.
     fn stand_by(&mut self, leader: Option<Leader>, problem: Option<Error>) {
         self.channels.stand_by(leader, problem);
@@ -103,8 +104,8 @@ impl Life {
         }
     }
 
-    /// Connects, waits until the lock is free, takes it, and makes the leader's first commit.
-    /// Returns `None` if the thread must end first.
+    /// Connects, waits until the lock is free, acquires it, and makes the leader's first commit.
+    /// Returns `None` if the thread has to end before that.
     fn wait_for_lock(&mut self) -> Result<Option<Store>, Error> {
         let session = Session::open(&self.url, Access::Write, &self.instance.label())?;
         if !self.has_connected {
@@ -137,7 +138,7 @@ impl Life {
         Ok(Some(store))
     }
 
-    /// Serves requests until the session is lost or the thread must end.
+    /// Serves requests until the session is lost or the thread has to end.
     fn lead(&mut self, store: Store) {
         let since = clock::now().wall;
         let database = store.path.display();
@@ -157,7 +158,7 @@ impl Life {
             } else {
                 match self.next_request() {
                     Next::Request(first) => writer.serve(Some(first), &mut self.channels),
-                    // This query keeps the session from being idle. Its error is read below.
+                    // This query keeps the session from becoming idle. Its error is read below.
                     Next::Nothing => drop(writer.store.exists("SELECT 1", ())),
                     Next::End => break None,
                 }
@@ -194,7 +195,8 @@ impl Life {
         }
     }
 
-    /// Answers all requests with [`Error::NotLeader`] for this long, or until the thread must end.
+    /// Responds to all requests with [`Error::NotLeader`] for this long, or until the thread has to
+    /// end.
     fn refuse_for(&mut self, time: Duration) {
         let name = self.channels.known_leader().map(|leader| leader.name);
         let error = Error::NotLeader(self.url.place(), name);
@@ -218,12 +220,12 @@ impl Life {
 enum Next {
     Request(Numbered),
     Nothing,
-    /// All handles were dropped, or the thread must end and the queue is empty.
+    /// All handles were dropped, or the thread has to end and the queue is empty.
     End,
 }
 
-/// Runs the first transaction of a leader, which writes its row. If it doesn't know the slots of
-/// the last leader, a silence begins.
+/// Runs a leader's first transaction, which writes its row. If it doesn't know the last leader's
+/// slots, a silence begins.
 fn begin(store: &mut Store, leader: &Leader) -> Result<(), Error> {
     let has_slots = !slots::slots(store)?.is_empty();
     let other = leader::leader(store)?.filter(|last| !leader.knows_slots_of(last, has_slots));
@@ -237,10 +239,10 @@ fn begin(store: &mut Store, leader: &Leader) -> Result<(), Error> {
     })
 }
 
-/// Reads the leader's row. `None` if the tables do not exist yet or must be migrated.
+/// Reads the leader's row, or returns `None` if the tables don't exist yet or must be migrated.
 ///
 /// # Errors
-/// [`Error::NewerSchema`], because this process must not take the lock then.
+/// Returns [`Error::NewerSchema`] if this process must not acquire the lock.
 fn read_leader(session: &Session) -> Result<Option<Leader>, Error> {
     match postgres::inspect(session, MIGRATIONS.len())? {
         Found::New | Found::Migrated(_) => Ok(None),

@@ -55,7 +55,7 @@ fn bind_statement<'db>(
     Ok(statement)
 }
 
-/// Runs a statement, and returns the number of rows that it changed.
+/// Runs a statement, returning the number of rows that it changed.
 pub(super) fn execute(
     db: &Connection,
     path: &Path,
@@ -67,7 +67,7 @@ pub(super) fn execute(
     changed.map_err(|error| Error::sqlite(path, &error))
 }
 
-/// Reads at most `limit` rows.
+/// Reads up to `limit` rows.
 pub(super) fn rows<T: DeserializeOwned>(
     db: &Connection,
     path: &Path,
@@ -94,7 +94,7 @@ pub(super) fn rows<T: DeserializeOwned>(
 pub(super) fn give_pages_back(db: &Connection, kept: i64, most: u32) -> rusqlite::Result<()> {
     let free: i64 = db.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
     if free > kept {
-        // SQLite frees one page per row of the answer, so all rows must be read.
+        // SQLite frees one page per result row, so all rows must be read.
         let mut freed = db.prepare(&format!("PRAGMA incremental_vacuum({most})"))?;
         let mut pages = freed.query([])?;
         while pages.next()?.is_some() {}

@@ -25,7 +25,7 @@ impl Db {
         self.statements.0.borrow().keys().cloned().collect()
     }
 
-    /// Returns file and line number of the code that ran statements.
+    /// Returns the file and line number of each place that ran statements.
     pub(crate) fn askers(&self) -> BTreeSet<(&'static str, u32)> {
         self.statements
             .0
@@ -36,7 +36,7 @@ impl Db {
             .collect()
     }
 
-    /// Keeps all statements prepared, so their steps are counted between calls of
+    /// Keeps all statements prepared, so that their steps are counted between calls to
     /// [`Db::steps_taken`].
     pub(crate) fn remember_statements(&self) {
         if let Some(connection) = self.sqlite_connection() {
@@ -44,7 +44,7 @@ impl Db {
         }
     }
 
-    /// Returns the steps of SQLite's virtual machine since the last call, by statement.
+    /// Returns the number of SQLite virtual machine steps since the last call, by statement.
     pub(crate) fn steps_taken(&self) -> BTreeMap<String, i32> {
         let steps = self.statements().into_iter().map(|text| {
             let connection = self.sqlite_connection().expect("SQLite counts its steps");
