@@ -70,7 +70,7 @@ pub struct Branch {
     /// The branch's PBX IDs in alphabetical order.
     pub pbxs: Vec<String>,
     pub added: EpochSeconds,
-    /// Number of calls that the hub took from the branch, including repeats.
+    /// Number of calls that the hub accepted from the branch, including repeats.
     pub taken: u64,
     /// Number of lines that the hub refused.
     pub refused: u64,
@@ -80,7 +80,7 @@ pub struct Branch {
     pub reported: Option<EpochSeconds>,
     /// The last report as JSON.
     pub report: Option<String>,
-    /// The senders of the branch, in the order of their IDs.
+    /// The branch's senders, ordered by ID.
     pub senders: Vec<BranchSender>,
 }
 
@@ -95,8 +95,8 @@ pub struct BranchSender {
     pub last_at: EpochSeconds,
     /// Time at which this sender last sent a request after another sender of the branch.
     pub alternated: Option<EpochSeconds>,
-    /// Time at which this sender last knew less of the hub's answers than before. Either its state
-    /// was restored, or two collectors have copies of it.
+    /// Time at which this sender last knew less of the hub's responses than before. Either its
+    /// state was restored, or two collectors have copies of it.
     pub went_back: Option<EpochSeconds>,
 }
 
@@ -128,7 +128,7 @@ pub enum BranchChange {
     /// PBXs were added to the branch, which keeps its token.
     PbxsAdded,
     Removed,
-    /// No branch has the name. Nothing was changed.
+    /// No branch has this name, so nothing was changed.
     Unknown,
     /// Another branch has the token, so nothing was changed.
     TokenOf {

@@ -1,13 +1,13 @@
-//! The durable state. It holds every finished call, from its outcome until the CRM's journal has
-//! the call.
+//! The durable state, which holds every finished call from the moment its outcome is decided until
+//! it's in the CRM's journal.
 //!
-//! Callers send [`Op`]s, and get [`Done`]s after the commit. The state is one SQLite file,
-//! `spool.db` in the state folder, in WAL mode with `synchronous=FULL`, so every answered request
-//! is on the disk. The state can also be a schema of a PostgreSQL database ([`open_postgres`]). One
-//! thread owns the connection, and commits the queued requests as one group ([`Handle`]). A
-//! [`Store`] can also be used without the thread, on `:memory:`, one request at a time.
+//! Callers send [`Op`]s, and get [`Done`]s after the commit. The state is a single SQLite file,
+//! `spool.db` in the state folder, in WAL mode with `synchronous=FULL`, so every confirmed request
+//! is on disk. Alternatively, it's a schema in a PostgreSQL database ([`open_postgres`]). One
+//! thread owns the connection, committing the queued requests as a group ([`Handle`]). A [`Store`]
+//! can also be used without the thread, on `:memory:`, one request at a time.
 //!
-//! Both engines run the same statements. Their differences are these:
+//! Both engines run the same statements. They differ as follows:
 //!
 //! | | SQLite | PostgreSQL |
 //! |---|---|---|
@@ -59,17 +59,16 @@
 //! | `spool.db`, `-wal`, `-shm` | the database, mode 0600 |
 //! | `spool.lock` | locked while in use; its holder, and the file's stamp after a clean end |
 //!
-//! If a commit fails (no room, a failed write or sync), the answer is that nothing was stored, and
-//! the same request can be made again. SQLite then writes the same place of its log again, so no
-//! page of the log depends on a sync that followed a failed one. If the process is killed before
-//! that, or before any other answer, the next start can find the commit stored. After a kill, the
-//! log is written into the file and restarted before anything is added ([`folder`]).
+//! If a commit fails (no room, a failed write or sync), the caller is told that nothing was stored,
+//! and can retry the same request. SQLite then overwrites the same place in its log, so no page in
+//! the log depends on a sync that succeeded after a failed one. If the process is killed before
+//! that, or before any other response, the next start may find the commit stored. After a kill, the
+//! log is written to the file and restarted before anything is added ([`folder`]).
 //!
-//! If the log is written into the file and the file's sync fails, SQLite reports no error, and
-//! writes it again from the log at the next commit. One case is left: a part that was written into
-//! the file while the check was reading is not written again, and depends on the next sync that
-//! succeeds. On Linux, if a disk loses pages of that part without refusing a write, the old pages
-//! stay.
+//! If the log is written to the file but the file's sync fails, SQLite reports no error, and writes
+//! it again from the log at the next commit. One case remains: a portion written to the file while
+//! the check was reading isn't written again, and depends on the next successful sync. If a disk
+//! loses pages from that portion without rejecting a write, the old pages remain on Linux.
 
 #![cfg_attr(
     test,
@@ -175,33 +174,34 @@ use callbridge_leads::lead_field;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum bytes kept of one unreadable message. A later version can perhaps read a whole message.
+/// Maximum bytes kept of an unreadable message. A later version may be able to read a whole
+/// message.
 pub const UNREADABLE_BYTES_MAX: usize = 1 << 20;
-/// Maximum bytes kept of all unreadable messages together. Further messages are only counted.
+/// Maximum bytes kept of all unreadable messages together. Any further messages are only counted.
 pub const UNREADABLE_BYTES_ALL: u64 = 640 << 20;
-/// Maximum number of unreadable messages kept. Further messages are only counted.
+/// Maximum number of unreadable messages kept. Any further messages are only counted.
 pub const UNREADABLE_LETTERS_MAX: u64 = 10_000;
-/// Maximum number of unreadable dead letters of one branch, so that others' are kept as well.
+/// Maximum number of unreadable dead letters per branch, so that there's room for those of others.
 pub const SOURCE_LETTERS_MAX: u64 = 200;
-/// Maximum bytes of an unreadable message that lists and notices show.
+/// Maximum bytes of an unreadable message shown in lists and notifications.
 pub const LISTED_BYTES_MAX: usize = 1024;
-/// Maximum number of attempts kept per call: the first attempt and the newest attempts.
+/// Maximum number of attempts kept per call, namely the first and the most recent ones.
 pub const ATTEMPTS_MAX: usize = 50;
-/// Maximum number of actions kept per dead letter: the first action and the newest actions.
+/// Maximum number of actions kept per dead letter, namely the first and the most recent ones.
 pub const ACTIONS_MAX: usize = 50;
-/// Maximum number of calls between extensions that are kept for lists.
+/// Maximum number of calls between extensions kept for lists.
 pub const INTERNAL_KEPT: i64 = 1_000;
-/// Calls between extensions are not kept if they started longer ago than this.
+/// Calls between extensions aren't kept if they started longer ago than this.
 pub const INTERNAL_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Maximum number of dead letters and waiting calls per page, unless the filter sets a limit.
 pub const LETTERS_PAGE: usize = 500;
-/// Maximum number of calls due for a poll in one [`WorkQueue`].
+/// Maximum number of calls due for a poll in a single [`WorkQueue`].
 pub const DUE_POLLS_MAX: usize = 8;
-/// Confirmable calls are counted up to this number in one [`WorkQueue`].
+/// Confirmable calls are counted up to this number in a single [`WorkQueue`].
 pub const CONFIRMABLE_MAX: u32 = 200;
-/// Maximum number of calls that one reading of the journal looks for.
+/// Maximum number of calls that a single journal reading looks for.
 pub const RECONCILE_MAX: usize = 500;
-/// Time for which deliveries of webhooks are recognized (§6.9).
+/// How long webhook deliveries are remembered, so that repeats are recognized (§6.9).
 pub const DELIVERIES_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Maximum number of webhook deliveries kept.
 pub const DELIVERIES_MAX: u32 = 2_000_000;
@@ -209,37 +209,37 @@ pub const DELIVERIES_MAX: u32 = 2_000_000;
 /// written before the clock was set back.
 pub const HELD_MAX: Duration = Duration::from_secs(65 * 60);
 
-/// Forwarded calls are kept at least this long, because the hub can lose its state.
+/// How long forwarded calls are kept at least, because the hub may lose its state.
 pub const FORWARDED_KEPT: Duration = Duration::from_secs(31 * 24 * 3600);
 
 /// A live call is sent before the backlog. A call that became ready longer ago than this is no
 /// longer live.
 pub const LIVE_FOR: Duration = Duration::from_secs(5 * 60);
 
-/// Hook that receives the duration of each commit, from `BEGIN` to the end of its sync.
+/// Hook that receives each commit's duration, from `BEGIN` to the end of its sync.
 pub type CommitHook = Arc<dyn Fn(Duration) + Send + Sync>;
 
-/// Hook that receives the number of each statement before it runs, for tests. If it returns
+/// Hook for tests that receives each statement's number before the statement runs. If it returns
 /// `false`, the session is lost.
 pub type StatementHook = Arc<dyn Fn(u64) -> bool + Send + Sync>;
 
-/// Features and limits with which a spool is opened.
+/// The features and limits that a spool is opened with.
 #[derive(Clone)]
 pub struct Settings {
     /// Look up leads of failed calls, and show calls in lead fields. Needs a sender.
     pub look_up: bool,
-    /// Set for `--failed-employee=drop`: a failed call is sent again without its unknown employee.
+    /// Whether a failed call is resent without its unknown employee (`--failed-employee=drop`).
     pub drop_employee: bool,
-    /// The value of `--lead-field`, checked. `None` without it.
+    /// The validated `--lead-field` value, or `None` without it.
     pub shows: Option<Arc<lead_field::Settings>>,
-    /// The field names in `--field`. They are needed to compare the values in the CRM with the
-    /// values that were sent.
+    /// The field names from `--field`, which are needed to compare the values in the CRM with those
+    /// that were sent.
     pub names: FieldNames,
-    /// Queue a notice for every dead letter (`--dead-letter-queue`).
+    /// Queue a notification for every dead letter (`--dead-letter-queue`).
     pub notices: bool,
-    /// Queue a notice for every waiting call too (`waiting=yes`).
+    /// Queue a notification for every waiting call as well (`waiting=yes`).
     pub waiting_notices: bool,
-    /// Create the folder and the database if they are missing. Otherwise opening fails with
+    /// Create the folder and the database if they're missing. Otherwise, opening fails with
     /// [`Error::Missing`].
     pub create: bool,
     /// Read leads in addition to the calls (`--lead-directory`).
@@ -273,7 +273,7 @@ impl Default for Settings {
 #[cfg(test)]
 mod tests;
 
-/// Returns the names under which the counts of calls (the books) are stored, in the order of
+/// Returns the names under which the counts of calls (the books) are stored, in the same order as
 /// `tally::Book`.
 pub fn book_words() -> Vec<String> {
     let words = tally::Book::ALL.iter().map(|book| book.word());

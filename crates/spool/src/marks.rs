@@ -1,4 +1,4 @@
-//! The settings that mark a state that no process must use: an unfinished copy, or a state that was
+//! The settings that mark a state which no process may use, because it's an unfinished copy or was
 //! moved away.
 
 use crate::db::Asked;
@@ -6,12 +6,12 @@ use crate::{Db, Error};
 
 /// Setting in a state that is an unfinished copy of another state.
 pub(crate) const UNFINISHED: &str = "spool.unfinished";
-/// Setting in a state that was moved away. The value is a [`MovedMark`].
+/// Setting in a state that was moved away. Its value is a [`MovedMark`].
 pub(crate) const MOVED: &str = "spool.moved";
-/// Setting in a state that came from another place. The value is the id of that move.
+/// Setting in a state that was moved here from another place. Its value is the ID of that move.
 pub(crate) const MOVED_HERE: &str = "spool.moved_here";
 
-/// Query for the marks of a state that must not be used.
+/// Query for the marks of an unusable state.
 pub(crate) struct Marks(Asked<(String, String)>);
 
 impl Marks {
@@ -41,7 +41,7 @@ pub(crate) fn refuse_unusable(db: &Db) -> Result<(), Error> {
 /// The mark of a state that was moved away: `ID PLACE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MovedMark {
-    /// Id of the move. The state in the new place has the same id ([`MOVED_HERE`]).
+    /// ID of the move. The state in the new place has the same ID ([`MOVED_HERE`]).
     pub(crate) id: String,
     /// The new place.
     pub(crate) to: String,

@@ -13,13 +13,13 @@ use callbridge_model::{CallUuid, LeadId, Phone, TokenFingerprint};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// One thing to store. The operations of one request are stored together or not at all.
+/// Something to store. A request's operations are stored together or not at all.
 ///
-/// The books are the counts of calls by state. If an operation changes the books, its comment says
-/// how.
+/// The books are the counts of calls by state. Where an operation changes the books, its comment
+/// says how.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// A judged call is stored by its outcome:
+    /// Stores a judged call according to its outcome:
     ///
     /// | outcome | stored | books |
     /// |---|---|---|
@@ -31,9 +31,10 @@ pub enum Op {
     /// A call waits if its reason is [`Reason::is_waiting`](callbridge_model::Reason::is_waiting).
     /// In each case, the call's linkedid and all of `also_known_as` become seen calls.
     ///
-    /// A dead letter `incomplete` that no one has retried is corrected by a better account of the
-    /// same call ([`Done::Corrected`]). It is discarded if it proves to be a part of another call.
-    /// Any other repeat of a call only increases the counter `repeats` ([`Done::Repeat`]).
+    /// An `incomplete` dead letter that no one has retried is corrected when a better account of
+    /// the same call arrives ([`Done::Corrected`]), or discarded if it turns out to belong to
+    /// another call. Any other repeat of a call only increments the `repeats` counter
+    /// ([`Done::Repeat`]).
     ///
     /// A call with a known uuid is another call if its number differs or its start is more than a
     /// second off, so it becomes a `uuid_conflict` dead letter ([`Done::Conflict`]), as does a call
@@ -42,27 +43,28 @@ pub enum Op {
     /// only the first 100 are kept ([`Done::NotKept`]).
     /// An unknown number does not differ. Calls without a uuid are recognized by their linkedid.
     Finish(Box<Finished>),
-    /// Forgets the ids of a call that has no row, so the call can be taken in again (`audit
-    /// --take-in`). A call that has a row keeps its ids.
+    /// Forgets the IDs of a call without a row, so that the call can be taken in again (`audit
+    /// --take-in`). A call that has a row keeps its IDs.
     Forget {
-        /// PBX that gave the ids.
+        /// PBX that assigned the IDs.
         pbx: String,
-        /// Ids of the call and its channels on that PBX.
+        /// IDs of the call and its channels on that PBX.
         ids: Vec<String>,
     },
-    /// Replaces or deletes the stored snapshot of a call that is not over.
+    /// Replaces or deletes the stored snapshot of a call that's still in progress.
     Open {
         pbx: String,
         /// Unique among the open calls of its PBX.
         key: u64,
-        /// State from which the call continues after a restart. `None` deletes the stored snapshot.
+        /// State from which to continue the call after a restart, or `None` to delete the stored
+        /// snapshot.
         snapshot: Option<Vec<u8>>,
     },
-    /// Progress of a source, from which it continues after a restart.
+    /// A source's progress, from which it continues after a restart.
     Position {
         /// The source's name, under which its progress is kept.
         source: String,
-        /// Any JSON that the source needs to continue from its position.
+        /// Whatever the source needs to continue from its position, as JSON.
         position: serde_json::Value,
     },
     /// A message of a source could not be read. Stores a dead letter `unreadable` with its first
@@ -73,121 +75,123 @@ pub enum Op {
     /// [`UNREADABLE_LETTERS_MAX`]: super::UNREADABLE_LETTERS_MAX
     /// [`UNREADABLE_BYTES_ALL`]: super::UNREADABLE_BYTES_ALL
     Unreadable(UnreadableBytes),
-    /// A file that holds one record was read. Removes the file's earlier `unreadable` dead letters.
+    /// A file holding a single record was read. Removes the file's earlier `unreadable` dead
+    /// letters.
     FileRead {
         source: String,
-        /// Path of the file, as [`UnreadableBytes::file`] has it.
+        /// The file's path, as in [`UnreadableBytes::file`].
         file: String,
         /// Time at which the file was read.
         at: EventTime,
     },
-    /// A step of a stored call ([`super::state::next`]). Books: old state - 1, new state + 1. An
-    /// unreadable dead letter only allows `Discard` and `Retry`. Both delete it. The book
-    /// `unreadable` stays, because it is a total of all time.
+    /// Takes a stored call's next step ([`super::state::next`]). Books: old state - 1, new state +
+    /// 1. An unreadable dead letter allows only `Discard` and `Retry`, both of which delete it. The
+    /// `unreadable` book stays unchanged, because it's an all-time total.
     Step {
-        /// Id of the call or the unreadable dead letter.
+        /// ID of the call or the unreadable dead letter.
         row: RowId,
         step: Step,
-        /// Time of the step. The call is in its new state since then.
+        /// Time of the step, which is when the call enters its new state.
         at: EventTime,
     },
-    /// The CRM reported that a call FAILED. The call continues automatically or becomes a dead
-    /// letter, depending on what the spool knows about its lead. Books: as for the step that
-    /// follows.
+    /// The CRM reported that a call FAILED. Depending on what the spool knows about its lead, the
+    /// call continues automatically or becomes a dead letter. Books: as for the step that follows.
     FailedCall(CallFailure),
-    /// A slot of the request budget is taken, or its request was answered.
+    /// A slot in the request budget was taken, or its request got a response.
     Slot(SlotRow),
-    /// The slot of this number, from 0, is free again.
+    /// The slot with this number, counting from 0, is available again.
     SlotGone(u32),
-    /// Nothing is sent until the end of this silence. The later end counts.
+    /// Nothing is sent until this silence ends. If there are several, the one that ends last
+    /// counts.
     Silence(Silence),
-    /// An action of a person on a dead letter, stored with its call. It must come before the step
-    /// that it causes, so the notice of that step contains the action.
+    /// Someone's action on a dead letter, stored with its call. It must come before the step that
+    /// it causes, so that the step's notification includes the action.
     Action {
-        /// Id of the call that is or was a dead letter.
+        /// ID of the call that is or was a dead letter.
         row: RowId,
         action: Action,
     },
-    /// A person assigns a lead to a number. This replaces a lead that was assigned earlier.
+    /// Someone assigns a lead to a number, replacing any lead assigned earlier.
     Give(LeadByHand),
-    /// Removes the lead that a person assigned to the number.
+    /// Removes the lead that someone assigned to the number.
     Take(Phone),
-    /// A small durable setting. The spool owns names that begin with `spool.` or `bound.`.
+    /// A small durable setting. Names starting with `spool.` or `bound.` are reserved for the
+    /// spool.
     Meta {
         key: String,
-        /// Text of any form. Replaces the earlier value.
+        /// Text in any format, which replaces the previous value.
         value: String,
     },
-    /// Removes the small durable setting of this name.
+    /// Removes the small durable setting with this name.
     MetaGone(String),
-    /// Adds `by` to a counter that is never reset (`repeats`, `clamped`…). Not for the books.
+    /// Adds `by` to a counter that's never reset (`repeats`, `clamped`…). Not for the books.
     Count { counter: String, by: u64 },
-    /// The broker has confirmed the notice with this id. Deletes the notice from the outbox.
+    /// The broker has confirmed the notification with this ID, which is deleted from the outbox.
     NoticeSent(i64),
-    /// Binds the state to a CRM address. Once an address is bound, another address is refused
-    /// ([`super::Error::OtherAddress`]). With `rebind`, the address replaces the bound address, and
-    /// company and application are unbound.
+    /// Binds the state to a CRM address. Once one is bound, any other address is refused
+    /// ([`super::Error::OtherAddress`]) unless `rebind` is set, in which case it replaces the bound
+    /// address, and company and application are unbound.
     BindAddress {
-        /// Base address of the CRM: `https://api.example.com`.
+        /// The CRM's base address, such as `https://api.example.com`.
         address: String,
-        /// `true` replaces the bound address (`--rebind`).
+        /// Whether to replace the bound address (`--rebind`).
         rebind: bool,
     },
-    /// Binds the state to the token's company and application (§2.2), if none are bound. If others
-    /// are bound, the answer is [`Done::WrongCompany`], and nothing changes.
+    /// Binds the state to the token's company and application (§2.2), if none are bound yet. If
+    /// others are bound, nothing changes, and the result is [`Done::WrongCompany`].
     BindCompany {
-        /// Id of the token's company, as text.
+        /// ID of the token's company, as text.
         company: String,
-        /// Id of the token's application, as text.
+        /// ID of the token's application, as text.
         application: String,
     },
-    /// A verified event from the CRM. Applies its content. Remembers its signature, and its pair of
-    /// installation and event, for [`DELIVERIES_KEPT`](super::DELIVERIES_KEPT). An event with a
-    /// known pair or signature changes nothing. Answered [`Done::Delivered`].
+    /// Applies a verified event from the CRM, remembering its signature and its pair of
+    /// installation and event for [`DELIVERIES_KEPT`](super::DELIVERIES_KEPT). An event with a
+    /// known pair or signature changes nothing. Results in [`Done::Delivered`].
     Delivery(Box<Delivery>),
     /// A verified event reports that another provider has journaled a call. Stores the call, and
-    /// whether it is also one of our calls. Another company's event changes nothing.
+    /// whether it's also one of ours. An event from another company changes nothing.
     Foreign {
-        /// Company of the event (§6.5 `companyId`).
+        /// The event's company (§6.5 `companyId`).
         company: String,
-        /// The other provider's call as the event shows it.
+        /// The other provider's call, as shown by the event.
         call: ForeignCall,
-        /// Time at which the event came.
+        /// When the event arrived.
         at: EventTime,
     },
-    /// A step or answer of a request about leads. If a lookup finds the lead, the lead's dead
-    /// letters `failed` can be sent without their employee: dead - 1, ready + 1 each.
+    /// A step of a lead request, or its response. If a lookup finds the lead, the lead's `failed`
+    /// dead letters may be sent without their employee: dead - 1, ready + 1 each.
     Lead(LeadChange),
-    /// Deletes webhook deliveries that expired before this time. Also deletes seen calls, and
-    /// journaled or discarded calls, that are older than [`super::Settings::retention`]. Each purge
-    /// deletes a bounded number. The books still count the deleted calls.
+    /// Deletes webhook deliveries that expired before this time, as well as seen calls and
+    /// journaled or discarded calls that are older than [`super::Settings::retention`]. Each purge
+    /// deletes a limited number. The books still count the deleted calls.
     Purge(EventTime),
-    /// A page of the journal shows these calls. If this state sent one of them and its outcome is
-    /// not known yet, the call becomes journaled. Books: as for the steps of those calls.
+    /// A journal page shows these calls. If this state sent one of them and doesn't know its
+    /// outcome yet, the call becomes journaled. Books: as for the steps of those calls.
     Shown {
         calls: Vec<ShownCall>,
-        /// Time at which the page was read.
+        /// When the page was read.
         at: EventTime,
     },
-    /// News of a lead for the directory. News of any age and repeated news are allowed. After the
-    /// commit, [`super::Store::take_awaited`] returns the numbers whose calls the news can release.
+    /// News about a lead for the directory, which may be of any age or a repeat. After the commit,
+    /// [`super::Store::take_awaited`] returns the numbers whose calls the news might release.
     Learn(Box<LeadNews>),
-    /// Makes the state a hub's, with this incarnation. A state that is already a hub's keeps its
-    /// incarnation.
+    /// Turns the state into a hub's, with this incarnation. A state that already belongs to a hub
+    /// keeps its incarnation.
     BeginHub { incarnation: String, at: EventTime },
-    /// A request of a branch. Comes before the operations that store its calls. If it shows that
-    /// this state has lost commits, a new incarnation begins. Answered [`Done::Hub`].
+    /// A branch's request, which comes before the operations that store its calls. If it reveals
+    /// that this state has lost commits, a new incarnation begins. Results in [`Done::Hub`].
     BranchRequest(Box<BranchRequest>),
-    /// Adds a branch, or PBXs to a branch. Answered [`Done::Branch`].
+    /// Adds a branch, or PBXs to a branch. Results in [`Done::Branch`].
     AddBranch(NewBranch),
-    /// Replaces the token of a branch. Answered [`Done::Branch`].
+    /// Replaces a branch's token. Results in [`Done::Branch`].
     RotateToken(TokenRotation),
-    /// Removes the branch of this name. Its calls stay. Answered [`Done::Branch`].
+    /// Removes the branch with this name, but not its calls. Results in [`Done::Branch`].
     RemoveBranch(String),
     /// Makes stored calls ready to be sent to a hub. Books: old state - 1, ready + 1 for each call.
     Offer { offer: Offer, at: EventTime },
-    /// Changes the OAuth connection. Answered [`Done::Connection`]. Without the state's lock, use
-    /// [`ConnectionStore`](crate::ConnectionStore).
+    /// Changes the OAuth connection. Results in [`Done::Connection`]. Without the state's lock, use
+    /// [`ConnectionStore`](crate::ConnectionStore) instead.
     Connection(Box<ConnectionChange>),
 }
 
@@ -217,8 +221,8 @@ impl Op {
         Self::Count { counter, by }
     }
 
-    /// Returns `true` for an operation of a source of calls. Such an operation does not change a
-    /// fact that the storing of another finished call depends on.
+    /// Returns `true` for an operation from a source of calls. It doesn't change anything that
+    /// storing another finished call depends on.
     pub(crate) const fn is_intake(&self) -> bool {
         self.is_intake_in_order()
             || matches!(
@@ -227,7 +231,7 @@ impl Op {
             )
     }
 
-    /// Returns `true` for an operation that must keep its order. For example, a stored position
+    /// Returns `true` for an operation that must stay in order. For example, a stored position
     /// means that all calls before it are stored.
     pub(crate) const fn is_intake_in_order(&self) -> bool {
         matches!(
@@ -241,8 +245,8 @@ impl Op {
         )
     }
 
-    /// Returns `true` for an operation that the sender stores before a request to the CRM, or after
-    /// its answer.
+    /// Returns `true` for an operation that the sender stores before a request to the CRM or after
+    /// its response.
     pub(crate) const fn is_of_sender(&self) -> bool {
         matches!(
             self,
@@ -255,58 +259,58 @@ impl Op {
 pub struct UnreadableBytes {
     pub source: String,
     pub pbx: String,
-    /// The bytes as they came.
+    /// The bytes as they arrived.
     pub bytes: Vec<u8>,
-    /// Length of the whole message in bytes, if `bytes` is only its beginning.
+    /// Total length of the message in bytes, if `bytes` holds only the start of it.
     pub cut_from: Option<u64>,
-    /// The file that holds the message, and the place in the file. `None` if the message was not
+    /// The file that holds the message, and the place in the file. `None` if the message wasn't
     /// read from a file.
     pub file: Option<String>,
-    /// Reason why the bytes cannot be read, as a text for people.
+    /// Human-readable reason why the bytes can't be read.
     pub why: String,
-    /// Time at which the bytes came.
+    /// When the bytes arrived.
     pub at: EventTime,
-    /// AMQP property `content_type` of the message. `None` for other sources.
+    /// The message's AMQP property `content_type`, or `None` for other sources.
     pub content_type: Option<String>,
 }
 
-/// The CRM's answer that a call FAILED.
+/// The CRM's response that a call FAILED.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallFailure {
     pub row: RowId,
-    /// The CRM's unchanged message.
+    /// The CRM's message, unchanged.
     pub message: String,
     /// The CRM's `errors` (§7.2), or null.
     pub errors: serde_json::Value,
-    /// Time at which the failure became known.
+    /// When the failure became known.
     pub at: EventTime,
 }
 
-/// An event from the CRM, with the parts that callbridge uses.
+/// An event from the CRM, reduced to what callbridge uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Connection that received the event (§6.3 `X-Webhook-Installation-Id`).
+    /// The connection that received the event (§6.3 `X-Webhook-Installation-Id`).
     pub installation: String,
-    /// Id of the event (§6.5 `eventId`), by which a repeat is recognized.
+    /// The event's ID (§6.5 `eventId`), by which a repeat is recognized.
     pub event: String,
-    /// Signature that proved the event (§6.4). No signature covers the installation, so a replay
-    /// can name another one.
+    /// The signature that authenticated the event (§6.4). It doesn't cover the installation, so a
+    /// replay may claim a different one.
     pub signature: [u8; 32],
-    /// Company of the event (§6.5 `companyId`). Events of another company are not applied.
+    /// The event's company (§6.5 `companyId`). Events for another company aren't applied.
     pub company: String,
-    /// Time at which the event came.
+    /// When the event arrived.
     pub at: EventTime,
     pub news: WebhookEvent,
 }
 
-/// Content of an event of a kind that is applied.
+/// The content of an event of a kind that's applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookEvent {
     /// A conversation is in the journal (§6.8 `CALL_COMPLETED`).
     Completed {
-        /// Uuid of the call in the journal, without the prefix `oapi-`.
+        /// The call's uuid in the journal, without the prefix `oapi-`.
         uuid: CallUuid,
-        /// The leads that the journal links to the call. Can be empty.
+        /// The leads that the journal links to the call, which may be empty.
         leads: Vec<LeadId>,
         shown: Box<CallEcho>,
     },
@@ -315,7 +319,7 @@ pub enum WebhookEvent {
 }
 
 impl WebhookEvent {
-    /// Returns the CRM's name of the event kind (§6.2).
+    /// Returns the CRM's name for this kind of event (§6.2).
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Completed { .. } => "CALL_COMPLETED",
@@ -326,58 +330,58 @@ impl WebhookEvent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
-    /// The event was delivered before: its signature, or its pair of installation and event, is
-    /// known. Nothing changed.
+    /// The event was delivered before, because its signature, or its pair of installation and
+    /// event, is known. Nothing changed.
     Repeat,
-    /// No token has shown yet which company this state belongs to. Nothing changed, and nothing is
-    /// remembered.
+    /// No token has revealed yet which company this state belongs to. Nothing changed, and nothing
+    /// is remembered.
     CompanyUnknown,
     /// The event belongs to another company. Nothing changed, and nothing is remembered.
     OtherCompany,
     /// The call of the event is now journaled.
     Confirmed {
         row: RowId,
-        /// The journal links the call to other leads than the lead it was sent with. A lead that
-        /// the sent lead was merged into does not count as another lead.
+        /// Whether the journal links the call to a different lead than it was sent with. A lead
+        /// that the sent lead was merged into doesn't count as different.
         other_lead: bool,
     },
-    /// The call of the event is now a dead letter: the journal holds it with other values than
+    /// The event's call is now a dead letter, because it's in the journal with other values than
     /// intended.
     Overtaken(RowId),
     /// The event contains no news about this call of ours.
     Settled(RowId),
-    /// The event is not about one of our calls.
+    /// The event isn't about one of our calls.
     NotOurs,
-    /// The news of a lead is stored. `true` if something was not known before.
+    /// The news about a lead is stored. `true` if any of it wasn't known before.
     Learned(bool),
 }
 
-/// A slot of the sender's budget, as it must survive a restart.
+/// A slot in the sender's budget, which must survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotRow {
-    /// Number of the slot, from 0.
+    /// The slot's number, starting at 0.
     pub slot: u32,
     /// The token that the slot counts against.
     pub token: TokenFingerprint,
-    /// Id of the boot that `sent` and `answered` belong to.
+    /// ID of the boot that `sent` and `answered` refer to.
     pub boot_id: String,
     /// Time since boot at which the request was sent.
     pub sent: Duration,
-    /// Time since boot at which the answer came. `None` while the request is in flight.
+    /// Time since boot at which the response arrived, or `None` while the request is in flight.
     pub answered: Option<Duration>,
     /// Wall-clock time at which the request was sent.
     pub wall_sent: EventTime,
 }
 
-/// Result of one operation after its commit.
+/// An operation's result after its commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// `Finish`: a new call, with its row.
     New(RowId),
-    /// `Finish`: a new call that is counted only (internal, skipped).
+    /// `Finish`: a new call that's only counted (internal, skipped).
     Counted,
-    /// `Finish`: a known call. Only the counter `repeats` changed. Contains the row of the call.
-    /// `None` if the row was purged or never existed.
+    /// `Finish`: a known call, for which only the `repeats` counter changed. Contains the call's
+    /// row, or `None` if it was purged or never existed.
     Repeat(Option<RowId>),
     /// `Finish`: The UUID already belongs to another call or to a different version of this one, so
     /// the call was stored as a dead letter with this ID.
@@ -385,31 +389,31 @@ pub enum Done {
     /// `Finish`: The UUID and the start already belong to 100 other dead letters, so only the
     /// counter `conflicts_not_kept` changed.
     NotKept,
-    /// `Finish`: a better account of a dead letter `incomplete`. The dead letter's row now has the
-    /// values, the outcome, and the book of the better account.
+    /// `Finish`: a better account of an `incomplete` dead letter. The dead letter's row now has the
+    /// values, outcome, and book of the better account.
     Corrected(RowId),
-    /// `Unreadable`: the new dead letter. `None` if the message was only counted.
+    /// `Unreadable`: the new dead letter, or `None` if the message was only counted.
     Unreadable(Option<RowId>),
     /// `Step`: the call's new state.
     Stepped(State),
-    /// `Lead`: the answer to a lookup was applied to the dead letters of its lead.
+    /// `Lead`: a lookup's result was applied to its lead's dead letters.
     LookupDone {
         /// Dead letters that now show the finding.
         updated: u64,
         /// Dead letters that were sent without their employee.
         left: u64,
     },
-    /// `BindCompany`: the token belongs to another company or application. Contains the bound one.
+    /// `BindCompany`: the token belongs to another company or application. Contains the bound ones.
     WrongCompany(Binding),
     Delivered(Delivered),
-    /// `Learn`: the news is stored. `true` if something was not known before.
+    /// `Learn`: the news is stored. `true` if any of it wasn't known before.
     Learned(bool),
     PurgeCounts(PurgeCounts),
-    /// `BranchRequest`: the hub's position as of this commit, for the answer to the branch.
+    /// `BranchRequest`: the hub's position as of this commit, for the response to the branch.
     Hub(HubAnswer),
     /// `AddBranch`, `RotateToken`, `RemoveBranch`: what was done.
     Branch(BranchChange),
-    /// `Connection`: `false` if another connection is stored. Nothing changed then.
+    /// `Connection`: `false` if another connection is stored, in which case nothing changed.
     Connection(bool),
     /// Any other operation, now stored.
     Stored,
@@ -421,6 +425,6 @@ pub struct PurgeCounts {
     pub calls: u64,
     /// Seen-call rows that were forgotten.
     pub seen_calls: u64,
-    /// More rows can be forgotten, so purge again soon.
+    /// Whether more rows can be forgotten, in which case purge again soon.
     pub more: bool,
 }

@@ -1,4 +1,4 @@
-//! The place of a state: a folder with a SQLite file, or a PostgreSQL database.
+//! Where a state is kept: a folder with a SQLite file, or a PostgreSQL database.
 
 use crate::state_dir::make_folder;
 use crate::{ConnectionStore, Error, FinishedCalls, LeadDirectory, PostgresUrl, folder};
@@ -6,12 +6,12 @@ use ring::digest::{SHA256, digest};
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// The place of a state, as `--state` names it.
+/// Where a state is kept, as given by `--state`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatePlace {
     /// A folder with `spool.db`.
     Folder(PathBuf),
-    /// A schema of a database.
+    /// A schema in a database.
     Database(Box<DatabasePlace>),
 }
 
@@ -19,15 +19,15 @@ pub enum StatePlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabasePlace {
     pub url: PostgresUrl,
-    /// The URL as it was given with `--state`. It has no password.
+    /// The URL as given with `--state`, which contains no password.
     pub text: String,
     /// Folder on this machine for the socket through which commands reach the daemon.
     pub socket_folder: PathBuf,
 }
 
 impl StatePlace {
-    /// Returns the place of a state in the database with the URL `text`. `base` is a folder of this
-    /// user on this machine, in which each state has a folder for its socket.
+    /// Returns the place of a state in the database with the URL `text`. `base` is a folder on this
+    /// machine that belongs to this user, in which each state has a folder for its socket.
     ///
     /// # Errors
     /// As [`PostgresUrl::parse`].
@@ -46,7 +46,7 @@ impl StatePlace {
         })))
     }
 
-    /// Returns the value of `--state` for this place.
+    /// Returns the `--state` value for this place.
     pub fn flag(&self) -> String {
         match self {
             Self::Folder(folder) => folder.display().to_string(),
@@ -54,7 +54,7 @@ impl StatePlace {
         }
     }
 
-    /// Returns the state folder. `None` if the state is in a database.
+    /// Returns the state folder, or `None` if the state is in a database.
     pub fn folder(&self) -> Option<&Path> {
         match self {
             Self::Folder(folder) => Some(folder),
@@ -62,7 +62,7 @@ impl StatePlace {
         }
     }
 
-    /// Returns the database. `None` if the state is in a folder.
+    /// Returns the database, or `None` if the state is in a folder.
     pub fn database(&self) -> Option<&PostgresUrl> {
         match self {
             Self::Folder(_) => None,
@@ -70,7 +70,8 @@ impl StatePlace {
         }
     }
 
-    /// Returns the folder on this machine with the socket through which commands reach the daemon.
+    /// Returns the folder on this machine that holds the socket through which commands reach the
+    /// daemon.
     pub fn socket_folder(&self) -> &Path {
         match self {
             Self::Folder(folder) => folder,
@@ -78,8 +79,8 @@ impl StatePlace {
         }
     }
 
-    /// Makes the folder for the socket, open to this user only. Does nothing for a state in a
-    /// folder, because the folder is made with the state.
+    /// Creates the folder for the socket, accessible only to this user. Does nothing for a state in
+    /// a folder, which is created along with the state.
     ///
     /// # Errors
     /// [`Error::NotWritable`], [`Error::Shared`].
@@ -91,10 +92,10 @@ impl StatePlace {
         folder::refuse_shared(&database.socket_folder)
     }
 
-    /// Opens lookups of finished calls that do not use the writer's thread.
+    /// Opens lookups of finished calls that don't use the writer's thread.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Returns an error if the file can't be read.
     pub fn finished_calls(&self) -> Result<FinishedCalls, Error> {
         match self {
             Self::Folder(folder) => FinishedCalls::open(folder),
@@ -102,10 +103,10 @@ impl StatePlace {
         }
     }
 
-    /// Opens lookups of leads by phone that do not use the writer's thread.
+    /// Opens lookups of leads by phone number that don't use the writer's thread.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Returns an error if the file can't be read.
     pub fn lead_directory(&self) -> Result<LeadDirectory, Error> {
         match self {
             Self::Folder(folder) => LeadDirectory::open(folder),

@@ -1,4 +1,4 @@
-//! Connecting to the hosts of a URL, and the server's warnings on a connection.
+//! Connects to a URL's hosts, and keeps the server's warnings for a connection.
 
 use super::login::ScramOnly;
 use super::url::PostgresUrl;
@@ -15,14 +15,14 @@ use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
-/// Maximum time to connect to one host, including TLS and the login.
+/// Maximum time for connecting to a host, including TLS and the login.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The server's function that waits for a synchronous standby. It warns if the wait ends before the
-/// standby has the transaction.
+/// The server function that waits for a synchronous standby. It issues a warning if the wait ends
+/// before the standby has the transaction.
 const SYNC_WAIT: &str = "SyncRepWaitForLSN";
 
-/// The last warning that a commit did not reach the standby.
+/// The last warning that a commit didn't reach the standby.
 #[derive(Clone, Default)]
 pub(super) struct LastWarning(Arc<Mutex<Option<String>>>);
 
@@ -35,14 +35,14 @@ impl LastWarning {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Runs a connection until it ends. A warning is stored before the answer that follows it.
+    /// Runs a connection until it ends. A warning is stored before the response that follows it.
     async fn watch<S, T>(self, mut connection: Connection<S, T>)
     where
         S: AsyncRead + AsyncWrite + Unpin,
         T: AsyncRead + AsyncWrite + Unpin,
     {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            // Other warnings, such as that of a database that must be vacuumed, say nothing about
+            // Other warnings, such as one about a database that must be vacuumed, say nothing about
             // the commit.
             if let AsyncMessage::Notice(notice) = message
                 && notice.routine() == Some(SYNC_WAIT)
@@ -53,8 +53,8 @@ impl LastWarning {
     }
 }
 
-/// Tries the hosts in turn, each with a deadline, because a host that is frozen or cut off can
-/// accept a connection and never answer. Also returns the place of the host that did.
+/// Tries the hosts in turn, each with a deadline, because a host that's frozen or cut off may
+/// accept a connection but never respond. Also returns the place of the host that did.
 pub(super) async fn connect(
     configs: &[Config],
     url: &PostgresUrl,
@@ -72,7 +72,7 @@ pub(super) async fn connect(
     Err(last)
 }
 
-/// Returns a client, and the task that runs its connection.
+/// Returns a client, along with the task that runs its connection.
 async fn connect_host(
     config: &Config,
     url: &PostgresUrl,
@@ -103,7 +103,7 @@ async fn connect_host(
     Ok((client, tokio::spawn(warning.watch(connection))))
 }
 
-/// Opens a TCP connection with the options of the configuration, as the library does.
+/// Opens a TCP connection with the configured options, the way the library does.
 async fn open_tcp(config: &Config, name: &str, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((name, port)).await?;
     stream.set_nodelay(true)?;

@@ -1,4 +1,4 @@
-//! Converts the errors of the server and of the connection into [`Error`].
+//! Converts server and connection errors into [`Error`].
 
 use super::login;
 use crate::Error;
@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
 
-/// Converts the error of a statement. An answer that ends the session, and an error that is not an
-/// answer of the server, become [`Error::SessionLost`].
+/// Converts a statement's error. A response that ends the session, or an error that isn't a
+/// response from the server, becomes [`Error::SessionLost`].
 pub(super) fn of_statement(place: &Path, error: &tokio_postgres::Error) -> Error {
     let place = place.to_path_buf();
     let Some(answer) = error.as_db_error() else {
@@ -37,19 +37,19 @@ pub(super) fn of_statement(place: &Path, error: &tokio_postgres::Error) -> Error
     }
 }
 
-/// Returns the error for an answer that did not come within `deadline`.
+/// Returns the error for a response that didn't arrive within `deadline`.
 pub(super) fn no_answer(place: &Path, deadline: Duration) -> Error {
     let why = format!("no answer within {} s", deadline.as_secs());
     Error::SessionLost(place.to_path_buf(), why)
 }
 
-/// Returns the error for a connection that was not made within `deadline`.
+/// Returns the error for a connection that wasn't established within `deadline`.
 pub(super) fn no_connection(place: &Path, deadline: Duration) -> Error {
     let why = format!("no connection within {} s", deadline.as_secs());
     Error::SessionLost(place.to_path_buf(), why)
 }
 
-/// Returns `true` if the server ends the session with this code, or is no longer the primary.
+/// Returns `true` if this code means that the server ends the session, or is no longer the primary.
 fn ends_session(code: &SqlState) -> bool {
     const ENDS: [SqlState; 6] = [
         SqlState::ADMIN_SHUTDOWN,
@@ -62,8 +62,8 @@ fn ends_session(code: &SqlState) -> bool {
     ENDS.contains(code) || code.code() == "57P05" || code.code().starts_with("08")
 }
 
-/// Converts the error of a connection that was not made. An error that can pass without a change of
-/// settings becomes [`Error::SessionLost`].
+/// Converts the error for a connection that couldn't be established. It becomes
+/// [`Error::SessionLost`] if it may go away without a change to the settings.
 pub(super) fn of_connection(place: &Path, error: &tokio_postgres::Error) -> Error {
     let place = place.to_path_buf();
     let Some(answer) = error.as_db_error() else {
@@ -83,7 +83,7 @@ pub(super) fn of_connection(place: &Path, error: &tokio_postgres::Error) -> Erro
     }
 }
 
-/// Returns the message of the innermost cause, which is more specific than the library's message.
+/// Returns the message of the innermost cause, which is more specific than the library's.
 fn innermost(error: &tokio_postgres::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();

@@ -1,26 +1,25 @@
-//! What an administrator of the database should know while callbridge runs.
+//! Problems that the database's administrator should know about while callbridge is running.
 
 use super::Session;
 use crate::Error;
 use std::time::Duration;
 
-/// Age of a transaction from which on it is reported, because the server can't remove the dead rows
-/// that it could still see.
+/// Age at which a transaction is reported, because the server can't remove dead rows that it might
+/// still see.
 pub(crate) const OLD_SNAPSHOT: Duration = Duration::from_secs(3600);
 
-/// A problem of the database.
+/// A problem with the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseProblem {
     /// Its stable name in metrics.
     pub word: &'static str,
-    /// What is wrong, and the fix.
+    /// What's wrong, and how to fix it.
     pub message: String,
 }
 
-/// Returns the problems that this role can see. `old` is the age of an old snapshot.
+/// Returns the problems that this role can see. `old` is the age at which a snapshot is old.
 pub(crate) fn problems(session: &Session, old: Duration) -> Result<Vec<DatabaseProblem>, Error> {
-    // Without pg_read_all_stats, the state of replicas and the transactions of other roles are
-    // NULL.
+    // Without pg_read_all_stats, the replicas' state and other roles' transactions are NULL.
     let text = "SELECT current_setting('synchronous_standby_names'),
              NOT EXISTS (SELECT 1 FROM pg_stat_replication
                  WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum')),
@@ -96,7 +95,7 @@ mod tests {
         other
             .script("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class")
             .expect("a snapshot");
-        // A session sees the new settings when the server's signal has reached it.
+        // A session sees the new settings once the server's signal has reached it.
         let begun = Instant::now();
         while words(&session, Duration::ZERO).len() < 3 {
             assert!(begun.elapsed() < DEADLINE, "the settings were not reloaded");

@@ -1,10 +1,10 @@
-//! Identifies the history of a database, so a leader notices that the database was restored.
+//! Identifies a database's history, so that a leader notices if the database was restored.
 
 use super::Session;
 use crate::Error;
 
-/// Returns a text that changes if the database was restored or another server was promoted. It
-/// contains the system's identifier, its timeline, and the oid of the table of calls.
+/// Returns a text that changes if the database is restored or another server is promoted. It's made
+/// up of the system identifier, the timeline, and the oid of the calls table.
 ///
 /// A server that restarts keeps its commits, unless `fsync` is off. In that case, and on managed
 /// servers that don't show the timeline, the text also changes with the server's start.
@@ -24,8 +24,8 @@ pub(crate) fn history(session: &Session) -> Result<String, Error> {
     Ok(format!("{system}/{kept}/{table}"))
 }
 
-/// Returns the first row of a query. `None` if there is none, or if the server doesn't allow the
-/// query, as some managed servers do.
+/// Returns a query's first row, or `None` if there is none or the server doesn't allow the query,
+/// as with some managed servers.
 fn shown(session: &Session, text: &str) -> Result<Option<String>, Error> {
     match session.rows(text, &(), 1) {
         Ok(mut rows) => Ok(rows.pop()),

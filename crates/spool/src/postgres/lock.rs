@@ -1,25 +1,26 @@
-//! The lock that makes a process the leader, and the processes that wait for it.
+//! The lock that makes a process the leader, and the processes waiting for it.
 //!
-//! Both are advisory locks of the session, so they end with the session. Only the leader holds the
-//! first lock. All standbys share the second lock, so any process can find them with a query.
+//! Both are session-level advisory locks, so they end with the session. Only the leader holds the
+//! first lock, whereas all standbys share the second one, so that any process can find them with a
+//! query.
 
 use super::Session;
 use crate::Error;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 
-/// A process that waits for the lock.
+/// A process waiting for the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Standby {
-    /// The process's version, settings, and name, as [`Instance::label`](crate::Instance) writes
-    /// them.
+    /// The process's version, settings, and name, as formatted by
+    /// [`Instance::label`](crate::Instance).
     pub label: String,
-    /// Epoch seconds at which the process's session began.
+    /// When the process's session began, in epoch seconds.
     pub since: i64,
 }
 
-/// Returns the key of the standbys' lock (`of_standby`) or of the leader's lock. The key contains a
-/// hash of the schema's name, because advisory locks belong to a whole database.
+/// Returns the key of the standbys' lock (`of_standby`) or of the leader's. It contains a hash of
+/// the schema's name, because advisory locks apply to a whole database.
 fn key(schema: &str, of_standby: bool) -> i64 {
     let purpose = if of_standby { "standby" } else { "leader" };
     let hash = digest(&SHA256, format!("callbridge {purpose} {schema}").as_bytes());
@@ -28,7 +29,8 @@ fn key(schema: &str, of_standby: bool) -> i64 {
     i64::from_be_bytes(first)
 }
 
-/// Takes the leader's lock if no other session holds it. Returns `true` if this session has it.
+/// Takes the leader's lock unless another session holds it, returning `true` if this session has
+/// it.
 pub(crate) fn take_leader_lock(session: &Session) -> Result<bool, Error> {
     session.one(
         "SELECT pg_try_advisory_lock(?1)",
@@ -39,13 +41,14 @@ pub(crate) fn take_leader_lock(session: &Session) -> Result<bool, Error> {
 /// The role of the session that holds the leader's lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockRole {
-    /// The role of this process.
+    /// This process's role.
     Own,
-    /// Another role, which any role of the database can be, because advisory locks need no right.
+    /// Another role, which may be any role in the database, because advisory locks need no
+    /// privileges.
     Other(String),
 }
 
-/// Returns the role that holds the leader's lock. `None` if no session holds it.
+/// Returns the role that holds the leader's lock, or `None` if no session holds it.
 pub(crate) fn lock_role(session: &Session) -> Result<Option<LockRole>, Error> {
     let text = format!(
         "SELECT coalesce(CAST(a.usename AS TEXT), 'unknown'), a.usename IS NOT DISTINCT FROM \
@@ -64,7 +67,8 @@ pub(crate) fn lock_role(session: &Session) -> Result<Option<LockRole>, Error> {
     }))
 }
 
-/// SQL condition: the lock `l` is an advisory lock of this database with the key `?1`, and is held.
+/// SQL condition that the lock `l` is an advisory lock in this database with the key `?1`, and is
+/// held.
 const HOLDS: &str = "l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
      AND (CAST(CAST(l.classid AS BIGINT) << 32 AS BIGINT) | CAST(l.objid AS BIGINT)) = ?1";
@@ -84,8 +88,8 @@ pub(crate) fn hide_standby(session: &Session) -> Result<(), Error> {
         .map(drop)
 }
 
-/// Returns the name of the process that holds the leader's lock. For a command that is not a
-/// daemon, returns the label of its session. `None` if no process holds the lock any more.
+/// Returns the name of the process that holds the leader's lock, or `None` if it's no longer held.
+/// For a command other than the daemon, this is its session's label.
 pub(crate) fn lock_holder(session: &Session) -> Result<Option<String>, Error> {
     let text = format!(
         "SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
@@ -97,8 +101,8 @@ pub(crate) fn lock_holder(session: &Session) -> Result<Option<String>, Error> {
     Ok(holder.map(|label: String| name_of(&label)))
 }
 
-/// Returns the process's name in a label that [`Instance::label`](crate::Instance) wrote, or the
-/// whole label if it has another form.
+/// Returns the process's name from a label written by [`Instance::label`](crate::Instance), or the
+/// whole label if it has another format.
 fn name_of(label: &str) -> String {
     let name = label
         .strip_prefix("callbridge ")
@@ -106,7 +110,7 @@ fn name_of(label: &str) -> String {
     name.unwrap_or(label).to_owned()
 }
 
-/// Returns the processes that wait for the leader's lock, oldest session first.
+/// Returns the processes waiting for the leader's lock, oldest session first.
 pub(crate) fn standbys(session: &Session) -> Result<Vec<Standby>, Error> {
     let text = format!(
         "SELECT a.application_name AS label,
@@ -138,7 +142,7 @@ mod tests {
             .expect("an answer");
         assert!(taken);
         std::thread::scope(|scope| {
-            // The superuser holds the leader's lock until this session releases the other lock.
+            // The superuser holds the leader's lock until this session releases the other one.
             let holding =
                 format!("SELECT pg_advisory_lock({leader}); SELECT pg_advisory_lock({end})");
             scope.spawn(move || server.sql(&holding));

@@ -1,28 +1,28 @@
-//! Refuses to send a password over TCP without TLS in any other way than SCRAM.
+//! Refuses to send a password over TCP without TLS by any method other than SCRAM.
 //!
-//! Another program could listen on the server's port and ask for the password itself, or for a hash
-//! of it that can be attacked. With SCRAM, it learns nothing that lets it log in.
+//! Another program might listen on the server's port and ask for the password itself, or for a hash
+//! of it that can be attacked. With SCRAM, it learns nothing that would let it log in.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The text of the error if the server asks for a password in another way.
+/// The error message if the server asks for a password by another method.
 pub(super) const REFUSED: &str = "the server asks for the password itself or for its MD5 hash, and \
                                   the connection has no TLS: set the method scram-sha-256 in \
                                   pg_hba.conf and give the role a new password, or use TLS \
                                   (ca-file=)";
 
-/// Codes of an authentication request that would reveal the password: in clear, as crypt, as MD5.
+/// Authentication request codes that would reveal the password: in cleartext, as crypt, or as MD5.
 const REVEALING: [u32; 3] = [3, 4, 5];
-/// The code for the end of the authentication.
+/// The code that completes authentication.
 const AUTHENTICATED: u32 = 0;
-/// A message is its type, its length, and its content, which begins with the code here.
+/// A message consists of its type, its length, and its content, which here starts with the code.
 const LENGTH_END: usize = 5;
 const CODE_END: usize = 9;
 
-/// A connection to a server, whose login is watched.
+/// A connection to a server whose login is being watched.
 #[derive(Debug)]
 pub(super) struct ScramOnly<S> {
     stream: S,
@@ -39,15 +39,15 @@ impl<S> ScramOnly<S> {
 /// The server's messages so far.
 #[derive(Debug, Default)]
 struct Login {
-    /// The beginning of the current message.
+    /// The start of the current message.
     head: Vec<u8>,
-    /// Bytes of the current message so far.
+    /// Number of the current message's bytes so far.
     seen: usize,
     is_over: bool,
 }
 
 impl Login {
-    /// Checks the next bytes of the server.
+    /// Checks the next bytes from the server.
     fn check(&mut self, bytes: &[u8]) -> io::Result<()> {
         for byte in bytes {
             if self.is_over {
@@ -119,14 +119,14 @@ mod tests {
     use crate::postgres::{Access, PostgresUrl, Session};
     use callbridge_testbed::postgres::{Postgres, SECRET};
 
-    /// Returns a message of the server with this code of an authentication request.
+    /// Returns a server message with this authentication request code.
     fn request(code: u32, rest: &[u8]) -> Vec<u8> {
         let length = u32::try_from(8 + rest.len()).expect("short");
         let parts = [&b"R"[..], &length.to_be_bytes(), &code.to_be_bytes(), rest];
         parts.concat()
     }
 
-    /// Lets a login read these messages byte by byte.
+    /// Feeds these messages to a login byte by byte.
     fn check_bytewise(messages: &[Vec<u8>]) -> io::Result<()> {
         let mut login = Login::default();
         let bytes = messages.concat();
@@ -143,7 +143,7 @@ mod tests {
             request(0, b""),
         ];
         check_bytewise(&scram).expect("SCRAM");
-        // Bytes after the login are not messages about the password.
+        // Bytes after the login aren't messages about the password.
         check_bytewise(&[scram.concat(), request(3, b"")]).expect("over");
         for revealing in [request(3, b""), request(5, b"salt")] {
             check_bytewise(std::slice::from_ref(&revealing)).expect_err("the password");

@@ -1,5 +1,5 @@
-//! Statements that were sent and whose answers are not read yet. Each statement is written at once,
-//! and its answer is read later, so the answers to many statements come in one round trip.
+//! Statements that were sent but whose results haven't been read yet. Each statement is written
+//! immediately and its result is read later, so that many results arrive in a single round trip.
 
 use super::error;
 use crate::Error;
@@ -19,17 +19,17 @@ use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Row, Statement};
 
-/// The server's answer to a statement.
+/// The server's response to a statement.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(super) rows: Vec<Row>,
-    /// Number of rows that were changed or read.
+    /// Number of rows changed or read.
     pub(super) changed: u64,
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Answer, tokio_postgres::Error>> + Send>>;
 
-/// The place where the answer to a statement is put.
+/// Where a statement's result is put.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slot(Arc<Mutex<Option<Result<Answer, Error>>>>);
 
@@ -43,15 +43,16 @@ impl Slot {
     }
 }
 
-/// What is done with an answer.
+/// What happens with a result.
 pub(super) enum Purpose {
     /// A caller reads it.
     Asked(Slot),
-    /// Only errors are kept. If a number is given, a different number of changed rows is an error.
+    /// Only errors are kept. If a number is given, it's an error if a different number of rows was
+    /// changed.
     Run(Option<u64>),
 }
 
-/// A value that is bound to a statement.
+/// A value bound to a statement.
 #[derive(Debug)]
 pub(super) enum Parameter {
     One(OwnedValue),
@@ -64,16 +65,16 @@ struct UnderWay {
     purpose: Purpose,
 }
 
-/// Statements whose answers are not read yet, in the order they were written.
+/// Statements whose results haven't been read yet, in the order in which they were written.
 #[derive(Default)]
 pub(super) struct Pipeline {
     queue: RefCell<VecDeque<UnderWay>>,
-    /// The first error of a statement that no caller waits for.
+    /// The first error from a statement that no caller is waiting for.
     failed: RefCell<Option<Error>>,
-    /// Number of waits for answers so far.
+    /// Number of times that we have waited for results so far.
     #[cfg(test)]
     pub(super) round_trips: Cell<u64>,
-    /// Number of rows in the answers that were read.
+    /// Number of rows in the results read so far.
     #[cfg(test)]
     pub(super) rows_read: Cell<u64>,
 }
@@ -109,9 +110,9 @@ impl Pipeline {
         self.queue.borrow_mut().push_back(under_way);
     }
 
-    /// Waits for the answers to all statements, at most `deadline` for each. They are read in
-    /// order, because the connection cannot read an answer before the answers to earlier
-    /// statements. After a lost session, every later answer is its error.
+    /// Waits for the results of all statements, up to `deadline` for each. They're read in order,
+    /// because the connection can't read a result before the earlier ones. Once the session is
+    /// lost, every further result is its error.
     pub(super) fn wait(&self, runtime: &Runtime, deadline: Duration, place: &Path) {
         let queue = self.queue.take();
         if queue.is_empty() {
@@ -158,7 +159,7 @@ impl Pipeline {
         self.rows_read.set(self.rows_read.get() + rows as u64);
     }
 
-    /// Takes the first error of a statement that no caller waited for.
+    /// Takes the first error from a statement that no caller was waiting for.
     pub(super) fn take_error(&self) -> Option<Error> {
         self.failed.take()
     }

@@ -1,4 +1,4 @@
-//! Creates and migrates the tables in PostgreSQL, from scripts that are translated from SQLite's.
+//! Creates and migrates the tables in PostgreSQL, using scripts translated from SQLite's.
 
 use super::Session;
 use crate::Error;
@@ -6,8 +6,7 @@ use crate::tables::schema::{Found, compare};
 
 /// Translates a script of [`MIGRATIONS`](crate::tables::schema::MIGRATIONS) for PostgreSQL.
 ///
-/// As in SQLite, text is sorted by its bytes, and a row that is inserted without an id gets the
-/// next id.
+/// As in SQLite, text is sorted by its bytes, and a row inserted without an ID gets the next one.
 pub(super) fn translate(script: &str) -> String {
     const WORDS: [(&str, &str); 7] = [
         (
@@ -31,10 +30,10 @@ pub(super) fn translate(script: &str) -> String {
     translated
 }
 
-/// Compares the tables in the schema with those of this version, which has `known` migrations.
-/// Changes nothing.
+/// Compares the schema's tables with those of this version, which has `known` migrations, without
+/// changing anything.
 pub(crate) fn inspect(session: &Session, known: usize) -> Result<Found, Error> {
-    // NULL if the schema does not exist.
+    // NULL if the schema doesn't exist.
     let text = "SELECT count(*), to_regclass('callbridge_schema') IS NOT NULL
          FROM pg_class WHERE relkind = 'r' AND relnamespace = to_regnamespace(current_schema())";
     let (tables, is_ours): (i64, bool) = session.one(text, &())?;
@@ -45,7 +44,7 @@ pub(crate) fn inspect(session: &Session, known: usize) -> Result<Found, Error> {
     Ok(compare(tables, is_ours, version, known))
 }
 
-/// Creates the schema if it is missing, and updates it to the last of `migrations`, in one
+/// Creates the schema if it's missing, and migrates it to the last of `migrations`, all in one
 /// transaction. Only a leader may do this.
 pub(crate) fn migrate(session: &Session, migrations: &[&str]) -> Result<Found, Error> {
     let found = inspect(session, migrations.len())?;
