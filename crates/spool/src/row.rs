@@ -13,7 +13,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-/// The id of a stored call or dead letter: `id` in `dead list`. An id is never reused.
+/// The ID of a stored call or dead letter, shown as `id` in `dead list`. IDs are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RowId(pub i64);
@@ -26,33 +26,33 @@ impl fmt::Display for RowId {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Time at which the attempt ended.
+    /// When the attempt ended.
     pub at: EventTime,
     /// The outcome as a short text.
     pub message: String,
 }
 
-/// An action of a person on a dead letter.
+/// Someone's action on a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
     pub at: EventTime,
-    /// The person's name at the page, or the Unix user at the socket.
+    /// The person's name on the page, or the Unix user at the socket.
     pub who: String,
-    /// The command with its options: `retry with lead 4002`.
+    /// The command with its options, such as `retry with lead 4002`.
     pub action: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Row {
     pub id: RowId,
-    /// Uuid of the call. Several `uuid_conflict` dead letters can share one uuid.
+    /// The call's uuid, which several `uuid_conflict` dead letters may share.
     pub uuid: CallUuid,
     /// The branch that sent the call, or else its PBX.
     pub turn: String,
     /// Values that are, were, or would be sent to the CRM.
     #[serde(deserialize_with = "json_column")]
     pub record: CallRecord,
-    /// Facts of the call, to map it again.
+    /// The call's facts, from which it can be mapped again.
     #[serde(deserialize_with = "json_column")]
     pub call: FinishedCall,
     pub progress: Progress,
@@ -66,64 +66,65 @@ impl Deref for Row {
     }
 }
 
-/// State of a call and its history, in the columns that steps change.
+/// A call's state and history, in the columns that steps change.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Progress {
     pub state: State,
-    /// Time at which the call entered its state. Polls do not change this time.
+    /// When the call entered its state. Polls don't change this time.
     pub since: EventTime,
     /// By the PBX's clock.
     pub started: EpochSeconds,
-    /// The call is sent before the backlog.
+    /// Whether the call is sent before the backlog.
     pub live: bool,
-    /// Earliest time to send it, in microseconds since the epoch. 0 if nothing holds it back.
+    /// Earliest time to send the call, in microseconds since the epoch, or 0 if nothing holds it
+    /// back.
     pub not_before: i64,
-    /// A webhook or a page of the journal settled the call. Answers to its requests in flight no
+    /// Whether a webhook or a journal page settled the call. Responses to its requests in flight no
     /// longer count.
     pub settled_externally: bool,
-    /// A person retried the call, and the CRM has not accepted it since.
+    /// Whether someone retried the call, and the CRM hasn't accepted it since.
     pub retried: bool,
     /// The CRM's id of the call's last accepted request.
     pub request_id: Option<String>,
-    /// The token that made the last accepted request.
+    /// The token used for the last accepted request.
     pub token: Option<TokenFingerprint>,
-    /// Time at which the last request was accepted. If that time is not known, the time at which
-    /// the request was sent.
+    /// When the last request was accepted, or when it was sent if that's unknown.
     pub submitted_at: Option<EventTime>,
-    /// Time at which the call was first sent with its present values. `None` if it was not sent.
+    /// When the call was first sent with its present values, or `None` if it hasn't been sent.
     pub first_sent: Option<EventTime>,
-    /// Time of the next poll or reconciliation of a submitted call.
+    /// Time of a submitted call's next poll or reconciliation.
     pub next_poll: Option<EventTime>,
-    /// Number of polls of the last accepted request.
+    /// Number of times that the last accepted request was polled.
     pub polls: u32,
-    /// Number of journal pages that should have shown the call and did not.
+    /// Number of journal pages that should have shown the call but didn't.
     pub absent: u32,
-    /// Time at which it was last counted absent.
+    /// When the call was last counted as absent.
     pub absent_at: Option<EventTime>,
-    /// Times the call returned from submitted to ready because the journal did not hold it.
+    /// Number of times the call returned from submitted to ready because it wasn't in the journal.
     pub resubmits: u32,
-    /// Sends of the call that failed while other calls succeeded, including the first one.
+    /// Number of times that sending the call failed while other calls succeeded, including the
+    /// first one.
     pub failures: u32,
-    /// Next step of an unresolved call if the journal does not show it. `None` for other calls.
+    /// An unresolved call's next step if the journal doesn't show it, or `None` for other calls.
     pub if_absent: Option<IfAbsent>,
-    /// Earlier leads of the call, and automatic changes.
+    /// The call's earlier leads, and automatic changes.
     #[serde(deserialize_with = "json_column")]
     pub reroute_history: Option<RerouteHistory>,
-    /// The call was sent again because the journal had lost it.
+    /// Whether the call was resent because the journal had lost it.
     pub sent_again: bool,
-    /// Reason why the call is or was a dead letter or a waiting call.
+    /// Why the call is or was a dead letter or a waiting call.
     pub reason: Option<Reason>,
-    /// Text for the reason. For an unresolved call, the text for its next step.
+    /// Message for the reason or, for an unresolved call, for its next step.
     pub message: String,
-    /// The CRM's `errors` as JSON. `None` if the CRM sent no `errors`.
+    /// The CRM's `errors` as JSON, or `None` if it sent none.
     pub errors: Option<String>,
-    /// Word of the [`Finding`] about the call's lead, if the lead was looked up.
+    /// Word for the [`Finding`] about the call's lead, if the lead was looked up.
     pub finding: Option<String>,
-    /// Attempts to send the call, oldest first. At most [`super::ATTEMPTS_MAX`] are kept: the
-    /// second oldest is dropped.
+    /// Attempts to send the call, oldest first. At most [`super::ATTEMPTS_MAX`] are kept, beyond
+    /// which the second oldest is dropped.
     #[serde(deserialize_with = "json_column")]
     pub attempts: Vec<Attempt>,
-    /// Times the call has become a dead letter or a waiting call.
+    /// Number of times the call has become a dead letter or a waiting call.
     pub times_dead: u32,
 }
 
@@ -133,53 +134,54 @@ pub struct Due {
     /// The call's row. [`row`](crate::tables::calls::row) reads its other values.
     pub row: RowId,
     pub uuid: CallUuid,
-    /// Time at which the call became ready.
+    /// When the call became ready.
     pub since: EventTime,
 }
 
-/// A call that waits to be confirmed.
+/// A call waiting to be confirmed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Unconfirmed {
-    /// Id of the call in the spool.
+    /// The call's ID in the spool.
     pub row: RowId,
-    /// Uuid under which the call was sent.
+    /// The uuid that the call was sent under.
     pub uuid: CallUuid,
-    /// The PBX's id of the call.
+    /// The PBX's ID for the call.
     pub linkedid: String,
-    /// Name of the call's trunk. `None` if not known.
+    /// Name of the call's trunk, or `None` if unknown.
     pub trunk: Option<String>,
     /// The branch that sent the call, or else its PBX.
     pub turn: String,
     pub parties: Parties,
     /// By the PBX's clock.
     pub started: EpochSeconds,
-    /// RequestId of the call's last accepted request. `None` if the request cannot be polled.
+    /// RequestId of the call's last accepted request, or `None` if it can't be polled.
     pub request_id: Option<String>,
-    /// The only token that can read the requestId. [`TokenFingerprint::none`] if no token can.
+    /// The only token that can read the requestId, or [`TokenFingerprint::none`] if none can.
     pub token: TokenFingerprint,
-    /// Time at which the CRM accepted the call. If that time is not known, the time at which the
-    /// call was sent. A requestId can be read for 24 hours (§4.6).
+    /// When the CRM accepted the call, or when it was sent if that's unknown. A requestId can be
+    /// read for 24 hours (§4.6).
     pub submitted_at: EventTime,
-    /// Time at which the call was first sent with its present values. The journal can hold it since
-    /// then.
+    /// When the call was first sent with its present values, and thus the earliest time since which
+    /// it can be in the journal.
     pub first_sent: EventTime,
     pub polls: u32,
     /// Time of the next check, by poll or reconciliation.
     pub next_poll: EventTime,
-    /// Number of reconciliations that did not show the call, at least a minute apart.
+    /// Number of reconciliations that didn't show the call, at least a minute apart.
     pub absent: u32,
-    /// Time at which it was last counted absent.
+    /// When the call was last counted as absent.
     pub absent_at: Option<EventTime>,
-    /// Times the call was sent again because the journal did not hold it.
+    /// Number of times the call was resent because it wasn't in the journal.
     pub resubmits: u32,
-    /// Next step of an unresolved call if the journal does not show it.
+    /// An unresolved call's next step if the journal doesn't show it.
     pub if_absent: IfAbsent,
-    /// Text for the next step in `if_absent`.
+    /// Message for the next step in `if_absent`.
     pub message: String,
 }
 
 impl Unconfirmed {
-    /// Returns the time since the call was accepted. [`HELD_MAX`] if the clock was set back since.
+    /// Returns the time since the call was accepted, or [`HELD_MAX`] if the clock has been set
+    /// back.
     pub fn age(&self, now: EventTime) -> Duration {
         if self.is_ahead(now) {
             return HELD_MAX;
@@ -187,8 +189,8 @@ impl Unconfirmed {
         now.since(self.submitted_at)
     }
 
-    /// Returns `true` if the clock was set back since the call was accepted. The call's times are
-    /// then meaningless.
+    /// Returns `true` if the clock has been set back since the call was accepted, which makes the
+    /// call's times meaningless.
     pub fn is_ahead(&self, now: EventTime) -> bool {
         self.submitted_at > now.plus(HELD_MAX)
     }
@@ -198,44 +200,46 @@ impl Unconfirmed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueQuery {
     pub now: EventTime,
-    /// The tokens that can read the requestIds they made: the current token first, then the
-    /// previous token while it is valid.
+    /// The tokens that can read the requestIds they received: the current token first, followed by
+    /// the previous one while it's valid.
     pub tokens: Vec<TokenFingerprint>,
-    /// A call that was accepted before this time should be in the journal by now.
+    /// A call accepted before this time should be in the journal by now.
     pub confirmable_before: EventTime,
-    /// The requestId of a call that was accepted before this time can soon no longer be read.
+    /// The requestId of a call accepted before this time soon can't be read any more.
     pub ending_before: EventTime,
-    /// Requests fail now: calls that never failed are sent before calls that were held back.
+    /// Whether requests are failing, so that calls that have never failed go before calls that were
+    /// held back.
     pub untried_first: bool,
     pub suspended: SuspendedCalls,
 }
 
-/// Ready calls that are not sent for now, since the CRM has refused several calls in a row.
+/// Ready calls that are held back for now, since the CRM has refused several calls in a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuspendedCalls {
-    /// Whether no call of any branch is sent, except for trials.
+    /// Whether no branch's calls are sent, except for trials.
     pub all: bool,
     pub branches: Vec<SuspendedBranch>,
 }
 
 impl SuspendedCalls {
-    /// Returns `true` if this branch's calls are not sent.
+    /// Returns `true` if this branch's calls are held back.
     pub(crate) fn contains(&self, turn: &str) -> bool {
         self.all || self.branches.iter().any(|branch| branch.turn == turn)
     }
 }
 
-/// A branch whose calls are not sent for now, and the call that may be tried.
+/// A branch whose calls are held back for now, and which of them may be tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuspendedBranch {
-    /// The branch, as in [`Row::turn`]. Empty if an instance that is no hub sends no calls.
+    /// The branch, as in [`Row::turn`], or empty if an instance that isn't a hub holds back its
+    /// calls.
     pub turn: String,
-    /// The leads and employees of the refused calls.
+    /// The refused calls' leads and employees.
     pub refused: Vec<Parties>,
     pub trial: Trial,
 }
 
-/// The lead and the employee of a call, which other calls can share.
+/// A call's lead and employee, which other calls may share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parties {
     pub lead: Option<LeadId>,
@@ -243,13 +247,13 @@ pub struct Parties {
 }
 
 impl Parties {
-    /// Returns `true` if one of the other calls has the same lead or the same employee.
+    /// Returns `true` if any of the other calls has the same lead or employee.
     pub fn are_shared_with(self, others: &[Self]) -> bool {
         self.has_lead_of(others) || others.iter().any(|other| self.has_employee_of(*other))
     }
 
-    /// Returns `true` if one lead or one employee can be why this call and all others are refused:
-    /// any of their leads, or an employee that all of them have.
+    /// Returns `true` if a single lead or employee may be why this call and all the others were
+    /// refused: any of their leads, or an employee that they all share.
     pub fn are_suspected_with(self, others: &[Self]) -> bool {
         self.has_lead_of(others) || others.iter().all(|other| self.has_employee_of(*other))
     }
@@ -263,7 +267,7 @@ impl Parties {
     }
 }
 
-/// The ready call of a suspended branch that is tried.
+/// Which of a suspended branch's ready calls is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
     None,
@@ -274,178 +278,179 @@ pub enum Trial {
     AnyCall,
 }
 
-/// Calls that a reconciliation of the journal should show by now.
+/// Calls that a reconciliation with the journal should show by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Confirmable {
-    /// Number of these calls, counted up to [`super::CONFIRMABLE_MAX`].
+    /// Number of such calls, counted up to [`super::CONFIRMABLE_MAX`].
     pub calls: u32,
-    /// Time at which the first of these calls was accepted. `None` if there is no such call.
+    /// When the first of these calls was accepted, or `None` if there are none.
     pub oldest: Option<EventTime>,
 }
 
-/// Time that webhooks take to confirm calls, kept across restarts.
+/// How long webhooks take to confirm calls. Kept across restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookPace {
-    /// The branch of the call that a webhook confirmed last, or else its PBX.
+    /// The branch of the call most recently confirmed by webhook, or else its PBX.
     pub turn: String,
-    /// Time at which a webhook last confirmed a call.
+    /// When a webhook last confirmed a call.
     pub at: EventTime,
-    /// Time from acceptance to confirmation, of the last call for which it is known.
+    /// Time from acceptance to confirmation for the last call for which it's known.
     pub after: Duration,
-    /// Recent maximum of the time from acceptance to confirmation. It decays by an eighth with each
+    /// Recent maximum time from acceptance to confirmation, which decays by an eighth with each
     /// confirmed call.
     pub usual: Duration,
 }
 
-/// The input from which the sender chooses its next request.
+/// What the sender chooses its next request from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkQueue {
-    /// The newest call that can be sent now and was stored in the last few minutes.
+    /// The newest call stored in the last few minutes that can be sent now.
     pub live: Option<Due>,
     /// The newest call in the backlog that can be sent now.
     pub backlog: Option<Due>,
-    /// The first call that can be sent now because a person retried it.
+    /// The first call that can be sent now because someone retried it.
     pub retried: Option<Due>,
-    /// The call to try of each branch in [`QueueQuery::suspended`] that has one.
+    /// The call to try for each branch in [`QueueQuery::suspended`] that has one.
     pub trials: BTreeMap<String, Due>,
-    /// Number of the hub's branches. Only counted while calls are suspended.
+    /// Number of the hub's branches, counted only while calls are held back.
     pub branches: u64,
-    /// Time at which the next held-back call can be sent. `None` if no call is held back.
+    /// When the next held-back call can be sent, or `None` if there is none.
     pub next_not_before: Option<EventTime>,
-    /// Submitted calls of [`QueueQuery::tokens`] that are due for a poll, longest due first. At
+    /// Submitted calls for [`QueueQuery::tokens`] that are due for a poll, longest due first. At
     /// most [`super::DUE_POLLS_MAX`].
     pub polls: Vec<Unconfirmed>,
     /// Earliest later time at which a submitted call is due for a poll or another check.
     pub next_poll: Option<EventTime>,
-    /// The submitted call that was accepted first, for each token of [`QueueQuery::tokens`]. Its
-    /// requestId expires first.
+    /// For each token in [`QueueQuery::tokens`], the submitted call that was accepted first, since
+    /// its requestId expires first.
     pub oldest_submitted: Vec<Unconfirmed>,
-    /// Submitted calls of [`QueueQuery::tokens`] that are due for a poll and whose requestId ends
-    /// soon, in the order of their acceptance. At most [`super::DUE_POLLS_MAX`] for each token.
+    /// Submitted calls for [`QueueQuery::tokens`] that are due for a poll and whose requestId
+    /// expires soon, ordered by acceptance. At most [`super::DUE_POLLS_MAX`] per token.
     pub ending: Vec<Unconfirmed>,
     /// Calls that a reconciliation should show by now, including unresolved calls.
     pub confirmable: Confirmable,
-    /// A submitted call of [`QueueQuery::tokens`] that two reconciliations did not show and that is
+    /// A submitted call for [`QueueQuery::tokens`] that two reconciliations didn't show and that's
     /// due for a poll.
     pub alone: Option<Unconfirmed>,
     /// An unresolved call that is due for its next step.
     pub unresolved: Option<Unconfirmed>,
-    /// Requests about leads that are due in addition to the calls.
+    /// Lead requests that are due in addition to the calls.
     pub lead_requests: DueRequests,
-    /// Time that webhooks take. `None` before the first confirmation by webhook.
+    /// How long webhooks take, or `None` before the first confirmation by webhook.
     pub webhook_pace: Option<WebhookPace>,
-    /// Time until which a hub that lost commits sends no request to the CRM.
+    /// How long a hub that lost commits sends no requests to the CRM.
     pub silence: Option<Silence>,
-    /// Number of calls that wait to be sent, by the books.
+    /// Number of calls waiting to be sent, according to the books.
     pub ready: u64,
-    /// Number of calls whose request is in flight, by the books.
+    /// Number of calls whose request is in flight, according to the books.
     pub sending: u64,
-    /// Number of calls that wait to be confirmed, by the books.
+    /// Number of calls waiting to be confirmed, according to the books.
     pub submitted: u64,
 }
 
 /// A dead letter (possibly unreadable) or a waiting call.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Letter {
-    /// Id that `dead list` shows and that commands take.
+    /// The ID that `dead list` shows and that commands accept.
     pub id: RowId,
-    /// The call's uuid. `None` for unreadable bytes.
+    /// The call's uuid, or `None` for unreadable bytes.
     pub uuid: Option<CallUuid>,
     pub reason: Reason,
-    /// The call leaves automatically when the missing lead or employee becomes known.
+    /// Whether the call leaves automatically once the missing lead or employee is known.
     pub waiting: bool,
-    /// Time at which the call became a dead letter or a waiting call.
+    /// When the call became a dead letter or a waiting call.
     pub since: EventTime,
-    /// Text for the reason, or the CRM's message.
+    /// Message for the reason, or the CRM's message.
     pub message: String,
-    /// Result of the lead lookup of a call that FAILED. `None` without a lookup.
+    /// What the lookup of a FAILED call's lead found, or `None` without a lookup.
     #[serde(default, deserialize_with = "known_finding")]
     pub finding: Option<Finding>,
-    /// The CRM's `errors`, or null if the CRM sent no `errors`.
+    /// The CRM's `errors`, or null if it sent none.
     #[serde(default, deserialize_with = "json_column")]
     pub errors: serde_json::Value,
     /// Oldest first.
     #[serde(deserialize_with = "json_column")]
     pub attempts: Vec<Attempt>,
-    /// Oldest first. At most [`super::ACTIONS_MAX`] are kept: the second oldest is dropped.
+    /// Oldest first. At most [`super::ACTIONS_MAX`] are kept, beyond which the second oldest is
+    /// dropped.
     #[serde(deserialize_with = "json_column")]
     pub actions: Vec<Action>,
-    /// Times this call has become a dead letter or a waiting call, including this time.
+    /// Number of times this call has become a dead letter or a waiting call, including this time.
     pub times_dead: u32,
-    /// The call as it would be sent. `None` for unreadable bytes.
+    /// The call as it would be sent, or `None` for unreadable bytes.
     #[serde(default, deserialize_with = "json_column")]
     pub call: Option<CallRecord>,
-    /// The message if the dead letter holds unreadable bytes.
+    /// The message, if the dead letter holds unreadable bytes.
     pub bytes: Option<UnreadMessage>,
 }
 
 impl Letter {
-    /// Returns `true` if a person must say whether the customer called or was called.
+    /// Returns `true` if someone has to say whether the customer called or was called.
     pub fn has_unknown_direction(&self) -> bool {
         let call = self.call.as_ref();
         call.is_some_and(|call| call.direction == Direction::Unknown)
     }
 }
 
-/// Reads the result of a lead lookup from its stored word. `None` for NULL or an unknown word.
+/// Reads a lead lookup's result from its stored word, treating NULL or an unknown word as `None`.
 fn known_finding<'de, D: Deserializer<'de>>(column: D) -> Result<Option<Finding>, D::Error> {
     let word = Option::<String>::deserialize(column)?;
     Ok(word.and_then(|word| Finding::from_word(&word)))
 }
 
-/// Message of a source that could not be read.
+/// A message from a source that couldn't be read.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct UnreadMessage {
     pub source: String,
     pub pbx: String,
-    /// The message's first bytes. In lists at most [`super::LISTED_BYTES_MAX`], otherwise all bytes
-    /// that are kept.
+    /// The message's first bytes: at most [`super::LISTED_BYTES_MAX`] in lists, and otherwise all
+    /// bytes that were kept.
     pub bytes: Vec<u8>,
-    /// Length of the whole message, in bytes.
+    /// Total length of the message in bytes.
     pub length: u64,
-    /// The file that holds the message, and the place in the file. `None` if the message was not
+    /// The file that holds the message, and the place in the file. `None` if the message wasn't
     /// read from a file.
     pub file: Option<String>,
-    /// AMQP property `content_type`, if the message had one.
+    /// The message's AMQP property `content_type`, if it had one.
     pub content_type: Option<String>,
 }
 
-/// Selects dead letters and waiting calls, and a page of them.
+/// Selects a page of dead letters and waiting calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LetterFilter {
-    /// Only these ids. `None` for all.
+    /// Only these IDs, or `None` for all.
     pub ids: Option<Vec<RowId>>,
     /// Only dead letters ([`State::Dead`], including unreadable messages), or only waiting calls
     /// ([`State::Waiting`]). `None` for both.
     pub state: Option<State>,
-    /// Only this reason. `None` for all.
+    /// Only this reason, or `None` for all.
     pub reason: Option<Reason>,
-    /// Only ids after this id, in ascending order. For the next page, the last id of this page.
+    /// Only IDs after this one, in ascending order. For the next page, use the last ID on this one.
     pub after: Option<RowId>,
-    /// Only ids before this id, in descending order.
+    /// Only IDs before this one, in descending order.
     pub before: Option<RowId>,
-    /// Maximum number on the page. 0 means [`super::LETTERS_PAGE`].
+    /// Maximum number per page, where 0 means [`super::LETTERS_PAGE`].
     pub limit: usize,
 }
 
-/// A number that called and has no lead.
+/// A number without a lead that has called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingPhone {
-    /// The number in E.164 form.
+    /// The number in E.164 format.
     pub phone: Phone,
-    /// Calls of this number that wait for a lead.
+    /// The number's calls that are waiting for a lead.
     pub calls: u64,
-    /// Start of the call that was stored first.
+    /// When the call that was stored first started.
     pub first: EpochSeconds,
-    /// Start of the call that was stored last.
+    /// When the call that was stored last started.
     pub last: EpochSeconds,
-    /// Trunk of the call that was stored last.
+    /// Trunk of the call stored last.
     pub trunk: Option<String>,
-    /// PBX of the call that was stored last.
+    /// PBX of the call stored last.
     pub pbx: String,
 }
 
-/// A customer whose call was missed, and with whom no one has talked since, as in `missed --json`.
+/// A customer whose call was missed and whom no one has talked to since, as in `missed --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MissedCustomer {
@@ -455,13 +460,13 @@ pub struct MissedCustomer {
     pub pbx: String,
     /// Trunk of the customer's last missed call.
     pub trunk: String,
-    /// Lead of the customer, if known. The spool takes it from the customer's last missed call.
+    /// The customer's lead, if known, taken from the customer's last missed call.
     pub lead_id: Option<LeadId>,
-    /// Start of the customer's first missed call. The customer waits since then.
+    /// When the customer's first missed call started, which is when the wait began.
     pub first_at: EpochSeconds,
-    /// Start of the customer's last missed call.
+    /// When the customer's last missed call started.
     pub last_at: EpochSeconds,
-    /// Missed calls since an employee last talked with the customer.
+    /// Number of missed calls since an employee last talked with the customer.
     pub tries: u64,
 }
 
@@ -472,50 +477,50 @@ pub struct TrunkCalls {
     pub trunk: String,
     /// Calls in the requested time range.
     pub calls: u64,
-    /// Calls in that range that are attributed to an extension.
+    /// Those of them that are attributed to an extension.
     pub with_extension: u64,
-    /// Calls in that range that are attributed to an employee.
+    /// Those of them that are attributed to an employee.
     pub with_employee: u64,
     /// Calls since the state was created.
     pub ever: u64,
-    /// Start of the trunk's newest call, of any time.
+    /// When the trunk's newest call started, regardless of the range.
     pub last_at: EpochSeconds,
 }
 
-/// A lead that a person has assigned to a number, as in `lead given --json`.
+/// A lead that someone has assigned to a number, as in `lead given --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeadByHand {
     pub phone: Phone,
-    /// Lead that was assigned to the number.
+    /// The lead assigned to the number.
     pub lead_id: LeadId,
-    /// Second at which the lead was assigned.
+    /// The second at which it was assigned.
     pub at: EpochSeconds,
-    /// Name of the person who assigned it.
+    /// Name of whoever assigned it.
     pub who: String,
 }
 
-/// A finished call by one of its ids.
+/// A finished call, found by one of its IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct SeenCall {
-    /// Uuid of the call. `None` if the call has no uuid.
+    /// The call's uuid, or `None` if it has none.
     pub uuid: Option<CallUuid>,
-    /// The id is the call's linkedid, not an id of a channel or an alias.
+    /// Whether the ID is the call's linkedid, rather than a channel's ID or an alias.
     pub is_linkedid: bool,
     /// By the PBX's clock.
     pub started: EpochSeconds,
 }
 
-/// How a dead letter or a waiting call left. The words are stored and appear in notices. Never
-/// change one.
+/// How a dead letter or a waiting call left. The words are stored and appear in notifications, so
+/// never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Left {
-    /// A person sent it again.
+    /// Someone sent it again.
     Retried,
     /// The call left automatically because its missing lead or employee became known.
     Released,
-    /// The journal holds it, perhaps after a retry or a release.
+    /// The call is in the journal, perhaps after a retry or a release.
     Journaled,
     Discarded,
 }
@@ -523,33 +528,33 @@ pub enum Left {
 impl Left {
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Returns the word used in notices: `retried`.
+    /// Returns the word used in notifications, such as `retried`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 }
 
-/// Notice for RabbitMQ that a dead letter or a waiting call appeared, or how it left.
+/// A notification for RabbitMQ that a dead letter or a waiting call appeared, or how it left.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Notice {
-    /// Id of the notice in the outbox.
+    /// The notification's ID in the outbox.
     pub notice: i64,
-    /// `ID:ATTEMPT`: the call's id, and how often the call has become a dead letter or a waiting
-    /// call. `:STATE` follows if the call left.
+    /// `ID:ATTEMPT`, which are the call's ID and how often it has become a dead letter or a waiting
+    /// call, followed by `:STATE` if the call left.
     pub message_id: String,
-    /// A line of `dead list --json` at the time of the notice.
+    /// A line of `dead list --json` as of the time of the notification.
     pub body: String,
-    /// Header `reason`. `None` if the call left some time ago.
+    /// The `reason` header, or `None` if the call left some time ago.
     pub reason: Option<Reason>,
-    /// Header `state`: `dead`, `waiting`, or the word of [`Left`]. Empty if not known.
+    /// The `state` header: `dead`, `waiting`, or the word for [`Left`], or empty if unknown.
     pub state: String,
-    /// Time at which the dead letter or waiting call appeared or left, for the message's timestamp.
-    /// `None` if not known.
+    /// When the dead letter or waiting call appeared or left, for the message's timestamp, or
+    /// `None` if unknown.
     pub at: Option<EventTime>,
-    /// Header `uuid`. `None` for unreadable bytes.
+    /// The `uuid` header, or `None` for unreadable bytes.
     pub uuid: Option<CallUuid>,
-    /// Header `linkedid`. `None` for unreadable bytes.
+    /// The `linkedid` header, or `None` for unreadable bytes.
     pub linkedid: Option<String>,
-    /// Header `trunk`. `None` if the call has none.
+    /// The `trunk` header, or `None` if the call has none.
     pub trunk: Option<String>,
 }

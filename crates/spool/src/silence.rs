@@ -1,15 +1,15 @@
-//! The one reason to send nothing to the CRM until some moment: requests that this state doesn't
-//! know may still count there. The table `silence` holds it in its only row.
+//! The only reason to send the CRM nothing until a certain moment: requests that this state doesn't
+//! know about may still count there. It's stored in the only row of the `silence` table.
 
 use std::time::Duration;
 
-/// A time in which nothing is sent to the CRM.
+/// A period during which the CRM is sent nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// The boot that `until` belongs to. In any other boot, the silence begins anew. Empty if the
-    /// sender hasn't begun it yet.
+    /// The boot that `until` refers to. In any other boot, the silence starts over. Empty if the
+    /// sender hasn't started it yet.
     pub boot_id: String,
-    /// End of the silence, as time since that boot.
+    /// When the silence ends, as time since that boot.
     pub until: Duration,
     pub why: SilenceReason,
 }
@@ -25,23 +25,23 @@ impl Silence {
     }
 }
 
-/// Why requests may count that the state doesn't know.
+/// Why requests that the state doesn't know about may count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SilenceReason {
     /// The state is a copy, such as a restored backup.
     Copied,
-    /// The process with this name led the state before.
+    /// The process with this name was using the state before.
     TakenOver(String),
     /// A branch has seen a commit that the database lost.
     LostCommits,
-    /// The stored slots aren't certain, for example after a reboot.
+    /// The stored slots can't be relied on, for example after a reboot.
     UncertainSlots,
 }
 
 const TAKEN_OVER: &str = "taken_over ";
 
 impl SilenceReason {
-    /// Returns the text that the table holds.
+    /// Returns the text stored in the table.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Copied => "copied".to_owned(),
@@ -51,7 +51,7 @@ impl SilenceReason {
         }
     }
 
-    /// Reads a text of the table. An unknown text still means that nothing is sent.
+    /// Parses a text from the table. An unknown one still means that nothing is sent.
     pub(crate) fn parse(text: &str) -> Self {
         match text {
             "copied" => Self::Copied,

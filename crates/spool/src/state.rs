@@ -15,25 +15,25 @@
 //!            └──────── Retry ───┴ waiting ── Discard ──▶ discarded
 //! ```
 //!
-//! `Rejudged` goes between dead and waiting, both ways.
+//! `Rejudged` moves a call from dead to waiting or vice versa.
 //!
-//! `Forwarded` leads from ready to forwarded, if a hub takes the calls in place of the CRM. If the
+//! `Forwarded` leads from ready to forwarded if a hub receives the calls instead of the CRM. If the
 //! hub has lost its state, [`Op::Offer`](crate::Op::Offer) makes forwarded calls ready again.
 //!
-//! `SendAgain` leads from journaled back to ready. A person does this with a call that the CRM's
-//! journal does not have (`audit --take-in`). The uuid stays the same, so there is no second record
-//! if the journal shows the call meanwhile (§4.5.4).
+//! `SendAgain` leads from journaled back to ready, if someone resends a call that's missing from
+//! the CRM's journal (`audit --take-in`). The uuid stays the same, so no second record is created
+//! even if the journal has the call by then (§4.5.4).
 //!
 //! `Moved` leads from submitted and from dead to ready, and leaves a ready call ready. The call
-//! continues automatically with another lead, or without its employee.
+//! continues automatically with another lead or without its employee.
 //!
-//! An **unresolved** call is a submitted one whose outcome cannot be polled: its request was under
-//! way when the process ended, or its requestId can no longer be read. The CRM's journal is read
-//! instead.
+//! An **unresolved** call is a submitted one whose outcome can't be polled, because its request was
+//! in flight when the process ended, or because its requestId can't be read any more. The CRM's
+//! journal is read instead.
 //!
-//! A webhook (§6.8) can report at any time that a call is in the journal. `Journaled` then leads to
-//! journaled from ready, sending, and submitted. It also leads there from dead, if the outcome of
-//! the dead letter was unknown ([`step_when_shown`]). Later answers of the CRM change nothing
+//! A webhook (§6.8) may report at any time that a call is in the journal. `Journaled` then leads to
+//! journaled from ready, sending, and submitted, and also from dead if the dead letter's outcome
+//! was unknown ([`step_when_shown`]). Any later responses from the CRM change nothing
 //! ([`Step::is_answer`]).
 
 use callbridge_call::EventTime;
@@ -42,10 +42,10 @@ use callbridge_model::{CallRecord, Reason, TokenFingerprint};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Time from the CRM's 200 response for a call to the first poll of its requestId.
+/// Time from the CRM's 200 for a call to the first poll of its requestId.
 pub const FIRST_POLL: Duration = Duration::from_secs(2);
 
-/// State of a call on its way to the journal. The words are stored. Never change one.
+/// A call's state on its way to the journal. The words are stored, so never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
@@ -53,21 +53,21 @@ pub const FIRST_POLL: Duration = Duration::from_secs(2);
 pub enum State {
     /// The call waits to be sent.
     Ready,
-    /// A request of the call is in flight, or was in flight when the process ended.
+    /// A request for the call is in flight, or was in flight when the process ended.
     Sending,
-    /// The CRM accepted the call with a requestId (§4.5), or perhaps accepted it. It is not yet
-    /// known whether the call is in the journal.
+    /// The CRM accepted the call with a requestId (§4.5), or may have accepted it, but we don't
+    /// know yet whether it's in the journal.
     Submitted,
-    /// The call is known to be in the journal. Final, unless a person finds that the journal lost
-    /// it.
+    /// The call is known to be in the journal. Final, unless someone finds out that the journal
+    /// lost it.
     Journaled,
-    /// The call is a dead letter: a person has to decide.
+    /// The call is a dead letter that someone has to decide about.
     Dead,
-    /// The call leaves automatically when the missing lead or employee becomes known.
+    /// The call leaves automatically once the missing lead or employee is known.
     Waiting,
-    /// A person has given up the call. Final.
+    /// Someone has given up on the call. Final.
     Discarded,
-    /// A hub has stored the call and sends it. Final, unless the hub loses its state.
+    /// A hub has stored the call and will send it. Final, unless the hub loses its state.
     Forwarded,
 }
 
@@ -75,7 +75,7 @@ impl State {
     /// All states, in the order of the books.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Returns the word that is stored and shown: `ready`.
+    /// Returns the word that's stored and shown, such as `ready`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -85,27 +85,27 @@ impl State {
         matches!(self, Self::Dead | Self::Waiting)
     }
 
-    /// Returns the state with this stored word. `None` for an unknown word.
+    /// Returns the state with this stored word, or `None` for an unknown word.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
     }
 }
 
-/// Next step of an unresolved call that the journal does not hold. The words are stored.
+/// An unresolved call's next step if it isn't in the journal. The words are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum IfAbsent {
-    /// Give up the call: the CRM failed on it repeatedly.
+    /// Give up on the call, because the CRM failed on it repeatedly.
     ServerError,
-    /// Send the call with other values than before. If the journal does hold the call, the other
-    /// values came too late.
+    /// Send the call with other values than before. If it turns out to be in the journal, they came
+    /// too late.
     Changed,
-    /// Send the call again. This does not count as a resubmission, because the process ended while
-    /// the call's request was under way.
+    /// Resend the call. This doesn't count as a resubmission, because the process ended while the
+    /// call's request was in flight.
     Interrupted,
-    /// Send the call again.
+    /// Resend the call.
     #[default]
     Resubmit,
 }
@@ -113,23 +113,22 @@ pub enum IfAbsent {
 impl IfAbsent {
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Returns the word that is stored: `server_error`.
+    /// Returns the word that's stored, such as `server_error`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 }
 
-/// How it became known that the journal holds a call.
+/// How it became known that a call is in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutcomeSource {
-    /// The answer to a poll of the call's request, or a journal page that was requested for it.
+    /// The response to a poll for the call's request, or a journal page requested for it.
     Confirmation,
-    /// An event from the CRM, or a journal page that was requested for other calls.
+    /// An event from the CRM, or a journal page requested for other calls.
     Webhook,
 }
 
-/// Step of a stored call. Every step that changes the state moves the call from one book to
-/// another.
+/// A stored call's step. Every step that changes the state moves the call from one book to another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// ready → sending: committed together with the request's slot, before the request is sent.
@@ -137,25 +136,26 @@ pub enum Step {
     /// sending → submitted: a 200 with a requestId. The first poll is due after [`FIRST_POLL`].
     /// Earlier failures are forgotten.
     Accepted {
-        /// The CRM's id of the request (§4.5).
+        /// The CRM's ID for the request (§4.5).
         request_id: String,
-        /// The token that made the request. Only this token can read its result.
+        /// The token used for the request, which is the only one that can read its result.
         token: TokenFingerprint,
     },
-    /// sending → ready: the call is to be sent again (after 5xx, timeout, 401, 429…). Counts as an
+    /// sending → ready: the call will be resent (after 5xx, timeout, 401, 429…). Counts as an
     /// attempt.
     Returned {
-        /// Earliest time to send the call again.
+        /// Earliest time to resend the call.
         not_before: EventTime,
         /// Message for the list of attempts.
         why: String,
-        /// Sends of this call that failed so far while other calls succeeded, including the first.
+        /// How often sending this call has failed while other calls succeeded, including the first
+        /// time.
         failures: u32,
     },
-    /// → journaled: from submitted after a confirmation. Also from sending, ready, and dead after a
-    /// webhook.
+    /// → journaled: from submitted after a confirmation, and also from sending, ready, and dead
+    /// after a webhook.
     Journaled(OutcomeSource),
-    /// submitted → submitted: a check did not settle the call.
+    /// submitted → submitted: a check didn't settle the call.
     NotYet {
         /// Time of the next check, by a reconciliation page or a poll.
         next_check: EventTime,
@@ -163,12 +163,12 @@ pub enum Step {
         /// on, the call is polled individually. `None` after a poll.
         absent: Option<u32>,
     },
-    /// sending or submitted → submitted: the CRM perhaps accepted the call, but there is no
+    /// sending or submitted → submitted: the CRM may have accepted the call, but there's no
     /// requestId that can be polled. Counts as an attempt.
     Unresolved {
         /// Earliest time to read the journal.
         next_check: EventTime,
-        /// Next step if the journal does not hold it.
+        /// Next step if the call isn't in the journal.
         if_absent: IfAbsent,
         /// Message for the list of attempts.
         why: String,
@@ -179,7 +179,7 @@ pub enum Step {
         /// Message for the list of attempts.
         why: String,
     },
-    /// ready, sending or submitted → dead, or → waiting if the reason can pass automatically
+    /// ready, sending or submitted → dead, or → waiting if the reason may resolve itself
     /// ([`Reason::is_waiting`]). Counts as an attempt.
     Died {
         reason: Reason,
@@ -190,55 +190,54 @@ pub enum Step {
     },
     /// dead or waiting → ready: the call is sent, perhaps with other values.
     Retry {
-        /// Values mapped again with the same uuid, perhaps with another lead or employee.
+        /// The values after mapping the call again with the same uuid, perhaps with another lead or
+        /// employee.
         record: CallRecord,
-        /// `true` if the lead of a waiting call became known, `false` if a person retries it.
+        /// `true` if a waiting call's lead became known, or `false` if someone retries the call.
         by_itself: bool,
     },
-    /// dead → submitted: a person retries, with other values, a call that is perhaps in the journal
-    /// already. The call becomes unresolved with [`IfAbsent::Changed`].
+    /// dead → submitted: someone retries a call with other values, although it may already be in
+    /// the journal. The call becomes unresolved with [`IfAbsent::Changed`].
     Recheck {
-        /// Values that are sent if the journal does not hold the call. Same uuid.
+        /// Values to send if the call isn't in the journal. Same uuid.
         record: CallRecord,
-        /// Text of the values that the call was sent with before.
+        /// Description of the values that the call was sent with before.
         before: String,
     },
-    /// waiting or dead → waiting or dead: the reason has changed. For example, the number of a call
-    /// without a lead now has two. Only for calls that were never sent.
+    /// waiting or dead → waiting or dead: the reason has changed. For example, a number that had no
+    /// lead now has two. Only for calls that were never sent.
     Rejudged {
-        /// The new reason. The call waits if the reason can pass automatically, and is dead
-        /// otherwise.
+        /// The new reason. If it may resolve itself, the call is waiting, and otherwise dead.
         reason: Reason,
-        /// Text for the reason.
+        /// Message for the reason.
         message: String,
     },
     /// ready, submitted or dead → ready: the call continues automatically, with the lead that its
-    /// lead was merged into, or without an employee whom the CRM does not know. Counts as an
-    /// attempt.
+    /// own was merged into, or without an employee unknown to the CRM. Counts as an attempt.
     Moved {
-        /// Values that are sent now. Same uuid.
+        /// Values to send now. Same uuid.
         record: Box<CallRecord>,
-        /// Earlier leads and changes of the call. It never returns to an earlier lead.
+        /// The call's earlier leads and changes. It never returns to an earlier lead.
         reroute_history: RerouteHistory,
         /// Message for the list of attempts.
         why: String,
     },
-    /// waiting → dead: the call's lead was not known in time. The call no longer leaves
+    /// waiting → dead: the call's lead didn't become known in time, so the call no longer leaves
     /// automatically.
     Expire,
-    /// dead or waiting → discarded: by a person.
+    /// dead or waiting → discarded: someone gave up on the call.
     Discard,
     /// ready → forwarded: a hub has stored the call.
     Forwarded,
-    /// dead → ready: automatically, because several calls in a row were refused for a cause that
-    /// was not this call. The values stay. Counts as an attempt. Nothing happens if the call is no
-    /// longer dead.
+    /// dead → ready: happens automatically when several calls in a row were refused for a reason
+    /// unrelated to this call. The values stay the same. Counts as an attempt. Does nothing if the
+    /// call is no longer dead.
     Reopened {
         /// Message for the list of attempts.
         why: String,
     },
-    /// journaled → ready: a person sends the call again, because the CRM's journal does not have
-    /// it. Counts as an attempt.
+    /// journaled → ready: someone resends the call, because it's missing from the CRM's journal.
+    /// Counts as an attempt.
     SendAgain {
         /// Message for the list of attempts.
         why: String,
@@ -271,8 +270,8 @@ impl Step {
         }
     }
 
-    /// Returns `true` for the outcome of a request or of a journal check. Such a step changes
-    /// nothing if a webhook has confirmed the call meanwhile.
+    /// Returns `true` for the outcome of a request or a journal check. Such a step changes nothing
+    /// if a webhook has confirmed the call in the meantime.
     pub const fn is_answer(&self) -> bool {
         matches!(
             self,
@@ -286,8 +285,8 @@ impl Step {
         )
     }
 
-    /// Makes the step by which a call continues with the other values in `on`. `prefix` is put
-    /// before the message.
+    /// Creates the step with which a call continues using the other values in `on`. `prefix` is put
+    /// in front of the message.
     pub fn moved(on: Reroute, prefix: &str) -> Self {
         let why = match prefix {
             "" => on.why,
@@ -300,8 +299,8 @@ impl Step {
         }
     }
 
-    /// Makes the step for a call that the journal holds with the values that were first sent, so
-    /// later values came too late. `before` describes the first values.
+    /// Creates the step for a call that's in the journal with the values that were sent first, so
+    /// that the later ones came too late. `before` describes the first values.
     pub fn too_late(before: &str) -> Self {
         Self::Died {
             reason: Reason::Conflict,
@@ -314,11 +313,11 @@ impl Step {
     }
 }
 
-/// Returns the step of a call when a webhook reports that the journal holds the call. `None` if the
-/// call stays in its state. `message` is the call's
-/// [`Progress::message`](crate::Progress::message).
+/// Returns the step for a call when a webhook reports that it's in the journal, or `None` if it
+/// stays in its state. `message` is the call's [`Progress::message`](crate::Progress::message).
 ///
-/// A dead letter becomes journaled only if its outcome was unknown: `server_error`, `unconfirmed`.
+/// A dead letter becomes journaled only if its outcome was unknown (`server_error` or
+/// `unconfirmed`).
 pub fn step_when_shown(
     state: State,
     reason: Option<Reason>,
@@ -337,7 +336,7 @@ pub fn step_when_shown(
     }
 }
 
-/// Error for a step that is not allowed in the call's state.
+/// Error for a step that isn't allowed in the call's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a call that is {state} cannot take the step `{step}`")]
 pub struct Refused {
@@ -345,7 +344,7 @@ pub struct Refused {
     pub step: &'static str,
 }
 
-/// Returns the state of a call that is not sent, by its reason: waiting or dead.
+/// Returns the state for a call that isn't sent, depending on its reason: waiting or dead.
 fn not_sent(reason: Reason) -> State {
     if reason.is_waiting() {
         State::Waiting
@@ -354,10 +353,10 @@ fn not_sent(reason: Reason) -> State {
     }
 }
 
-/// Returns the state after a step. Refuses a step that is not allowed in `state`.
+/// Returns the state after a step, refusing one that isn't allowed in `state`.
 ///
 /// # Errors
-/// [`Refused`]. The call stays as it is.
+/// Returns [`Refused`], in which case the call stays as it is.
 pub fn next(state: State, step: &Step) -> Result<State, Refused> {
     use State::{Dead, Discarded, Forwarded, Journaled, Ready, Sending, Submitted, Waiting};
     let (exists, to) = match step {
