@@ -1,6 +1,6 @@
-//! Lookups on read-only connections that do not use the writer's thread. They do not wait for a
-//! commit, and they see every earlier commit. They find finished calls by their ids, and leads by
-//! phone.
+//! Lookups over read-only connections that don't use the writer's thread, so they never wait for a
+//! commit, but see every earlier one. They find finished calls by their IDs, and leads by phone
+//! number.
 
 use super::{Db, Error, state_dir};
 use crate::postgres::{Access, PostgresUrl, Session};
@@ -20,20 +20,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// After a failed query, the database is not asked again for this long.
+/// How long the database isn't queried again after a failed query.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Name of the session on the server.
+/// The session's name on the server.
 const LABEL: &str = "callbridge reader";
 
-/// A read-only connection, in addition to the spool's connection. It also works while another
-/// process leads.
+/// A read-only connection in addition to the spool's own. It also works while another process
+/// leads.
 #[derive(Debug)]
 pub struct Reader {
-    /// The open connection. `None` if the session was lost. The next query then opens a session.
+    /// The open connection, or `None` if the session was lost, in which case the next query opens
+    /// another one.
     db: Option<Db>,
-    /// The database to connect to again. `None` for a file.
+    /// The database to reconnect to, or `None` for a file.
     url: Option<PostgresUrl>,
-    /// The last failure, and its time. `None` after a query that succeeded.
+    /// The last failure and when it happened, or `None` after a successful query.
     failed: Option<(Instant, Error)>,
 }
 
@@ -46,7 +47,7 @@ impl Reader {
         })
     }
 
-    /// Makes a reader that connects at its first query.
+    /// Creates a reader that connects with its first query.
     pub fn of_database(url: &PostgresUrl) -> Self {
         Self {
             db: None,
@@ -55,11 +56,12 @@ impl Reader {
         }
     }
 
-    /// Runs `question` on the connection. If the session ended since the last query, runs it again
-    /// in a new session.
+    /// Runs `question` on the connection. If the session has ended since the last query, it's run
+    /// again in a new session.
     ///
     /// # Errors
-    /// The error of `question`. [`Error::SessionLost`] if the database cannot be reached.
+    /// Returns the error from `question`, or [`Error::SessionLost`] if the database can't be
+    /// reached.
     pub fn ask<T: Send>(
         &mut self,
         question: &(impl Fn(&Db) -> Result<T, Error> + Sync),
@@ -74,8 +76,8 @@ impl Reader {
             return Err(error.clone());
         }
         let db = &mut self.db;
-        // The caller can be an async task. A task must not block on the session's own runtime, so a
-        // thread does.
+        // The caller may be an async task, which must not block on the session's own runtime, so
+        // use a separate thread.
         let answer = std::thread::scope(|scope| {
             let asking = scope.spawn(|| ask_session(db, url, question));
             asking.join().unwrap_or(Err(Error::Closed))
@@ -105,27 +107,27 @@ fn ask_session<T>(
     answer
 }
 
-/// Finds finished calls by their ids.
+/// Finds finished calls by their IDs.
 #[derive(Debug)]
 pub struct FinishedCalls(Reader);
 
 impl FinishedCalls {
-    /// Opens a read-only connection to the file of this folder, in addition to the spool's own.
+    /// Opens a read-only connection to this folder's file, in addition to the spool's own.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Returns an error if the file can't be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         Reader::of_file(&dir.join(state_dir::FILE)).map(Self)
     }
 
-    /// Makes lookups of finished calls in a database. Connects at the first lookup.
+    /// Creates lookups of finished calls in a database, connecting with the first lookup.
     pub fn in_database(url: &PostgresUrl) -> Self {
         Self(Reader::of_database(url))
     }
 
-    /// Returns the finished call that the unique id or linkedid `id` of this PBX belongs to. Also
-    /// returns `None` if the state cannot be read. A repeated call is then still recognized by its
-    /// uuid.
+    /// Returns the finished call that the unique ID or linkedid `id` on this PBX belongs to. This
+    /// is also `None` if the state can't be read, in which case a repeated call is still recognized
+    /// by its uuid.
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
         let text = "SELECT t.is_linkedid, t.started,
                     CASE WHEN c.direction = 'INBOUND' THEN c.raw_phone END,
@@ -145,34 +147,35 @@ impl FinishedCalls {
     }
 }
 
-/// Reads the facts of a dead letter's call from JSON. If they cannot be read, a better account of
-/// the call gets nothing from them.
+/// Reads the facts of a dead letter's call from JSON. If they can't be read, they don't contribute
+/// to a better account of the call.
 fn letter(text: &str) -> Option<Box<FinishedCall>> {
     let read = serde_json::from_str(text);
     read.inspect_err(|error| tracing::error!(%error, "the call of a dead letter cannot be read"))
         .ok()
 }
 
-/// A finished call, with the values that show whether a later call with the same id is another one.
+/// A finished call, with the values that tell whether a later call with the same ID is a different
+/// one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// The id is the call's linkedid, not an id of one of its channels.
+    /// Whether the ID is the call's linkedid, rather than the ID of one of its channels.
     pub own: bool,
     /// By the PBX's clock.
     pub started: EpochSeconds,
-    /// The calling customer's number as the PBX wrote it. `None` if no customer called in or the
-    /// number is no longer known.
+    /// The calling customer's number as written by the PBX, or `None` if no customer called in or
+    /// the number is no longer known.
     pub caller: Option<String>,
-    /// The call is a dead letter `incomplete` that a person must handle.
+    /// Whether the call is an `incomplete` dead letter that needs manual attention.
     pub incomplete: bool,
-    /// Facts of the call in this dead letter. They are added to a better account of the call.
+    /// The facts of the call in this dead letter, which are added to a better account of the call.
     pub letter: Option<Box<FinishedCall>>,
 }
 
 impl Known {
-    /// Returns `true` if a channel that was created at `born`, with the caller's number `caller`,
-    /// begins another call with the same ids. Possible causes are two PBXs with one id, or a clock
-    /// that went back.
+    /// Returns `true` if a channel created at `born`, with the caller's number `caller`, starts a
+    /// different call with the same IDs. This can be caused by two PBXs with the same ID, or by a
+    /// clock that went back.
     pub fn is_another(&self, born: Option<EpochSeconds>, caller: &str) -> bool {
         let elsewhen = born.is_some_and(|born| (born.get() - self.started.get()).abs() > 1);
         let somebody_else = match (&self.caller, tail(caller)) {
@@ -183,14 +186,14 @@ impl Known {
     }
 }
 
-/// Returns the last seven digits of a number, which are the same in every form of the number.
-/// `None` if it has fewer digits.
+/// Returns a number's last seven digits, which are the same however it's written, or `None` if it
+/// has fewer digits.
 fn tail(number: &str) -> Option<String> {
     let digits: String = number.chars().filter(char::is_ascii_digit).collect();
     (digits.len() >= 7).then(|| digits[digits.len() - 7..].to_owned())
 }
 
-/// Lookups in the directory of leads.
+/// Lookups in the lead directory.
 #[derive(Debug)]
 pub struct LeadDirectory {
     beside: Mutex<Reader>,
@@ -198,15 +201,15 @@ pub struct LeadDirectory {
 }
 
 impl LeadDirectory {
-    /// Opens a read-only connection to the file of this folder, in addition to the spool's own.
+    /// Opens a read-only connection to this folder's file, in addition to the spool's own.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Returns an error if the file can't be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         Ok(Self::new(Reader::of_file(&dir.join(state_dir::FILE))?))
     }
 
-    /// Makes lookups of leads in a database. Connects at the first lookup.
+    /// Creates lookups of leads in a database, connecting with the first lookup.
     pub fn in_database(url: &PostgresUrl) -> Self {
         Self::new(Reader::of_database(url))
     }
@@ -218,30 +221,30 @@ impl LeadDirectory {
         }
     }
 
-    /// Returns `true` if a lookup has failed since the last call of this function. Calls with a
-    /// known lead can be waiting.
+    /// Returns `true` if a lookup has failed since the last time this was called, so that calls
+    /// with a known lead may be waiting.
     pub fn has_failed(&self) -> bool {
         self.failed.swap(false, Ordering::AcqRel)
     }
 
-    /// Looks up the leads that have or had this number.
+    /// Looks up the leads that have, or used to have, this number.
     ///
     /// # Errors
-    /// A message, if the directory cannot be read now.
+    /// Returns an error message if the directory can't be read at the moment.
     pub fn find(&self, phone: &Phone) -> Result<Finding, String> {
         self.ask("the directory of leads", |db| holders(db, phone))
     }
 
-    /// Reads the displayed values of a lead. For a merged lead, reads those of the surviving lead.
+    /// Reads a lead's displayed values or, if it was merged, those of the surviving lead.
     ///
     /// # Errors
-    /// A message, if the directory cannot be read now.
+    /// Returns an error message if the directory can't be read at the moment.
     pub fn profile(&self, lead: LeadId) -> Result<LeadProfile, String> {
         self.ask("the directory of leads", |db| profile(db, lead))
     }
 
-    /// Returns the lead that `lead` was merged into, or `lead`, and its displayed values. The
-    /// values are empty if the directory cannot be read now.
+    /// Returns the lead that `lead` was merged into, or else `lead` itself, with its displayed
+    /// values. These are empty if the directory can't be read at the moment.
     pub fn current_profile(&self, lead: LeadId) -> (LeadId, LeadProfile) {
         let known = self.ask("the directory of leads", |db| {
             let now = survivor(db, lead)?.unwrap_or(lead);
@@ -250,11 +253,11 @@ impl LeadDirectory {
         known.unwrap_or((lead, LeadProfile::default()))
     }
 
-    /// Returns the employees who are responsible for leads, with the number of their leads. Reads
-    /// all leads.
+    /// Returns the employees responsible for leads, each with their number of leads. Reads all
+    /// leads.
     ///
     /// # Errors
-    /// A message, if the directory cannot be read now.
+    /// Returns an error message if the directory can't be read at the moment.
     pub fn responsible_employees(&self) -> Result<Vec<(EmployeeId, u64)>, String> {
         self.ask("the directory of leads", responsible_employees)
     }
@@ -298,7 +301,8 @@ fn open_read_only(file: &Path) -> Result<Db, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db =
         Connection::open_with_flags(file, flags).map_err(|error| Error::sqlite(file, &error))?;
-    // Otherwise SQLite plans a statement again for each bound value that a partial index can serve.
+    // Otherwise, SQLite would replan a statement for each bound value that a partial index can
+    // serve.
     let stable = DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
     db.set_db_config(stable, true)
         .map_err(|error| Error::sqlite(file, &error))?;

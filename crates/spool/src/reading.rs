@@ -1,7 +1,7 @@
 //! A handle that only reads a PostgreSQL state, whether or not another process leads.
 //!
-//! Each read sees all commits up to its beginning, and the books as of these commits. Writes are
-//! refused with [`Error::NotLeader`], which has the leader's name.
+//! Each read sees all commits before it began, and the books as of those commits. Writes are
+//! refused with [`Error::NotLeader`], which includes the leader's name.
 
 use crate::leader::{self, Leader};
 use crate::postgres::{self, Access, PostgresUrl, Session};
@@ -11,17 +11,17 @@ use crate::{Error, Settings, Store};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// After a failed read, the database is not asked again for this long.
+/// How long the database isn't queried again after a failed read.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Name of the session on the server.
+/// The session's name on the server.
 const LABEL: &str = "callbridge reader";
 
-/// Starts a thread that reads the state in a database. The first request connects.
-/// [`Handle::leadership`](crate::Handle::leadership) shows a standby, with the leader that the last
-/// request found, or with the reason why the state could not be read.
+/// Starts a thread that reads the state in a database, connecting with the first request.
+/// [`Handle::leadership`](crate::Handle::leadership) reports a standby, with the leader found by
+/// the last request or the reason why the state couldn't be read.
 ///
 /// # Errors
-/// [`Error::Unusable`] if the thread cannot be started.
+/// Returns [`Error::Unusable`] if the thread can't be started.
 pub fn read_postgres(url: &PostgresUrl, settings: Settings) -> Result<(Handle, Guard), Error> {
     let (handle, mut guard, channels) = channels();
     let reading = Reading {
@@ -43,9 +43,10 @@ struct Reading {
     channels: Channels,
     /// `None` before the first session.
     store: Option<Store>,
-    /// `false` before the first session, and after the last session was lost.
+    /// Whether there's a session, which is `false` before the first one and after the last one was
+    /// lost.
     has_session: bool,
-    /// The last failure, and its time.
+    /// The last failure, and when it happened.
     failed: Option<(Instant, Error)>,
 }
 
@@ -87,7 +88,7 @@ impl Reading {
         self.has_session = !store.is_lost();
     }
 
-    /// Runs [`Reading::begin`], unless it failed less than [`PAUSE`] ago. Runs it twice if the
+    /// Runs [`Reading::begin`], unless it failed less than [`PAUSE`] ago. It's run twice if the
     /// session was lost since the last request.
     fn begin_or_pause(&mut self) -> Result<Option<Leader>, Error> {
         if let Some((at, error)) = &self.failed
@@ -98,7 +99,7 @@ impl Reading {
         let had_session = self.has_session;
         let mut begun = self.begin();
         if had_session && matches!(begun, Err(Error::SessionLost(..))) {
-            // The session ended since the last request.
+            // The session has ended since the last request.
             begun = self.begin();
         }
         self.failed = match &begun {
@@ -109,7 +110,7 @@ impl Reading {
     }
 
     /// Begins a transaction, reads the values that the store keeps in memory, and returns the
-    /// leader. Rolls back if this fails.
+    /// leader, rolling back if this fails.
     fn begin(&mut self) -> Result<Option<Leader>, Error> {
         let begun = self.begin_transaction();
         match &begun {
@@ -151,7 +152,7 @@ impl Reading {
     }
 }
 
-/// Returns an error if this version cannot read the tables. A reader does not migrate them.
+/// Returns an error if this version can't read the tables, since a reader doesn't migrate them.
 fn refuse_unreadable(place: &Path, found: Found) -> Result<(), Error> {
     match crate::store::refuse(place, found)? {
         Found::New => Err(Error::Missing(place.to_path_buf())),

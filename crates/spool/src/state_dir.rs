@@ -1,10 +1,10 @@
-//! The state folder and the files in it: their names, how they are made, the lock, and whether they
-//! are still in their place.
+//! The state folder and its files: their names, how they're created, the lock, and whether they're
+//! still in place.
 //!
-//! A file that is deleted while it is open still works, but its content is lost when the process
-//! ends. So before each commit, the database, its log (`-wal`), and the lock file must be in their
-//! place, and must be the files that are open. Otherwise nothing is stored, and [`Error::Gone`]
-//! ends the daemon. A folder that disappears in use is not made again.
+//! A file that's deleted while open still works, but its content is lost when the process ends. So
+//! before each commit, the database, its log (`-wal`), and the lock file must be in place, and must
+//! be the same files as those that are open. If they aren't, nothing is stored, and [`Error::Gone`]
+//! ends the daemon. A folder that disappears while in use isn't recreated.
 
 use super::identity::{NO_LOG, Seen};
 use crate::Error;
@@ -27,25 +27,26 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// The files of an open state.
+/// An open state's files.
 pub(super) struct StateDir {
     pub(super) file: PathBuf,
-    /// The database file, held open to check that its name still leads to the same file. Closed
-    /// after SQLite has closed the file, because closing any handle of a file releases its locks.
+    /// The database file, held open to check that its name still leads to the same file. It's
+    /// closed after SQLite has closed the file, because closing any handle to a file releases its
+    /// locks.
     pub(super) held: File,
-    /// The lock. It is released last, after the database file is closed.
+    /// The lock, which is released last, after the database file has been closed.
     pub(super) lock: Lock,
 }
 
 impl StateDir {
-    /// Checks that the open files are still in their place.
+    /// Checks that the open files are still in place.
     ///
     /// # Errors
-    /// [`Error::Gone`] if a file was removed or replaced. [`Error::NotWritable`] if the system does
-    /// not allow the check.
+    /// Returns [`Error::Gone`] if a file was removed or replaced, or [`Error::NotWritable`] if the
+    /// system doesn't allow the check.
     pub fn check_in_place(&self) -> Result<(), Error> {
         self.check_name(&self.file, &self.held)?;
-        // The log exists from the first commit to the end of the last connection.
+        // The log exists from the first commit until the last connection ends.
         let log = sibling_path(&self.file, "-wal");
         self.metadata(&log)?;
         self.check_name(&self.file.with_file_name(LOCK), &self.lock.held)
@@ -103,7 +104,7 @@ impl Lock {
         let held =
             plain_file::open(&path, &mut how).map_err(|error| not_writable(&path, &error))?;
         let locked = flock(&held, FlockOperation::NonBlockingLockExclusive);
-        // The first line is the holder's process id. After a clean end, the second line is the
+        // The first line is the holder's process ID. After a clean end, the second line is the
         // stamp.
         let mut text = String::new();
         (&held).take(256).read_to_string(&mut text).ok();
@@ -171,12 +172,12 @@ pub(super) fn is_missing(path: &Path) -> bool {
     found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// Refuses a database file or a file beside it (`-wal`, `-shm`, `-journal`) that is not a plain
-/// file. SQLite opens these names whatever they are, such as links.
+/// Rejects a database file, or a file next to it (`-wal`, `-shm`, `-journal`), that isn't a plain
+/// file. SQLite opens these names whatever they are, even if they're links.
 ///
 /// # Errors
-/// [`Error::NotPlain`] names what was found. [`Error::NotWritable`] if the system does not allow
-/// the check.
+/// Returns [`Error::NotPlain`] with what was found, or [`Error::NotWritable`] if the system doesn't
+/// allow the check.
 pub(super) fn check_siblings(file: &Path) -> Result<(), Error> {
     for path in ["", "-wal", "-shm", "-journal"].map(|end| sibling_path(file, end)) {
         plain_file::check(&path).map_err(|error| not_writable(&path, &error))?;
@@ -190,7 +191,7 @@ pub(super) fn sibling_path(file: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Opens a writing connection to an existing file.
+/// Opens a connection for writing to an existing file.
 pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(file, flags).map_err(|error| Error::sqlite(file, &error))
@@ -200,14 +201,14 @@ pub(super) fn not_writable(path: &Path, error: &io::Error) -> Error {
     let path = path.to_path_buf();
     let why = error.to_string();
     match error.kind() {
-        // `plain_file` returns this kind for a file that is not plain.
+        // `plain_file` returns this kind for anything other than a plain file.
         ErrorKind::InvalidInput => Error::NotPlain(path, why),
         _ => Error::NotWritable(path, why),
     }
 }
 
-/// Makes the folder private if it is created here or is empty. A folder that holds other files
-/// keeps its mode: it can be shared on purpose, and our files are private anyway.
+/// Makes the folder private if it's created here or is empty. A folder with other files in it keeps
+/// its mode, since it may be shared on purpose, and our files are private anyway.
 pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
     make_private_folder(dir).map_err(|error| not_writable(dir, &error))
 }

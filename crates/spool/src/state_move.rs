@@ -1,8 +1,9 @@
-//! Moves a state to another place: into a database, into a folder, and back.
+//! Moves a state to another place, whether from a folder to a database or the other way around.
 //!
-//! Both states are locked. First the rows are copied. Then the target is marked as complete, then
-//! the origin as moved, and last the target's mark is removed. If the process ends before the
-//! origin is marked, the origin stays in use. If it ends later, the same command finishes the move.
+//! Both states are locked. The rows are copied first. After that, the target is marked as complete
+//! and the origin as moved, and finally the target's mark is removed. If the process ends before
+//! the origin is marked, the origin remains in use. If it ends later, running the same command
+//! again finishes the move.
 //!
 //! | setting | in | meaning |
 //! |---|---|---|
@@ -23,13 +24,13 @@ use crate::{Db, Error, Silence, SilenceReason, StatePlace};
 const LABEL: &str = "callbridge state move";
 const COMPLETE: &str = "complete ";
 
-/// Moves the state from `from` to `to`. The target must be empty, or hold an unfinished copy, or an
-/// older copy of this state that was moved away from there. Must not be called in an async task,
-/// because it blocks until the database answers.
+/// Moves the state from `from` to `to`. The target must be empty, or else hold an unfinished copy,
+/// or an older copy of this state that was moved away from there. This must not be called from an
+/// async task, because it blocks until the database responds.
 ///
 /// # Errors
-/// If one of the places is in use or cannot be used. The state is then still in `from`, or the same
-/// call finishes the move.
+/// Returns an error if one of the places is in use or can't be used. The state is then still in
+/// `from`, or calling this again finishes the move.
 pub fn move_state(
     from: &StatePlace,
     to: &StatePlace,
@@ -73,9 +74,9 @@ pub(crate) fn move_rows(
     Ok(copied)
 }
 
-/// Marks the target as a complete copy with the id of the move. If the origin had a leader, the
-/// next process begins with a silence, because that leader may have run on another machine, and its
-/// last request can still arrive.
+/// Marks the target as a complete copy with the move's ID. If the origin had a leader, the next
+/// process begins with a silence, because that leader may have run on another machine, and its last
+/// request may still arrive.
 fn complete(source: &HeldState, target: &Db, id: &str) -> Result<(), Error> {
     in_transaction(target, || {
         if let Some(leader) = source.last_leader.clone() {
@@ -87,8 +88,8 @@ fn complete(source: &HeldState, target: &Db, id: &str) -> Result<(), Error> {
     })
 }
 
-/// Marks the origin as moved. Copies the OAuth tokens again in the same transaction, because
-/// sessions that store a new pair of tokens do not need the lock of the state.
+/// Marks the origin as moved. The OAuth tokens are copied again in the same transaction, because
+/// sessions that store a new pair of tokens don't need the state's lock.
 fn mark_moved(source: &Db, target: &Db, mark: &MovedMark) -> Result<(), Error> {
     in_transaction(source, || {
         if source.session().is_some() {

@@ -1,5 +1,5 @@
-//! The store: the open database with the books of its last commit. It is synchronous, and uses no
-//! clock and no thread.
+//! The store: the open database, with the books as of its last commit. It's synchronous, and uses
+//! neither a clock nor threads.
 
 use crate::hub::HubRow;
 use crate::marks::Marks;
@@ -17,26 +17,26 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::path::Path;
 
-/// The setting that keeps the highest row id that was ever used. The id is not used again even if
-/// its row is deleted.
+/// The setting that keeps the highest row ID ever used, so that the ID isn't reused even if its row
+/// is deleted.
 pub(crate) const HIGHEST_ID: &str = "spool.highest_id";
 
-/// Number of new dead letters that are remembered. A reader that asks twice a second misses no dead
-/// letter.
+/// Number of new dead letters that are remembered, so that a reader that asks twice a second won't
+/// miss any.
 const LETTERS_REMEMBERED: usize = 65_536;
 
 /// Number of new calls and state changes that are remembered. Each call adds about four.
 const MOVES_REMEMBERED: usize = 16_384;
 
-/// Phone numbers of waiting and ambiguous calls about whose leads something was learned, so their
-/// calls must be checked. If `all` is set, all such calls must be checked.
+/// Phone numbers of waiting and ambiguous calls about whose leads something was learned, so that
+/// the calls must be checked. If `all` is set, that goes for all such calls.
 #[derive(Debug, Default)]
 pub(crate) struct Awaited {
     pub(crate) phones: BTreeSet<Phone>,
     pub(crate) all: bool,
 }
 
-/// The database, and the books of its last commit. It dereferences to [`Db`].
+/// The database, with the books as of its last commit. It dereferences to [`Db`].
 pub struct Store {
     pub(crate) db: Db,
     pub(crate) settings: Settings,
@@ -47,11 +47,11 @@ pub struct Store {
     pub(crate) appeared: Appeared,
     pub(crate) moved: Appeared,
     pub(crate) awaited: RefCell<Awaited>,
-    /// A page of leads was answered since the start.
+    /// Whether a page of leads has been received since startup.
     pub(crate) backfill_begun: Cell<bool>,
     /// PBX and id of the last seen call that the purge read. The next purge continues after it.
     pub(crate) seen_calls_cursor: (String, String),
-    /// The hub's position as of the last commit. `None` if the state was never used by a hub.
+    /// The hub's position as of the last commit, or `None` if no hub has ever used the state.
     pub(crate) hub: Option<HubRow>,
 }
 
@@ -63,7 +63,7 @@ impl Deref for Store {
     }
 }
 
-/// Settings of SQLite. With `temp_store = MEMORY`, savepoints copy pages into memory, not into
+/// SQLite's settings. With `temp_store = MEMORY`, savepoints copy pages to memory rather than to
 /// files.
 const PRAGMAS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 16777216; \
@@ -80,22 +80,22 @@ pub(crate) fn refuse(place: &Path, found: Found) -> Result<Found, Error> {
 }
 
 impl Store {
-    /// Opens a store in memory. Its content is lost when the store is dropped.
+    /// Opens a store in memory, whose content is lost when the store is dropped.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// Returns an error if there's no memory.
     pub fn in_memory(settings: Settings) -> Result<Self, Error> {
         let path = Path::new(":memory:");
         let db = Connection::open_in_memory().map_err(|error| Error::sqlite(path, &error))?;
         Self::from_connection(db, path, settings)
     }
 
-    /// Opens a store in memory. All stores with this name in this process share its content, as
-    /// processes share a state. It has no lock: [`Settings::on_statement`] decides which store can
-    /// use it.
+    /// Opens a store in memory. All stores with this name in this process share its content, the
+    /// way processes share a state. It has no lock, so [`Settings::on_statement`] decides which
+    /// store may use it.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// Returns an error if there's no memory.
     pub fn in_shared_memory(name: &str, settings: Settings) -> Result<Self, Error> {
         let path = format!("file:{name}?mode=memory&cache=shared");
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
@@ -111,7 +111,7 @@ impl Store {
         )
     }
 
-    /// Makes a store over an open connection, and migrates its schema.
+    /// Creates a store over an open connection, and migrates its schema.
     pub(super) fn from_connection(
         connection: Connection,
         path: &Path,
@@ -129,7 +129,7 @@ impl Store {
         Ok(Db::sqlite(connection, path))
     }
 
-    /// Makes a store over a session that holds the lock of its schema, and migrates the schema.
+    /// Creates a store over a session that holds its schema's lock, and migrates the schema.
     pub(super) fn over_session(session: Session, settings: Settings) -> Result<Self, Error> {
         Self::load(Self::prepared_session(session)?, settings)
     }
@@ -142,18 +142,18 @@ impl Store {
         Ok(Db::postgres(session))
     }
 
-    /// Makes a store over a session that only reads. The tables must have this version's schema.
+    /// Creates a store over a session that only reads. The tables must have this version's schema.
     /// The values that a store keeps in memory are empty until [`Store::read_again`].
     pub(crate) fn over_reader(session: Session, settings: Settings) -> Self {
         Self::empty(Db::postgres(session), settings)
     }
 
-    /// Replaces the session of a reading store after its session was lost.
+    /// Replaces a reading store's session after it was lost.
     pub(crate) fn replace_reader(&mut self, session: Session) {
         self.db = Db::postgres(session);
     }
 
-    /// Makes a store, and reads the values that it keeps in memory, such as the books.
+    /// Creates a store, reading the values that it keeps in memory, such as the books.
     fn load(db: Db, settings: Settings) -> Result<Self, Error> {
         let db = with_hook(db, settings.on_statement.clone());
         let mut store = Self::empty(db, settings);
@@ -182,7 +182,7 @@ impl Store {
         let tally = Tally::ask(&self.db)?;
         let hub = hub_row::ask(&self.db)?;
         let silence = silence::ask(&self.db)?;
-        // The id after the highest id that was used. The setting covers purged rows.
+        // The ID after the highest one ever used. The setting accounts for purged rows.
         let text = "SELECT 1 + coalesce(max(id), 0) FROM (
                  SELECT max(id) AS id FROM calls UNION ALL SELECT max(id) FROM unreadable
                  UNION ALL SELECT CAST(value AS BIGINT) FROM meta WHERE key = ?1) AS used";
@@ -195,17 +195,17 @@ impl Store {
         Ok(())
     }
 
-    /// Reads all values in memory again, after the process lost its session and took the lock
-    /// again. Its last write is perhaps stored, and another process can have written since.
+    /// Rereads all values in memory, after the process lost its session and acquired the lock
+    /// again. Its last write may have been stored, and another process may have written since.
     ///
     /// # Errors
-    /// If the disk fails or the session is lost again.
+    /// Returns an error if the disk fails or the session is lost again.
     pub fn reload(&mut self) -> Result<(), Error> {
         self.db.regain();
         self.read_again()
     }
 
-    /// Reads all values in memory again, because another process writes.
+    /// Rereads all values in memory, because another process is writing.
     pub(crate) fn read_again(&mut self) -> Result<(), Error> {
         self.appeared.forget();
         self.moved.forget();
@@ -219,7 +219,8 @@ impl Store {
         self.read_memory()
     }
 
-    /// Returns `true` if the session is lost. Every statement fails until [`Store::reload`].
+    /// Returns `true` if the session is lost, so that every statement fails until
+    /// [`Store::reload`].
     pub fn is_lost(&self) -> bool {
         self.db.lost().is_some()
     }
@@ -230,9 +231,9 @@ impl Store {
         id
     }
 
-    /// Writes the log into the file, syncs the file, and restarts the log. After a kill, the log
-    /// can end in a commit whose sync failed: the commit is readable from the page cache, but not
-    /// on the disk. A power failure would then lose it and every later commit in the log.
+    /// Writes the log to the file, syncs the file, and restarts the log. After a kill, the log may
+    /// end in a commit whose sync failed, which is readable from the page cache but not on disk. A
+    /// power failure would then lose that commit and every later one in the log.
     pub(super) fn fold(&self) -> Result<(), Error> {
         let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
         match self.sqlite_connection() {
@@ -241,13 +242,13 @@ impl Store {
         }
     }
 
-    /// Returns the books. `finished` is always the sum of the states.
+    /// Returns the books. `finished` always equals the sum of the states.
     pub fn books(&self) -> Books {
         self.tally.books()
     }
 
-    /// Returns the counters of [`Op::Count`](crate::Op::Count), and `repeats`, by name. Counters
-    /// that are 0 are left out.
+    /// Returns the counters for [`Op::Count`](crate::Op::Count) as well as `repeats`, by name,
+    /// omitting those that are 0.
     pub fn counters(&self) -> BTreeMap<String, u64> {
         let mut counters = BTreeMap::new();
         for (name, count) in &self.tally.named {
@@ -260,38 +261,38 @@ impl Store {
     }
 
     /// Returns the phone numbers of waiting and ambiguous calls about whose leads something was
-    /// learned since this function last ran. `None` if all such calls must be checked.
+    /// learned since the last time this function ran, or `None` if all such calls must be checked.
     pub fn take_awaited(&self) -> Option<Vec<Phone>> {
         let awaited = self.awaited.take();
         (!awaited.all).then(|| awaited.phones.into_iter().collect())
     }
 
-    /// Returns the time in which nothing is sent, because requests may count that the slots don't
-    /// show. It stays stored until a request is sent after its end.
+    /// Returns the period during which nothing is sent, because requests that the slots don't
+    /// account for may count. It stays stored until a request is sent after it has ended.
     pub const fn silence(&self) -> Option<&Silence> {
         self.silence.as_ref()
     }
 
-    /// Returns the hub's position as of the last commit. `None` if no hub has used this state.
+    /// Returns the hub's position as of the last commit, or `None` if no hub has used this state.
     pub const fn hub(&self) -> Option<&HubRow> {
         self.hub.as_ref()
     }
 
-    /// Returns how often a call became a dead letter or a waiting call since the start of the
-    /// process. [`letters_since`](crate::tables::letters::letters_since) continues from this
+    /// Returns how often a call has become a dead letter or a waiting call since the process
+    /// started. [`letters_since`](crate::tables::letters::letters_since) continues from this
     /// number.
     pub fn letters_so_far(&self) -> u64 {
         self.appeared.count()
     }
 
-    /// Returns the number of new calls and state changes since the start of the process.
+    /// Returns the number of new calls and state changes since the process started.
     pub fn moves_so_far(&self) -> u64 {
         self.moved.count()
     }
 }
 
-/// Sets the hook that is run before each statement. In builds of the tests, an environment variable
-/// can describe one.
+/// Sets the hook that runs before each statement. In test builds, it can also be set by an
+/// environment variable.
 pub(crate) fn with_hook(mut db: Db, hook: Option<StatementHook>) -> Db {
     #[cfg(debug_assertions)]
     let hook = hook.or_else(crate::fault::hook);
@@ -302,28 +303,29 @@ pub(crate) fn with_hook(mut db: Db, hook: Option<StatementHook>) -> Db {
 /// Sets SQLite's options for storage and query plans, and migrates the file.
 fn prepare(connection: &Connection, found: Found) -> rusqlite::Result<()> {
     if found == Found::New {
-        // The pragma only takes effect before the first table.
+        // The pragma takes effect only before the first table is created.
         connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
     }
     connection.execute_batch(PRAGMAS)?;
     connection.set_prepared_statement_cache_capacity(64);
-    // Otherwise SQLite plans a statement again for each bound value that a partial index can serve.
+    // Otherwise, SQLite would replan a statement for each bound value that a partial index can
+    // serve.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     schema::migrate(connection, MIGRATIONS)?;
     Ok(())
 }
 
-/// The last ids of rows that were added, in the order of their commits, and how many were added.
+/// The IDs of the rows added last, in commit order, and how many have been added.
 #[derive(Debug)]
 pub(crate) struct Appeared {
-    /// Number of ids that were added before the oldest remembered id.
+    /// Number of IDs added before the oldest one that's remembered.
     before: u64,
     last: VecDeque<RowId>,
     most: usize,
 }
 
 impl Appeared {
-    /// Starts empty. At most `most` ids are remembered.
+    /// Starts empty, remembering up to `most` IDs.
     const fn new(most: usize) -> Self {
         Self {
             before: 0,
@@ -342,15 +344,16 @@ impl Appeared {
         self.before + self.last.len() as u64
     }
 
-    /// Forgets all ids, and counts one more. [`Appeared::read_since`] then returns `None` to every
-    /// reader, so readers read everything again.
+    /// Forgets all IDs and counts one more. [`Appeared::read_since`] then returns `None` to every
+    /// reader, so that they read everything again.
     fn forget(&mut self) {
         self.before = self.count() + 1;
         self.last.clear();
     }
 
-    /// Calls `read` for the next `limit` ids after the first `seen` ids, once per id. Returns the
-    /// results, and the new value of `seen`. `None` if some of these ids are no longer remembered.
+    /// Calls `read` once for each of the next `limit` IDs after the first `seen`. Returns the
+    /// results and the new value for `seen`, or `None` if some of these IDs are no longer
+    /// remembered.
     pub(crate) fn read_since<T>(
         &self,
         seen: u64,
@@ -376,7 +379,7 @@ impl Appeared {
 
 #[cfg(test)]
 impl Store {
-    /// Limits the file to this many pages, like a full disk.
+    /// Limits the file to this many pages, simulating a full disk.
     pub(super) fn limit_pages(&self, pages: u32) {
         let text = format!("PRAGMA max_page_count = {pages}");
         let connection = self.sqlite_connection().expect("SQLite");

@@ -1,7 +1,7 @@
 //! A session with PostgreSQL: the connection, its settings, its deadline, and its statements.
 //!
-//! The session belongs to one thread. Its Tokio runtime runs only while this thread waits for an
-//! answer.
+//! The session belongs to one thread. Its Tokio runtime runs only while this thread waits for a
+//! response.
 
 use super::connecting::{LastWarning, connect};
 use super::error;
@@ -22,7 +22,8 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, SimpleQueryMessage, Statement};
 
-/// The oldest server version that has all settings in [`WRITE_SETTINGS`], as `server_version_num`.
+/// The oldest server version that supports everything in [`WRITE_SETTINGS`], as
+/// `server_version_num`.
 pub(super) const VERSION_MIN: i64 = 140_000;
 /// Maximum number of prepared statements that are kept. Their number is bounded by the code, apart
 /// from statements with lists of ids.
@@ -33,12 +34,12 @@ const PREPARED_MAX: usize = 500;
 pub(super) const FOREIGN_OWNER: &str =
     "CASE WHEN NOT pg_has_role(n.nspowner, 'MEMBER') THEN n.nspowner::regrole::text END";
 
-/// The purpose of a session.
+/// What a session is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// The session holds the lock, or waits for it.
     Write,
-    /// The session copies a whole state. It can hold the lock.
+    /// The session copies a whole state, and may hold the lock.
     Copy,
     /// The session changes nothing.
     Read,
@@ -99,11 +100,11 @@ const COMMON_SETTINGS: [Setting; 5] = [
 
 /// An open session.
 pub(crate) struct Session {
-    /// The runtime for waits. `None` only while the session is dropped.
+    /// The runtime for waits, which is `None` only while the session is being dropped.
     runtime: Option<Runtime>,
     client: Arc<Client>,
     connection: JoinHandle<()>,
-    /// Place of the connected host among those of the URL.
+    /// The connected host's place among those in the URL.
     host: usize,
     warning: LastWarning,
     pipeline: Pipeline,
@@ -111,7 +112,7 @@ pub(crate) struct Session {
     deadline: Duration,
     in_transaction: Cell<bool>,
     place: PathBuf,
-    /// Name of the schema.
+    /// The schema's name.
     pub(super) schema: String,
 }
 
@@ -125,32 +126,32 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.connection.abort();
         if let Some(runtime) = self.runtime.take() {
-            // A task of another runtime can drop the session, and must not block.
+            // A task on another runtime may drop the session, and must not block.
             runtime.shutdown_background();
         }
     }
 }
 
 impl Session {
-    /// Connects, and makes the settings of the session. The server shows `name` for the session.
-    /// Must not be called in an async task, because it blocks.
+    /// Connects and applies the session's settings. The server shows `name` for the session. This
+    /// must not be called from an async task, because it blocks.
     ///
     /// # Errors
-    /// [`Error::Unusable`] if a connection needs a change of the settings. [`Error::SessionLost`]
-    /// if a later try can succeed.
+    /// Returns [`Error::Unusable`] if connecting requires a change to the settings, or
+    /// [`Error::SessionLost`] if a later attempt may succeed.
     pub(crate) fn open(url: &PostgresUrl, access: Access, name: &str) -> Result<Self, Error> {
         let session = Self::connect(url, access, name)?;
         session.make_settings(url, access)?;
         Ok(session)
     }
 
-    /// Connects without making the settings. From its first statement on, the session sees no
-    /// objects that other users of the database have made.
+    /// Connects without applying the settings. From its very first statement, the session sees no
+    /// objects created by other users of the database.
     pub(super) fn connect(url: &PostgresUrl, access: Access, name: &str) -> Result<Self, Error> {
         Self::connect_to(url, url.configs(), access, name)
     }
 
-    /// Connects to the host of this session, as [`Session::connect`] does.
+    /// Connects to this session's host, as [`Session::connect`] does.
     pub(super) fn connect_again(
         &self,
         url: &PostgresUrl,
@@ -243,7 +244,7 @@ impl Session {
         if encoding != "UTF8" {
             return Err(self.unusable(format!("its encoding is {encoding}, and UTF8 is needed")));
         }
-        // The operator's value `remote_apply` is stricter, so it is kept.
+        // `remote_apply` set by the operator is stricter, so it's kept.
         if commit != "remote_apply" {
             script.push_str("SET synchronous_commit = on;");
         }
@@ -279,7 +280,7 @@ impl Session {
         &self.place
     }
 
-    /// Waits for an answer of the server until the deadline.
+    /// Waits for the server's response until the deadline.
     fn wait<T>(
         &self,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
@@ -306,7 +307,7 @@ impl Session {
         }
     }
 
-    /// Runs the session's runtime until `other` ends, and returns its result. Returns `None` after
+    /// Runs the session's runtime until `other` completes, returning its result, or `None` after
     /// `time`.
     pub(crate) fn idle<T>(&self, time: Duration, other: impl Future<Output = T>) -> Option<T> {
         let runtime = self.runtime.as_ref()?;
@@ -314,17 +315,17 @@ impl Session {
         ended.ok()
     }
 
-    /// Releases the session's locks at once, before the session is dropped.
+    /// Releases the session's locks immediately, before the session is dropped.
     pub(crate) fn close(&self) {
-        // The library closes the connection when its client is dropped. Then this runtime no longer
-        // runs.
+        // The library closes the connection when its client is dropped, but by then, this runtime
+        // no longer runs.
         self.script("SELECT pg_advisory_unlock_all()").ok();
     }
 
-    /// Ends the connection. Every later statement fails.
+    /// Ends the connection, so that all further statements fail.
     pub(crate) fn abandon(&self) {
         self.connection.abort();
-        // The abort takes effect when the runtime runs.
+        // The abort takes effect once the runtime runs.
         self.idle(Duration::from_millis(1), tokio::task::yield_now());
     }
 
@@ -366,10 +367,10 @@ impl Session {
         Ok(())
     }
 
-    /// Waits for the answers to all statements.
+    /// Waits for the results of all statements.
     ///
     /// # Errors
-    /// The first error of a statement that no caller waited for.
+    /// Returns the first error from a statement that no caller was waiting for.
     pub(crate) fn flush(&self) -> Result<(), Error> {
         if let Some(runtime) = &self.runtime {
             self.pipeline.wait(runtime, self.deadline, &self.place);
@@ -377,22 +378,22 @@ impl Session {
         self.pipeline.take_error().map_or(Ok(()), Err)
     }
 
-    /// Writes a statement whose answer is read later, with [`Session::answer`].
+    /// Writes a statement whose result is read later, with [`Session::answer`].
     pub(crate) fn ask(&self, text: &str, values: &impl Values) -> Result<Slot, Error> {
         let slot = Slot::default();
         self.write(text, values, Purpose::Asked(slot.clone()))?;
         Ok(slot)
     }
 
-    /// Sends a query like [`Session::ask`], with one array per column.
+    /// Sends a query like [`Session::ask`], but with one array per column.
     pub(crate) fn ask_many(&self, text: &str, columns: Columns) -> Result<Slot, Error> {
         let slot = Slot::default();
         self.write_parameters(text, arrays(columns), Purpose::Asked(slot.clone()))?;
         Ok(slot)
     }
 
-    /// Runs a statement like [`Session::run`], with one array per column, within a transaction. If
-    /// `rows` is given, a different number of changed rows is an error.
+    /// Runs a statement like [`Session::run`], but with one array per column, within a transaction.
+    /// If `rows` is given, it's an error if a different number of rows was changed.
     pub(crate) fn run_many(
         &self,
         text: &str,
@@ -403,7 +404,7 @@ impl Session {
         self.write_parameters(text, arrays(columns), Purpose::Run(rows))
     }
 
-    /// Runs a statement. Within a transaction, its error is returned by a later statement.
+    /// Runs a statement. Within a transaction, an error is returned by a later statement.
     pub(crate) fn run(&self, text: &str, values: &impl Values) -> Result<(), Error> {
         self.write(text, values, Purpose::Run(None))?;
         if self.is_in_transaction() {
@@ -416,19 +417,19 @@ impl Session {
         if let Some(answer) = slot.take() {
             return answer;
         }
-        // The error of an earlier statement explains the error of this statement.
+        // An earlier statement's error explains this one's.
         self.flush()?;
         slot.take().unwrap_or(Err(Error::Closed))
     }
 
-    /// Runs a statement, and returns the number of rows that it changed.
+    /// Runs a statement, returning the number of rows that it changed.
     pub(crate) fn execute(&self, text: &str, values: &impl Values) -> Result<usize, Error> {
         let slot = self.ask(text, values)?;
         let changed = self.answer(&slot)?.changed;
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
 
-    /// Reads at most `limit` rows of the answer in `slot`. Waits for it if needed.
+    /// Reads up to `limit` rows of the result in `slot`, waiting for it if necessary.
     pub(crate) fn rows_of<T: DeserializeOwned>(
         &self,
         slot: &Slot,
@@ -446,7 +447,7 @@ impl Session {
         Ok(read)
     }
 
-    /// Reads at most `limit` rows.
+    /// Reads up to `limit` rows.
     pub(crate) fn rows<T: DeserializeOwned>(
         &self,
         text: &str,
@@ -477,8 +478,8 @@ impl Session {
         self.wait(self.client.batch_execute(script))
     }
 
-    /// Runs statements in the simple protocol, which every pooler understands, and returns the
-    /// values of all rows as text. NULL is empty.
+    /// Runs statements with the simple protocol, which every pooler understands, returning the
+    /// values of all rows as text. NULL becomes an empty string.
     pub(super) fn simple_rows(&self, script: &str) -> Result<Vec<Vec<String>>, Error> {
         let messages = self.wait(self.client.simple_query(script))?;
         let mut rows = Vec::new();
@@ -491,8 +492,8 @@ impl Session {
         Ok(rows)
     }
 
-    /// Runs statements without values that can take long, because they change all rows. Waits up to
-    /// an hour.
+    /// Runs statements without values that may take long, because they change all rows. Waits for
+    /// up to an hour.
     pub(crate) fn long_script(&self, script: &str) -> Result<(), Error> {
         const LONG: Duration = Duration::from_secs(3600);
         self.wait_for(LONG, self.client.batch_execute(script))
@@ -502,7 +503,7 @@ impl Session {
         self.begin_with("BEGIN")
     }
 
-    /// Begins a transaction whose reads all see the same commits.
+    /// Begins a transaction in which all reads see the same commits.
     pub(crate) fn begin_snapshot(&self) -> Result<(), Error> {
         self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     }
@@ -517,9 +518,9 @@ impl Session {
     /// Commits the transaction. If one of its statements failed, the server rolls back instead, and
     /// the error is returned.
     ///
-    /// If the wait for a synchronous standby is canceled, PostgreSQL warns and commits locally. The
-    /// standby may not have the transaction, and a failover would lose it, so a warning counts as a
-    /// lost session.
+    /// If the wait for a synchronous standby is canceled, PostgreSQL issues a warning and commits
+    /// locally. The standby may not have the transaction, in which case a failover would lose it,
+    /// so a warning counts as a lost session.
     pub(crate) fn commit(&self) -> Result<(), Error> {
         self.run("COMMIT", &())?;
         self.in_transaction.set(false);
@@ -536,8 +537,8 @@ impl Session {
         self.script("ROLLBACK")
     }
 
-    /// Waits for the answers to statements that are rolled back next, and drops their errors. Only
-    /// [`Error::SessionLost`] is returned.
+    /// Waits for the results of statements that are about to be rolled back, discarding their
+    /// errors. Only [`Error::SessionLost`] is returned.
     pub(crate) fn forget_errors(&self) -> Result<(), Error> {
         match self.flush() {
             Err(error @ Error::SessionLost(..)) => Err(error),
@@ -549,13 +550,13 @@ impl Session {
         self.in_transaction.get()
     }
 
-    /// Returns the number of waits for answers so far.
+    /// Returns how many times we have waited for results so far.
     #[cfg(test)]
     pub(crate) const fn round_trips(&self) -> u64 {
         self.pipeline.round_trips.get()
     }
 
-    /// Returns the number of rows that the server has returned so far.
+    /// Returns how many rows the server has returned so far.
     #[cfg(test)]
     pub(crate) const fn rows_read(&self) -> u64 {
         self.pipeline.rows_read.get()
@@ -567,8 +568,8 @@ fn arrays(columns: Columns) -> Vec<Parameter> {
     columns.map(Parameter::Many).collect()
 }
 
-/// Replaces `?1` with `$1`, which PostgreSQL needs. No statement of callbridge has a question mark
-/// for anything else.
+/// Replaces `?1` with `$1`, which is what PostgreSQL expects. None of callbridge's statements use a
+/// question mark for anything else.
 fn numbered(text: &str) -> String {
     text.replace('?', "$")
 }

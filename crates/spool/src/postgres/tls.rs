@@ -1,5 +1,5 @@
-//! TLS to PostgreSQL: rustls with ring, with the system's root certificates or those of `ca-file=`.
-//! The certificate must be valid for the host. No check can be turned off.
+//! TLS for PostgreSQL, using rustls with ring, with the system's root certificates or those from
+//! `ca-file=`. The certificate must be valid for the host, and no check can be turned off.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -9,14 +9,14 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Makes a TLS connector that trusts the roots in `ca_file`, or else the system's roots.
+/// Creates a TLS connector that trusts the roots in `ca_file`, or else the system's roots.
 pub(super) fn connector(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, String> {
     let mut roots = RootCertStore::empty();
     match ca_file {
         Some(path) => add_file(&mut roots, path)?,
         None => {
             let system = rustls_native_certs::load_native_certs();
-            // If a root cannot be read, fewer servers are trusted, never more.
+            // If a root can't be read, fewer servers are trusted, never more.
             roots.add_parsable_certificates(system.certs);
             if roots.is_empty() {
                 let fix = "this machine has no CA certificates: install the package \

@@ -1,4 +1,4 @@
-//! The value of `--state` that names a database: `postgres://USER@HOST[:PORT][,HOST…]/DATABASE`.
+//! The `--state` value for a database: `postgres://USER@HOST[:PORT][,HOST…]/DATABASE`.
 
 use callbridge_model::secret_source::SecretPlace;
 use percent_encoding::percent_decode_str;
@@ -9,24 +9,24 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 /// The schema if the URL has no `schema=`.
 const SCHEMA: &str = "callbridge";
-/// Maximum length of a schema's name in bytes. PostgreSQL cuts longer names.
+/// Maximum length of a schema's name in bytes. PostgreSQL truncates longer names.
 const NAME_BYTES_MAX: usize = 63;
 const KEYS: &str = "secret-file=, ca-file=, schema=";
 
-/// A PostgreSQL database, and how to connect to it. It holds no password, because the password is
-/// read from its file for each connection.
+/// A PostgreSQL database, and how to connect to it. It doesn't hold the password, which is read
+/// from its file for each connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl {
     config: Config,
-    /// File with the password. `None` if the server asks for none.
+    /// The password file, or `None` if the server doesn't ask for a password.
     pub secret: Option<SecretFile>,
-    /// File with root certificates in PEM that replace the system's roots (`ca-file=`).
+    /// PEM file with root certificates that replace the system's (`ca-file=`).
     pub ca_file: Option<PathBuf>,
-    /// Name of the schema with callbridge's tables.
+    /// Name of the schema that holds callbridge's tables.
     pub schema: String,
 }
 
-/// The file with the password (`secret-file=`).
+/// The password file (`secret-file=`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretFile(pub PathBuf);
 
@@ -37,7 +37,7 @@ impl SecretFile {
 }
 
 impl PostgresUrl {
-    /// Returns `true` if `text`, a value of `--state`, names a database and not a folder.
+    /// Returns `true` if `text`, a value of `--state`, is a database rather than a folder.
     pub fn is_url(text: &str) -> bool {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
     }
@@ -45,7 +45,8 @@ impl PostgresUrl {
     /// Parses a URL. Errors never contain the value of a password.
     ///
     /// # Errors
-    /// If `text` is not a URL of this form, has an unknown key, or contains a password.
+    /// Returns an error if `text` isn't a URL of this form, has an unknown key, or contains a
+    /// password.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         if !Self::is_url(text) {
@@ -64,7 +65,7 @@ impl PostgresUrl {
             }
             Some(_) => {}
         }
-        // The library's message can quote the URL, which has no password at this point.
+        // The library's message may quote the URL, which contains no password at this point.
         let mut config: Config = base.parse().map_err(|error: tokio_postgres::Error| {
             let why = std::error::Error::source(&error).map(ToString::to_string);
             why.unwrap_or_else(|| error.to_string())
@@ -111,9 +112,9 @@ impl PostgresUrl {
         })
     }
 
-    /// Returns the connection settings for each host, in the order of the URL, without the
+    /// Returns the connection settings for each host, in the same order as in the URL, without the
     /// password. The session tries the hosts one by one, because the library has no deadline for a
-    /// host that accepts a connection and does not answer.
+    /// host that accepts a connection but doesn't respond.
     pub(crate) fn configs(&self) -> Vec<Config> {
         let all = &self.config;
         let mut configs = Vec::new();
@@ -139,13 +140,13 @@ impl PostgresUrl {
         ports.get(host).or(ports.first()).copied().unwrap_or(5432)
     }
 
-    /// Returns `true` if the connection uses TLS. The certificate must then be valid for the host.
-    /// Connections to this machine use TLS only with `ca-file=`.
+    /// Returns `true` if the connection uses TLS, in which case the certificate must be valid for
+    /// the host. Connections to this machine use TLS only with `ca-file=`.
     pub fn uses_tls(&self) -> bool {
         self.config.get_ssl_mode() == SslMode::Require
     }
 
-    /// Returns the database as messages name it: `postgres://db1,db2/callbridge`.
+    /// Returns the database the way messages refer to it: `postgres://db1,db2/callbridge`.
     pub fn place(&self) -> PathBuf {
         let mut hosts = Vec::new();
         for (at, host) in self.config.get_hosts().iter().enumerate() {
@@ -177,7 +178,7 @@ impl fmt::Debug for PostgresUrl {
 }
 
 /// Returns `true` for a Unix socket, `localhost`, and loopback addresses. A name that resolves to
-/// this machine does not count, because its address can change.
+/// this machine doesn't count, because its address may change.
 fn is_local(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-/// Replacement for NUL characters, which PostgreSQL's text cannot hold.
+/// Replacement for NUL characters, which PostgreSQL can't store in text.
 const NUL: &str = "\u{fffd}";
 
 impl ToSql for Value<'_> {
@@ -29,8 +29,8 @@ impl ToSql for Value<'_> {
         }
     }
 
-    /// Accepts every type, because the server takes the type from the statement. A value of another
-    /// type is an error in callbridge, which the server reports.
+    /// Accepts every type, because the server infers it from the statement. A value of another type
+    /// is an error in callbridge, and the server reports it.
     fn accepts(_: &Type) -> bool {
         true
     }
@@ -38,7 +38,7 @@ impl ToSql for Value<'_> {
     to_sql_checked!();
 }
 
-/// A value that was received from the server.
+/// A value received from the server.
 struct Received<'a>(Value<'a>);
 
 impl<'a> FromSql<'a> for Received<'a> {
