@@ -10,9 +10,9 @@ use callbridge_model::{CallRecord, CallUuid, LeadId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Time after a call's start for which its summary is kept.
+/// How long after a call's start its summary is kept.
 pub const SUMMARIES_KEPT_FOR: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
-/// Maximum number of summaries that one purge deletes.
+/// Maximum number of summaries that a single purge deletes.
 const FORGOTTEN_MAX: u32 = 500;
 /// The state in the summary of a call that was between extensions, or skipped by a flag.
 const COUNTED: &str = "counted";
@@ -21,9 +21,9 @@ const COUNTED: &str = "counted";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditedCall {
     pub pbx: String,
-    /// Linkedid of the call first, then the ids of its channels.
+    /// The call's linkedid first, followed by its channels' IDs.
     pub ids: Vec<String>,
-    /// The uuid that is made from the call's linkedid.
+    /// The uuid derived from the call's linkedid.
     pub uuid: CallUuid,
 }
 
@@ -33,11 +33,11 @@ pub struct AuditedCall {
 pub enum CallFate {
     /// The call has this state, or had it when its row was purged.
     Stands(State),
-    /// The call was between extensions, or skipped by a flag. It was counted, but not stored.
+    /// The call was between extensions, or was skipped by a flag, so it was counted but not stored.
     Counted,
-    /// The call is not over yet.
+    /// The call is still in progress.
     Open,
-    /// The call was stored, but its row is missing before its seen ids expired.
+    /// The call was stored, but its row disappeared before its seen IDs expired.
     RowGone,
     Unknown,
 }
@@ -45,35 +45,34 @@ pub enum CallFate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditedFate {
     pub fate: CallFate,
-    /// Stored values of the call. `None` if no row of the call is kept, or if a person discarded
-    /// it.
+    /// The call's stored values, or `None` if it no longer has a row or was discarded.
     pub values: Option<AuditedValues>,
 }
 
-/// The values of a call that an audit compares, as the PBX reported them.
+/// The values of a call that an audit compares, as reported by the PBX.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditedValues {
     /// By the PBX's clock.
     pub started: EpochSeconds,
-    /// Length of the call, in seconds.
+    /// The call's length in seconds.
     pub duration_sec: u32,
-    /// Length of the talk with the customer, in seconds.
+    /// Talk time with the customer, in seconds.
     pub talk_time_sec: u32,
-    /// An employee talked with the customer.
+    /// Whether an employee talked with the customer.
     pub answered: bool,
     /// Seen from the company.
     pub direction: Direction,
-    /// The customer's number in E.164 form. `None` if it is not known or not valid.
+    /// The customer's number in E.164 format, or `None` if it's unknown or invalid.
     pub phone: Option<String>,
-    /// Events of the call are missing, so its values are not certain.
+    /// Whether events of the call are missing, so that its values are uncertain.
     pub incomplete: bool,
-    /// The values come from CDRs only.
+    /// Whether the values come from CDRs alone.
     pub estimate: bool,
 }
 
 impl AuditedValues {
-    /// Takes the values of a record as the PBX reported them. A person's corrections are ignored,
-    /// because no file of the PBX has them.
+    /// Takes a record's values as reported by the PBX, ignoring manual corrections, since none of
+    /// the PBX's files contain those.
     pub fn from_record(record: &CallRecord) -> Self {
         let reported = record.by_hand.as_ref();
         Self {
@@ -92,30 +91,30 @@ impl AuditedValues {
 /// A call that this state knows as journaled, as the CRM's journal should show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournaledCall {
-    /// Uuid that the call was sent under.
+    /// The uuid that the call was sent under.
     pub uuid: CallUuid,
     /// By the PBX's clock.
     pub started: EpochSeconds,
-    /// Time at which the call became journaled. `None` if its row was purged.
+    /// When the call became journaled, or `None` if its row was purged.
     pub since: Option<EventTime>,
-    /// Values that were sent. `None` if the call's row was purged.
+    /// The values that were sent, or `None` if the call's row was purged.
     pub sent: Option<SentValues>,
 }
 
-/// The values of a call that a row of the CRM's journal can show.
+/// A call's values that a row in the CRM's journal can show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentValues {
-    /// The lead that the call was sent with, then the lead that this lead was merged into.
+    /// The lead that the call was sent with, followed by the one that it was merged into.
     pub leads: Vec<LeadId>,
-    /// Length of the call, in seconds.
+    /// The call's length in seconds.
     pub duration_sec: u32,
-    /// An employee talked with the customer.
+    /// Whether an employee talked with the customer.
     pub answered: bool,
     /// Seen from the company.
     pub direction: Direction,
 }
 
-/// Returns what is known about each of these calls, in their order, with the stored values.
+/// Returns what's known about each of these calls, in order, with the stored values.
 pub fn fates(db: &Db, calls: &[AuditedCall]) -> Result<Vec<AuditedFate>, Error> {
     let mut open_calls = None;
     let mut fates = Vec::with_capacity(calls.len());
@@ -165,16 +164,14 @@ pub fn incomplete_letters(db: &Db, pbx: &str, ids: &[String]) -> Result<Vec<Fini
     Ok(calls)
 }
 
-/// Returns `true` if the snapshot of an open call, which is JSON, contains one of the ids of
-/// `call`.
+/// Returns `true` if an open call's snapshot, which is JSON, contains one of the IDs of `call`.
 fn names(snapshot: &[u8], call: &AuditedCall) -> bool {
     let text = String::from_utf8_lossy(snapshot);
     let mut ids = call.ids.iter();
     ids.any(|id| text.contains(&format!("\"{id}\"")))
 }
 
-/// Finds the fate of a call, and the uuid under which it is stored, if it is stored. Does not look
-/// for calls that are not over.
+/// Finds a call's fate and, if it's stored, its uuid. Calls still in progress aren't considered.
 fn find_fate(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Error> {
     if let Some(state) = state_of(db, call.uuid)? {
         return Ok((CallFate::Stands(state), Some(call.uuid)));
@@ -202,8 +199,8 @@ fn find_fate(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>)
     Ok((fate, None))
 }
 
-/// Returns the values that the CRM's journal should show for each of these calls, in their order.
-/// `None` for a call that this state does not know as journaled.
+/// Returns the values that the CRM's journal should show for each of these calls, in order, or
+/// `None` for a call that this state doesn't know as journaled.
 pub fn journaled(db: &Db, calls: &[AuditedCall]) -> Result<Vec<Option<JournaledCall>>, Error> {
     let mut journaled = Vec::with_capacity(calls.len());
     for call in calls {
@@ -276,8 +273,8 @@ fn state_of(db: &Db, uuid: CallUuid) -> Result<Option<State>, Error> {
     db.query_first("SELECT state FROM calls WHERE uuid = ?1", [bytes])
 }
 
-/// Forgets the ids of a call that has no row, so the call can be taken in again. A call that has a
-/// row keeps its ids.
+/// Forgets the IDs of a call without a row, so that the call can be taken in again. A call that has
+/// a row keeps its IDs.
 pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
     for id in ids {
         let text = "DELETE FROM seen_calls WHERE pbx = ?1 AND id = ?2
@@ -287,8 +284,8 @@ pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Stores summaries of the calls whose ids the query `calls` returns, because their rows are
-/// deleted next.
+/// Stores summaries of the calls whose IDs are returned by the query `calls`, because their rows
+/// are about to be deleted.
 pub(crate) fn summarize(db: &Db, calls: &str, values: impl Values) -> Result<(), Error> {
     let text = format!(
         "INSERT INTO purged_calls (pbx, id, uuid, state, started)
@@ -313,8 +310,8 @@ pub(crate) fn summarize_counted(
     db.run(text, (COUNTED, before.micros(), from.0, from.1, to.0, to.1))
 }
 
-/// The summary of a purged call: its last state (`None` if the call was only counted), its uuid,
-/// and its start.
+/// A purged call's summary: its last state (`None` if it was only counted), its uuid, and its
+/// start.
 type SummaryRow = (Option<State>, Option<CallUuid>, EpochSeconds);
 
 fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<SummaryRow>, Error> {

@@ -1,4 +1,5 @@
-//! The progress of the backfill, which reads all leads of the CRM into the directory page by page.
+//! The progress of the backfill, which reads all of the CRM's leads into the directory page by
+//! page.
 
 use super::directory::{self, LEARNED};
 use super::{look_ups, meta};
@@ -12,13 +13,13 @@ use callbridge_model::status::Directory;
 
 pub(crate) const KEY: &str = "directory.backfill";
 
-/// Reads the backfill's progress. `None` before its first page.
+/// Reads the backfill's progress, or returns `None` before its first page.
 pub fn backfill(db: &Db) -> Result<Option<Backfill>, Error> {
     meta::recall(db, KEY)
 }
 
-/// Returns the directory's figures for the status. `None` without `--lead-directory`, unless the
-/// directory has learned something, for example from webhooks.
+/// Returns the directory's statistics for the status, or `None` without `--lead-directory`, unless
+/// the directory has learned something anyway, for example from webhooks.
 pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
     let size = directory::directory_size(store)?;
     let reads = store.settings.lead_directory.is_some();
@@ -39,7 +40,7 @@ pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
     }))
 }
 
-/// Sends the query for the progress. Returns `None` without `--lead-directory`.
+/// Sends the query for the progress, or returns `None` without `--lead-directory`.
 pub(super) fn ask_backfill(store: &Store) -> Result<Option<Asked<String>>, Error> {
     if store.settings.lead_directory.is_none() {
         return Ok(None);
@@ -47,7 +48,7 @@ pub(super) fn ask_backfill(store: &Store) -> Result<Option<Asked<String>>, Error
     meta::ask_meta(store, KEY).map(Some)
 }
 
-/// Adds the next page of leads to the due requests, or the time at which it is due.
+/// Adds the next page of leads to the due requests, or the time at which it's due.
 pub(super) fn add_page(
     store: &Store,
     backfill: Asked<String>,
@@ -63,7 +64,7 @@ pub(super) fn add_page(
     Ok(())
 }
 
-/// Continues a backfill that stopped because the token had no right to read leads.
+/// Resumes a backfill that stopped because the token wasn't allowed to read leads.
 pub(crate) fn backfill_granted(db: &Db) -> Result<(), Error> {
     let Some(mut backfill) = backfill(db)?.filter(|backfill| backfill.no_grant) else {
         return Ok(());

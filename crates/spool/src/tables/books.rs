@@ -4,15 +4,15 @@ use crate::tally::Tally;
 use crate::{Book, Db, Error, State, Store};
 use callbridge_model::Reason;
 
-/// A book that differs from the rows: its name, its number, and the number of rows.
+/// A book that doesn't match the rows: its name, its count, and the number of rows.
 type WrongBook = (&'static str, i64, i64);
 
-/// Counts all rows, and returns the books that differ from them. Reads the whole table of calls.
+/// Counts all rows, returning the books that don't match. Reads the whole table of calls.
 pub fn recount(store: &Store) -> Result<Vec<WrongBook>, Error> {
     recount_of(store, &store.tally)
 }
 
-/// Runs [`recount`] for a database that is not a [`Store`].
+/// Runs [`recount`] for a database that isn't a [`Store`].
 pub(crate) fn recount_of(db: &Db, tally: &Tally) -> Result<Vec<WrongBook>, Error> {
     let mut rows = [0_i64; Book::ALL.len()];
     let text = "SELECT state, count(*) FROM calls GROUP BY state";

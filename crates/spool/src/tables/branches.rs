@@ -1,4 +1,4 @@
-//! The branches of a hub: their tokens, their PBXs, and their last reports.
+//! A hub's branches, with their tokens, their PBXs, and their last reports.
 
 use super::senders;
 use crate::{Branch, BranchChange, BranchRequest, Db, Error, NewBranch, Store, TokenRotation};
@@ -69,8 +69,8 @@ pub(crate) fn add(store: &mut Store, branch: &NewBranch) -> Result<BranchChange,
     if let Some(owner) = store.query_first::<String>(text, token)? {
         return Ok(BranchChange::TokenOf { branch: owner });
     }
-    // The new branch begins with the hub's `seq`. It can have seen answers to a removed branch of
-    // the same name, and these do not mean that commits were lost.
+    // The new branch starts with the hub's `seq`. It may have seen responses to a removed branch
+    // with the same name, which don't mean that commits were lost.
     let seq = store.hub.as_ref().map_or(0, |hub| hub.position.seq);
     let text = "INSERT INTO branches (name, token, added, seq) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT DO NOTHING";
@@ -113,8 +113,8 @@ pub(crate) fn count(db: &Db) -> Result<u64, Error> {
     db.query_one("SELECT count(*) FROM branches", ())
 }
 
-/// Stores the changes that a request makes to its branch: the number of calls taken, the refused
-/// lines, and the report.
+/// Stores what a request changes about its branch: the number of calls accepted, the refused lines,
+/// and the report.
 pub(super) fn note_request(db: &Db, request: &BranchRequest) -> Result<(), Error> {
     let text = "UPDATE branches SET taken = taken + ?2 WHERE name = ?1";
     db.run(text, (&request.branch, request.calls))?;

@@ -9,7 +9,7 @@ use callbridge_mapping::journal::figures::Figures;
 use callbridge_model::{EmployeeId, LeadId, Outcome, Reason};
 use serde::Deserialize;
 
-/// Condition for a dead letter `incomplete` that a person must handle.
+/// Condition for an `incomplete` dead letter that needs manual attention.
 pub(super) const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
 
 /// A stored call to compare with a new one that has the same UUID.
@@ -58,7 +58,7 @@ impl DuplicateCandidate {
     }
 }
 
-/// Compares two numbers. `None` if one of them is unknown.
+/// Compares two numbers, returning `None` if one of them is unknown.
 fn compare_numbers(known: Option<&str>, new: Option<&str>) -> Option<bool> {
     Some(known? == new?)
 }
@@ -100,14 +100,15 @@ pub(super) fn reused_id(new: &Finished) -> String {
     )
 }
 
-/// Returns the ids of the call's channels, and last its linkedid, from which the uuid is made.
+/// Returns the IDs of the call's channels, followed by its linkedid, from which the uuid is
+/// derived.
 pub(super) fn ids_of(new: &Finished) -> impl Iterator<Item = &str> {
     let own = new.judged.record.linkedid.as_str();
     let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
     aliases.filter(move |id| *id != own).chain([own])
 }
 
-/// Counts a call that has no row in the books.
+/// Counts a call without a row in the books.
 pub(super) fn count_without_row(store: &mut Store, new: &Finished) {
     let book = match new.judged.outcome {
         Outcome::Internal => Book::Internal,
@@ -130,8 +131,8 @@ pub(super) fn count_in_books(
     Ok(())
 }
 
-/// Inserts the call's row. `rule` is the SQL after `ON CONFLICT`. With the message `conflict`, the
-/// row is a dead letter `uuid_conflict`. Returns the number of rows that were written.
+/// Inserts the call's row, returning how many rows were written. `rule` is the SQL after `ON
+/// CONFLICT`. With the message `conflict`, the row is a `uuid_conflict` dead letter.
 pub(super) fn put(
     db: &Db,
     id: RowId,
@@ -143,12 +144,12 @@ pub(super) fn put(
     with_row(id, new, conflict, |values| db.execute(&text, values))
 }
 
-/// Adds the row of a call that is not known yet to `rows`, for [`insert_rows`].
+/// Adds the row of a call that isn't known yet to `rows`, for [`insert_rows`].
 pub(super) fn add_row(id: RowId, new: &Finished, rows: &mut Columns) {
     with_row(id, new, None, |values| rows.push(values));
 }
 
-/// Inserts the rows that [`add_row`] collected into PostgreSQL's table.
+/// Inserts the rows collected by [`add_row`] into PostgreSQL's table.
 pub(super) fn insert_rows(db: &Db, rows: Columns) -> Result<(), Error> {
     let (columns, _) = INSERT.split_once("VALUES").unwrap_or_default();
     let mut arrays = Vec::new();
@@ -161,7 +162,7 @@ pub(super) fn insert_rows(db: &Db, rows: Columns) -> Result<(), Error> {
 }
 
 /// Calls `write` with the values of a call's row, in the order of [`INSERT`]. With the message
-/// `conflict`, the row is a dead letter `uuid_conflict`.
+/// `conflict`, the row is a `uuid_conflict` dead letter.
 fn with_row<T>(
     id: RowId,
     new: &Finished,

@@ -1,13 +1,13 @@
-//! Reads a stored call, and finds it by an id or the beginning of its uuid.
+//! Reads a stored call, and finds it by an ID or the start of its uuid.
 
 use super::seen_calls;
 use crate::value::Values;
 use crate::{Db, Error, Progress, Row, RowId, count};
 use callbridge_model::{CallRecord, CallUuid};
 
-/// Minimum hexadecimal digits of a uuid prefix.
+/// Minimum number of hexadecimal digits in a uuid prefix.
 const DIGITS_MIN: usize = 4;
-/// Maximum number of calls that are listed if an id is ambiguous.
+/// Maximum number of calls listed if an ID is ambiguous.
 const NAMED_MAX: u8 = 20;
 /// Columns of `calls` that make a [`Progress`].
 const PROGRESS: &str = "state, since, started, live, not_before, settled_externally, \
@@ -24,7 +24,7 @@ fn calls(rest: &str) -> String {
     )
 }
 
-/// Reads the columns of a call that steps change. `None` for an unknown id.
+/// Reads the columns of a call that steps change, or returns `None` for an unknown ID.
 pub(super) fn progress(db: &Db, id: RowId) -> Result<Option<Progress>, Error> {
     let text = format!("SELECT {PROGRESS} FROM calls WHERE id = ?1");
     db.query_first(&text, [id.0])
@@ -36,7 +36,7 @@ pub(super) fn record(db: &Db, id: RowId) -> Result<CallRecord, Error> {
     db.read_json(id, &text)
 }
 
-/// Returns one call. `None` for an unknown id, or a dead letter of unreadable bytes.
+/// Returns a single call, or `None` for an unknown ID or a dead letter with unreadable bytes.
 pub fn row(db: &Db, row: RowId) -> Result<Option<Row>, Error> {
     first(db, "id = ?1", [row.0])
 }
@@ -46,7 +46,7 @@ fn first(db: &Db, rule: &str, values: impl Values) -> Result<Option<Row>, Error>
     db.query_first(&calls(&format!("WHERE {rule}")), values)
 }
 
-/// Returns the id of the call with this uuid. Dead letters `uuid_conflict` are not returned.
+/// Returns the ID of the call with this uuid, ignoring `uuid_conflict` dead letters.
 pub fn row_of(db: &Db, uuid: CallUuid) -> Result<Option<RowId>, Error> {
     let uuid = uuid.0.into_bytes();
     db.query_first("SELECT id FROM calls WHERE uuid = ?1", [uuid])
@@ -55,14 +55,14 @@ pub fn row_of(db: &Db, uuid: CallUuid) -> Result<Option<RowId>, Error> {
 #[derive(Debug)]
 pub enum Search {
     None,
-    /// Exactly one stored call has the id, or a uuid with this prefix.
+    /// Exactly one stored call has this ID, or a uuid with this prefix.
     One(Box<Row>),
-    /// Several uuids have this prefix. At most twenty are listed.
+    /// Several uuids have this prefix. Up to twenty of them are listed.
     Several(Vec<CallUuid>),
 }
 
-/// Finds the stored call for `id`: a linkedid, the unique id of a channel, a uuid, or the beginning
-/// of a uuid.
+/// Finds the stored call for `id`, which may be a linkedid, a channel's unique ID, a uuid, or the
+/// start of a uuid.
 pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     if let Some(row) = find_call(db, id)? {
         return Ok(Search::One(Box::new(row)));
@@ -84,8 +84,8 @@ pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     Ok(only.map_or(Search::None, |row| Search::One(Box::new(row))))
 }
 
-/// Returns the lowest and the highest uuid that begin with `id`. `None` if `id` is not the
-/// beginning of a uuid, or has less than four digits.
+/// Returns the lowest and highest uuids that start with `id`, or `None` if `id` isn't the start of
+/// a uuid or has fewer than four digits.
 fn bounds(id: &str) -> Option<([u8; 16], [u8; 16])> {
     let digits: Option<Vec<u8>> = id
         .chars()
@@ -96,20 +96,20 @@ fn bounds(id: &str) -> Option<([u8; 16], [u8; 16])> {
     Some((uuid_bytes(&digits, 0), uuid_bytes(&digits, 15)))
 }
 
-/// Packs at most 32 hexadecimal digits into the bytes of a uuid. Fills missing digits with `rest`.
+/// Packs up to 32 hexadecimal digits into the bytes of a uuid, filling missing digits with `rest`.
 fn uuid_bytes(digits: &[u8], rest: u8) -> [u8; 16] {
     let mut all = [rest; 32];
     all[..digits.len()].copy_from_slice(digits);
     std::array::from_fn(|i| all[2 * i] << 4 | all[2 * i + 1])
 }
 
-/// Finds the stored call for `id`: a uuid, or a linkedid or unique id on any PBX.
+/// Finds the stored call for `id`, which is a uuid, or a linkedid or unique ID on any PBX.
 pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
     let by_uuid = match uuid::Uuid::try_parse(id) {
         Ok(uuid) => row_of(db, CallUuid(uuid))?,
         Err(_) => None,
     };
-    // The ids of a PBX can also be UUIDs, as with FreeSWITCH.
+    // A PBX's IDs may also be UUIDs, as with FreeSWITCH.
     let found = match (by_uuid, seen_calls::uuid_by_any_id(db, id)?) {
         (None, Some(uuid)) => row_of(db, uuid)?,
         (found, _) => found,
@@ -117,12 +117,12 @@ pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
     found.map_or(Ok(None), |id| row(db, id))
 }
 
-/// Returns the first stored calls, oldest first, at most `limit`.
+/// Returns up to `limit` of the calls stored first, oldest first.
 pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     db.query_all(&calls("ORDER BY id LIMIT ?1"), [count(limit)])
 }
 
-/// Returns the calls that wait to be sent, oldest first, at most `limit`.
+/// Returns up to `limit` of the calls waiting to be sent, oldest first.
 pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     // The index of calls that were never held back begins with `live`.
     let text = calls(
@@ -138,8 +138,8 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     db.query_all(&text, [count(limit)])
 }
 
-/// Returns at most `limit` calls that can be sent, newest first: live calls, or with `live` `false`
-/// the other calls.
+/// Returns up to `limit` calls that can be sent, newest first. These are live calls if `live` is
+/// set, and otherwise all others.
 pub(super) fn newest_ready(db: &Db, live: bool, limit: usize) -> Result<Vec<Row>, Error> {
     // With `live = …`, PostgreSQL would scan all calls backward.
     let text = calls(
@@ -149,7 +149,7 @@ pub(super) fn newest_ready(db: &Db, live: bool, limit: usize) -> Result<Vec<Row>
     db.query_all(&text, (live, count(limit)))
 }
 
-/// Returns the calls whose request was under way when the process ended, oldest first.
+/// Returns the calls whose request was in flight when the process ended, oldest first.
 pub fn sending(db: &Db) -> Result<Vec<Row>, Error> {
     db.query_all(&calls("WHERE state = 'sending' ORDER BY id"), ())
 }

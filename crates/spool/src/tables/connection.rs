@@ -7,13 +7,13 @@ use callbridge_model::{ExposeSecret as _, Secret};
 /// The tables that hold secrets.
 pub const SECRET_TABLES: [&str; 2] = ["connection", "shown_once"];
 
-/// Reads the connection. `None` if no connection is stored.
+/// Reads the connection, or returns `None` if none is stored.
 pub fn connection(db: &Db) -> Result<Option<StoredConnection>, Error> {
     db.query_first("SELECT refresh_token, content FROM connection", ())
 }
 
 /// Makes the change if the stored connection is still `change.from`. Returns `true` if `change.to`
-/// is stored then, perhaps by an earlier try whose answer was lost.
+/// is stored afterwards, perhaps by an earlier attempt whose result was lost.
 pub(crate) fn change(db: &Db, change: &ConnectionChange) -> Result<bool, Error> {
     let rows = match (&change.from, &change.to) {
         (None, None) => 0,
@@ -43,8 +43,8 @@ pub(crate) fn change(db: &Db, change: &ConnectionChange) -> Result<bool, Error> 
     Ok(rows == 1 || connection(db)? == change.to)
 }
 
-/// Reads the secrets that the CRM shows only once and that outlive a connection, as JSON. `None` if
-/// no secrets are stored.
+/// Reads the secrets that the CRM shows only once and that outlive a connection, as JSON, or
+/// returns `None` if none are stored.
 pub(crate) fn shown_once(db: &Db) -> Result<Option<Secret>, Error> {
     db.query_first("SELECT content FROM shown_once", ())
 }

@@ -1,6 +1,6 @@
-//! Events that the CRM sends by webhook. Each pair of installation and event is applied once
-//! (§6.9), and each signature once, whatever its installation is. The event's content is applied in
-//! the transaction that stores the delivery.
+//! Events that the CRM sends by webhook. Each pair of installation and event is applied only once
+//! (§6.9), as is each signature, whatever its installation. An event's content is applied in the
+//! same transaction that stores the delivery.
 
 use super::{directory, echoes, look_ups, meta, step};
 use crate::db::Asked;
@@ -13,12 +13,12 @@ use callbridge_model::{CallUuid, LeadId, Reason};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Maximum number of deliveries that one purge deletes.
+/// Maximum number of deliveries that a single purge deletes.
 const FORGOTTEN_MAX: u32 = 2_000;
 /// Name of the setting that keeps [`WebhookPace`]: its times in microseconds and
 /// its branch, separated by spaces.
 pub(crate) const WEBHOOK_PACE: &str = "webhook.pace";
-/// A stored call that an event or a page of the journal reports.
+/// A stored call reported by an event or a journal page.
 #[derive(Deserialize)]
 struct DeliveredCall {
     id: RowId,
@@ -29,11 +29,11 @@ struct DeliveredCall {
     accepted: Option<EventTime>,
     lead: Option<LeadId>,
     turn: String,
-    /// The call was sent, so the event can be the result of its request.
+    /// Whether the call was sent, so that the event may be the result of its request.
     sent: bool,
-    /// The call was perhaps sent with other values before its present values.
+    /// Whether the call may have been sent with other values before its present ones.
     changed: bool,
-    /// The call was sent again, because the journal had lost it.
+    /// Whether the call was resent because the journal had lost it.
     again: bool,
 }
 
@@ -43,7 +43,7 @@ impl DeliveredCall {
     }
 }
 
-/// Parses the stored [`WebhookPace`]. `None` if the text has another form.
+/// Parses the stored [`WebhookPace`], or returns `None` if the text has another format.
 pub(crate) fn read_webhook_pace(text: &str) -> Option<WebhookPace> {
     let [at, after, usual, turn] = Vec::from_iter(text.splitn(4, ' '))[..] else {
         return None;
@@ -83,8 +83,8 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
     }
 }
 
-/// Handles an event that reports that the journal holds a call. `leads` and `shown` are the call's
-/// leads and values in the journal.
+/// Handles an event that reports that a call is in the journal. `leads` and `shown` are the call's
+/// leads and values there.
 fn note_completed(
     store: &mut Store,
     uuid: CallUuid,
@@ -98,8 +98,8 @@ fn note_completed(
     let as_sent = found.sent && !found.changed && !found.again;
     let shown = if as_sent { Some(shown) } else { None };
     echoes::note_shown(store, row, shown, at)?;
-    // If the call was sent again, the event can be from the time before the journal lost it. Only a
-    // page of the journal then confirms the call.
+    // If the call was resent, the event may be from before the journal lost it, so only a journal
+    // page confirms the call.
     let step = if found.again { None } else { found.step() };
     let Some(step) = step else {
         return Ok(Delivered::Settled(row));
@@ -136,9 +136,9 @@ fn find_delivered(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Erro
     db.query_first(text, [uuid.0.into_bytes()])
 }
 
-/// Marks calls that a page of the journal shows as journaled, as a webhook does, if they were sent
-/// from this state. A call that was perhaps sent with other values before is only confirmed if the
-/// page shows its present lead. Otherwise the page can show the earlier request.
+/// Marks calls on a journal page as journaled, as a webhook does, if they were sent from this
+/// state. If a call may have been sent with other values before, it's confirmed only if the page
+/// shows its present lead, since the page may otherwise show the earlier request.
 pub(crate) fn note_shown(
     store: &mut Store,
     calls: &[ShownCall],
@@ -189,8 +189,8 @@ pub(super) fn read_asked_pace(db: &Db, asked: Asked<String>) -> Result<Option<We
     Ok(asked.first(db)?.and_then(|text| read_webhook_pace(&text)))
 }
 
-/// Reads the time that webhooks take to confirm calls. `None` before the first confirmation by
-/// webhook.
+/// Reads how long webhooks take to confirm calls, or returns `None` before the first confirmation
+/// by webhook.
 pub fn webhook_pace(db: &Db) -> Result<Option<WebhookPace>, Error> {
     Ok(meta::meta(db, WEBHOOK_PACE)?.and_then(|text| read_webhook_pace(&text)))
 }

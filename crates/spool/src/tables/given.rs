@@ -1,4 +1,4 @@
-//! Leads that people have assigned to phone numbers, with the time and the person.
+//! Leads manually assigned to phone numbers, with the time and the person.
 
 use crate::db::Asked;
 use crate::{Db, Error, LeadByHand, count};
@@ -6,17 +6,17 @@ use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::find::moment;
 use callbridge_model::{LeadId, Phone};
 
-/// The columns of an assigned lead: the phone, the lead, the time, and the person.
+/// An assigned lead's columns: the phone number, the lead, the time, and the person.
 pub(super) type GivenColumns = (String, i64, EpochSeconds, String);
 
 impl LeadByHand {
-    /// Returns a text about the assignment: `given by ana on 2026-11-20 …`.
+    /// Returns a message about the assignment: `given by ana on 2026-11-20 …`.
     pub fn message(&self) -> String {
         format!("given by {} on {}", self.who, moment(self.at))
     }
 }
 
-/// Assigns the lead to the phone number. Replaces a lead that was assigned earlier.
+/// Assigns the lead to the phone number, replacing any lead assigned earlier.
 pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<(), Error> {
     let text = "INSERT INTO assigned_leads (phone, lead, at, who)
          VALUES (?1, ?2, ?3, ?4)
@@ -38,18 +38,18 @@ pub(crate) fn take(db: &Db, phone: &Phone) -> Result<(), Error> {
     )
 }
 
-/// Reads the lead that a person assigned to this phone number. `None` if no lead is assigned.
+/// Reads the lead that someone assigned to this phone number, or returns `None` if there is none.
 pub fn assigned_lead(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
     read_assigned_lead(db, ask_assigned_lead(db, phone)?)
 }
 
-/// Sends the query for the lead that a person assigned to this phone number.
+/// Sends the query for the lead that someone assigned to this phone number.
 pub(super) fn ask_assigned_lead(db: &Db, phone: &Phone) -> Result<Asked<GivenColumns>, Error> {
     let text = "SELECT phone, lead, at, who FROM assigned_leads WHERE phone = ?1";
     db.ask(text, [phone.as_str()])
 }
 
-/// Reads the answer to [`ask_assigned_lead`].
+/// Reads the result of [`ask_assigned_lead`].
 pub(super) fn read_assigned_lead(
     db: &Db,
     asked: Asked<GivenColumns>,
@@ -57,7 +57,7 @@ pub(super) fn read_assigned_lead(
     Ok(asked.first(db)?.and_then(lead_from_row))
 }
 
-/// Reads at most `limit` assigned leads, in the order of their phone numbers, after `after`.
+/// Reads up to `limit` assigned leads after `after`, ordered by phone number.
 pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<LeadByHand>, Error> {
     let after = after.map_or("", Phone::as_str);
     let text =
@@ -65,7 +65,7 @@ pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<L
     db.query_known(text, (after, count(limit)), lead_from_row)
 }
 
-/// Converts a row. `None` for a row that no version of callbridge wrote.
+/// Converts a row, or returns `None` for one that no version of callbridge has ever written.
 fn lead_from_row((phone, lead, at, who): GivenColumns) -> Option<LeadByHand> {
     Some(LeadByHand {
         phone: Phone::from_e164(&phone)?,

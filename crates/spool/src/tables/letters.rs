@@ -39,8 +39,8 @@ fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Value<'static
     (text, values)
 }
 
-/// Reads one page of dead letters and waiting calls by ascending id. With [`LetterFilter::before`],
-/// by descending id.
+/// Reads a page of dead letters and waiting calls by ascending ID, or by descending ID with
+/// [`LetterFilter::before`].
 pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
     let limit = match filter.limit {
         0 => LETTERS_PAGE,
@@ -63,8 +63,8 @@ pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
     Ok(letters)
 }
 
-/// Reads one dead letter or waiting call, with all kept bytes of an unreadable message. `None` if
-/// `id` is neither.
+/// Reads a dead letter or waiting call, with all the bytes kept of an unreadable message, or
+/// returns `None` if `id` is neither.
 pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
     let filter = LetterFilter {
         ids: Some(vec![id]),
@@ -87,7 +87,7 @@ pub fn refused_calls(db: &Db, phone: &Phone, limit: usize) -> Result<Vec<RowId>,
     Ok(ids.into_iter().map(RowId).collect())
 }
 
-/// Counts the calls that wait for a lead or employee, by reason.
+/// Counts the calls waiting for a lead or employee, by reason.
 pub fn waiting_by_reason(db: &Db) -> Result<BTreeMap<Reason, u64>, Error> {
     by_reason(db, State::Waiting)
 }
@@ -148,7 +148,7 @@ fn unread_letters(
     db.query_all(&text, &*values)
 }
 
-/// Adds an action to a call. Nothing is stored for an unreadable message, because a retry or a
+/// Adds an action to a call. Nothing is stored for an unreadable message, because a retry or
 /// discard deletes it.
 pub(crate) fn note_act(db: &Db, row: RowId, act: &Action) -> Result<(), Error> {
     let mut all = actions(db, row)?;
@@ -181,7 +181,7 @@ pub fn letters_since(
 }
 
 impl Letter {
-    /// Returns the PBX's id of the call. `None` for unreadable bytes.
+    /// Returns the PBX's ID for the call, or `None` for unreadable bytes.
     pub fn linkedid(&self) -> Option<&str> {
         Some(&self.call.as_ref()?.linkedid)
     }
@@ -191,7 +191,7 @@ impl Letter {
         self.call.as_ref()?.phone()
     }
 
-    /// Returns the start of the call, in epoch seconds. `None` for unreadable bytes.
+    /// Returns when the call started, in epoch seconds, or `None` for unreadable bytes.
     pub fn started_at(&self) -> Option<i64> {
         Some(self.call.as_ref()?.started_at.get())
     }
