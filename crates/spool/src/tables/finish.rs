@@ -1,5 +1,5 @@
-//! Stores a finished call by its outcome. A better account of an incomplete call corrects its dead
-//! letter, unless the dead letter was already sent. No call has two rows.
+//! Stores a finished call according to its outcome. A better account of an incomplete call corrects
+//! its dead letter, unless that was already sent. No call has two rows.
 
 use super::call_row::{
     CANDIDATE, DuplicateCandidate, WAITS, count_in_books, count_without_row, ids_of, put, reused_id,
@@ -13,17 +13,17 @@ use callbridge_call::FinishedCall;
 use callbridge_model::{Outcome, Reason};
 use std::collections::BTreeSet;
 
-/// Name of the counter of repeated calls.
+/// Name of the counter for repeated calls.
 const REPEATS: &str = "repeats";
-/// Name of the counter of dead letters that were corrected by a better account.
+/// Name of the counter for dead letters corrected by a better account.
 const CORRECTED: &str = "corrected";
-/// Name of the counter of conflicting calls that weren't kept.
+/// Name of the counter for conflicting calls that weren't kept.
 const NOT_KEPT: &str = "conflicts_not_kept";
 /// Maximum number of `uuid_conflict` dead letters with one UUID and one start. A new call is
 /// compared with all of them.
 pub(crate) const CONFLICTS_MAX: usize = 100;
 
-/// Stores a call. `intake` can already know the earlier calls with the same ids.
+/// Stores a call. `intake` may already know earlier calls with the same IDs.
 pub(crate) fn finish(
     store: &mut Store,
     new: &Finished,
@@ -47,7 +47,7 @@ pub(crate) fn finish(
     Ok(done)
 }
 
-/// Counts a call that gets no row. `seen` is the start of the earlier call with the same linkedid,
+/// Counts a call that gets no row. `seen` is when the earlier call with the same linkedid started,
 /// if there is one.
 fn count_only(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Error> {
     match seen {
@@ -68,7 +68,7 @@ fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Er
         if let Some(row) = insert(store, new, None)? {
             return Ok(Done::New(row));
         }
-        // The call's seen ids have expired, but its row is still stored.
+        // The call's seen IDs have expired, but it still has a row.
     } else if let Some(done) = correct_incomplete(store, new)? {
         seen_calls::mark_aliases_seen(store, new)?;
         give_up_parts(store, new)?;
@@ -105,8 +105,8 @@ fn conflict(store: &mut Store, new: &Finished, message: &str) -> Result<Done, Er
     row.ok_or_else(|| store.damaged("a dead letter without a uuid has the uuid of another".into()))
 }
 
-/// Inserts the call's row. With the message `conflict`, inserts a dead letter `uuid_conflict`
-/// instead. Returns `None` if a row already has the uuid.
+/// Inserts the call's row, or a `uuid_conflict` dead letter if there's a message in `conflict`.
+/// Returns `None` if a row already has the uuid.
 fn insert(
     store: &mut Store,
     new: &Finished,
@@ -122,7 +122,7 @@ fn insert(
     Ok(Some(id))
 }
 
-/// Counts a new row in the books. Queues a notice for a dead letter or a waiting call.
+/// Counts a new row in the books, and queues a notification for a dead letter or a waiting call.
 fn count_row(
     store: &mut Store,
     id: RowId,
@@ -173,8 +173,8 @@ fn same_starts(new: &Finished) -> (i64, i64) {
     )
 }
 
-/// Corrects the dead letter `incomplete` with the same uuid. Returns `None` if there is no such
-/// dead letter, or if `new` is also incomplete and covers no longer time.
+/// Corrects the `incomplete` dead letter with the same uuid. Returns `None` if there's no such dead
+/// letter, or if `new` is also incomplete and doesn't cover a longer time.
 fn correct_incomplete(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     let text = format!("SELECT id, call, phone, answered FROM calls WHERE uuid = ?1 AND {WAITS}");
     let found: Option<(RowId, Json<FinishedCall>, Option<String>, bool)> =
@@ -222,7 +222,7 @@ fn correct_incomplete(store: &mut Store, new: &Finished) -> Result<Option<Done>,
     Ok(Some(Done::Corrected(row)))
 }
 
-/// Sends the queries for dead letters `incomplete` with other uuids that were parts of this call.
+/// Sends the queries for `incomplete` dead letters with other uuids that belong to this call.
 fn ask_parts(db: &Db, new: &Finished) -> Result<Vec<Asked<RowId>>, Error> {
     if new.judged.reason == Some(Reason::Incomplete) {
         return Ok(Vec::new());
@@ -238,7 +238,7 @@ fn ask_parts(db: &Db, new: &Finished) -> Result<Vec<Asked<RowId>>, Error> {
     asked.collect()
 }
 
-/// Discards dead letters `incomplete` with other uuids that were parts of this call, so no one
+/// Discards `incomplete` dead letters with other uuids that belong to this call, so that no one
 /// sends them as well.
 fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
     if new.judged.reason == Some(Reason::Incomplete) {

@@ -1,10 +1,10 @@
-//! The position of a hub: the incarnation of its state, and `seq`, the number of its commits.
+//! A hub's position: the incarnation of its state, and `seq`, which counts its commits.
 //!
-//! Each answer carries the position, and the state keeps the `seq` of the last answer to each
-//! sender of a branch ([`senders`]). A collector sends the highest position that it has seen. If
-//! that is higher than the `seq` that the state keeps for it, commits were lost: a backup was
-//! restored, or the state is new. A new incarnation then begins, with a time of silence toward the
-//! CRM, because the requests in the lost commits still count against the request budget.
+//! Each response carries the position, and the state keeps the `seq` of the last response to each
+//! of a branch's senders ([`senders`]). A collector sends the highest position that it has seen. If
+//! that's higher than the `seq` kept for it, commits were lost: either a backup was restored, or
+//! the state is new. A new incarnation then begins, along with a period during which the CRM is
+//! sent nothing, because the requests in the lost commits still count against the request budget.
 
 use super::intake::Intake;
 use super::{branches, hub_row, senders, slots};
@@ -12,7 +12,7 @@ use crate::{BranchRequest, Done, Error, HubAnswer, HubPosition, Store};
 use callbridge_call::EventTime;
 use std::time::Duration;
 
-/// Name of the counter of incarnations that began because commits were lost.
+/// Name of the counter for incarnations that began because commits were lost.
 pub const LOST_COMMITS: &str = "hub_lost_commits";
 /// Name of the counter of ignored claims. A branch claims by its request that commits were lost.
 /// The claim is ignored if it comes too soon after the last one, whichever branch made that.
@@ -29,9 +29,9 @@ pub(crate) fn begin(store: &mut Store, incarnation: &str, at: EventTime) -> Resu
     Ok(())
 }
 
-/// Increases the hub's `seq` for the running transaction. This must be the transaction's last
-/// change. If another process has changed `seq`, the statement violates its NOT NULL, so nothing of
-/// the transaction is committed.
+/// Increments the hub's `seq` for the running transaction, which must be the transaction's last
+/// change. If another process has changed `seq`, the statement violates its NOT NULL constraint, so
+/// nothing in the transaction is committed.
 pub(crate) fn advance(store: &mut Store) -> Result<(), Error> {
     let Some(hub) = &mut store.hub else {
         return Ok(());
@@ -69,7 +69,7 @@ pub(crate) fn request(
         begin_again(store, request)?;
     }
     let hub = store.hub.as_ref().ok_or(Error::NoHub)?;
-    // `advance` counts this transaction at its end.
+    // `advance` will count this transaction at its end.
     let position = HubPosition {
         incarnation: hub.position.incarnation.clone(),
         seq: hub.position.seq + 1,
@@ -89,8 +89,9 @@ pub(crate) fn request(
     }))
 }
 
-/// Returns `true` if this state does not know the answer with the position `seen`, so its commit
-/// was lost. `answered` is the `seq` of the last answer to the sender that this state knows.
+/// Returns `true` if this state doesn't know the response with the position `seen`, because its
+/// commit was lost. `answered` is the `seq` of the last response to the sender that this state
+/// knows about.
 fn has_lost_commits(store: &Store, seen: &HubPosition, answered: u64) -> Result<bool, Error> {
     let hub = store.hub.as_ref().ok_or(Error::NoHub)?;
     if seen.incarnation == hub.position.incarnation {
@@ -125,7 +126,7 @@ fn begin_again(store: &mut Store, request: &BranchRequest) -> Result<(), Error> 
     senders::begin_again(store)
 }
 
-/// Returns `true` if lost commits began the current incarnation less than an hour ago.
+/// Returns `true` if the current incarnation began less than an hour ago because of lost commits.
 fn has_begun_again_lately(store: &Store, now: EventTime) -> bool {
     let Some(hub) = &store.hub else {
         return false;

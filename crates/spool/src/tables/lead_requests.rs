@@ -1,4 +1,4 @@
-//! The lead requests that are due, and the effects of their answers.
+//! The lead requests that are due, and the effects of their responses.
 
 use super::meta::{change_memory, memory};
 use super::shows::{self, LEFT_OUT, NextPoll, WRITTEN};
@@ -14,7 +14,7 @@ use callbridge_leads::lead_request::memory::{CATALOG_TRIES, RequestMemory};
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::{LeadId, Phone};
 
-/// Maximum number of phone numbers with several leads that are checked at once.
+/// Maximum number of phone numbers with several leads that are checked together.
 const CLAIMED_MAX: u32 = 1_000;
 
 /// Logs problems that were known before the process started: paused requests, and doubtful fields
@@ -66,15 +66,15 @@ pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     })
 }
 
-/// Returns the lead requests that are due. Cheap if no request is due.
+/// Returns the lead requests that are due, which is cheap if there are none.
 pub fn lead_requests(store: &Store, ask: &QueueQuery) -> Result<DueRequests, Error> {
     lead_requests_of(store, ask_due(store)?, ask)
 }
 
-/// Queries for lead requests that can be due, whose answers are read later.
+/// Queries for lead requests that may be due, whose results are read later.
 pub(super) struct Questions {
     about_leads: Option<LeadQuestions>,
-    /// The progress of the backfill. `None` without `--lead-directory`.
+    /// The backfill's progress, or `None` without `--lead-directory`.
     backfill: Option<Asked<String>>,
 }
 
@@ -166,7 +166,8 @@ pub(crate) fn apply(
         LeadOutcome::Sent(lead_request) => match lead_request {
             LeadRequest::LookUp(lead) => look_ups::look_up_at(store, *lead, at.plus(LOST))?,
             LeadRequest::Catalog => change_memory(store, |memory| memory.catalog_sent(at))?,
-            // A kill can lose the answer, so the write is polled again later.
+            // The response may be lost if the process is killed, so the write is polled again
+            // later.
             LeadRequest::FieldPoll(poll) => {
                 change_shows(store, poll.lead, |shows| shows.note_polled(at))?;
             }
