@@ -558,8 +558,8 @@ impl Leg {
         }
     }
 
-    /// Returns `true` if the fact only repeats that the channel is still in a conference. FreeSWITCH
-    /// reports that each time the member starts talking.
+    /// Returns `true` if the fact only repeats that the channel is still in a conference, which
+    /// FreeSWITCH reports each time the member starts talking.
     fn repeats_seat(&self, fact: &Fact) -> bool {
         let FactKind::Sits { bridge } = &fact.what else {
             return false;

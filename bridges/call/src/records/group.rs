@@ -185,8 +185,8 @@ fn same_room(a: &Record, b: &Record) -> bool {
     false
 }
 
-/// Returns `true` if the API command that dialed one record's channel may have dialed the other one,
-/// because the earlier one went unanswered.
+/// Returns `true` if the API command that dialed one record's channel may have dialed the other
+/// one, because the earlier one went unanswered.
 fn same_attempt(a: &Record, b: &Record) -> bool {
     let earlier = if a.start <= b.start { a } else { b };
     a.commanded_number() == b.commanded_number()

@@ -8,8 +8,8 @@
 //! carrier 1                              |-----|  dialed after an answered line: another one
 //! ```
 
-use super::linked::AT_ONCE;
 use super::sets::Sets;
+use super::view::AT_ONCE;
 use crate::facts::Leg;
 use crate::talk::Talk;
 use crate::{Direction, EventTime};

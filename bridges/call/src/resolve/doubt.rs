@@ -10,7 +10,7 @@
 //! fill gaps, a call with a longer one is incomplete until that source has reported it.
 
 use crate::facts::{Fact, FactKind, Leg, OpenCall, Passage, UnobservedTime, any};
-use crate::resolve::linked::AT_ONCE;
+use crate::resolve::view::AT_ONCE;
 use crate::{ChannelState, EventTime, Origin, UniqueId, local_pair};
 
 /// Why a call is incomplete if the switch recovered it.

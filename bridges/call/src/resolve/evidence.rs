@@ -17,11 +17,10 @@
 //! An exit from a bridge without an entry, or the other way around, also shows that something is
 //! missing, no matter who was in the bridge.
 
-use super::linked::AT_ONCE;
 use super::masquerade::JoinedPairs;
 use super::plan::Plan;
 use super::sets::Sets;
-use super::view::{Answer, BridgeStay, View};
+use super::view::{AT_ONCE, Answer, BridgeStay, View};
 use crate::facts::{Fact, FactKind, any};
 use crate::{ChannelState, Direction, EventTime, Origin, Party, UniqueId, Way, local_pair, trunk};
 use std::collections::BTreeMap;

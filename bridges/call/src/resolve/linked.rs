@@ -20,15 +20,10 @@
 //!   104 monitors 101 (Both)             …and 104
 //! ```
 
-use super::view::LINKED;
+use super::view::{AT_ONCE, LINKED};
 use crate::facts::{Fact, FactKind, Leg, any, spans};
 use crate::{Endpoints, EventTime, MonitorMode, Origin, UniqueId};
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// Two reports of the same start, or the end of a link and the start of the next one, are at most
-/// this far apart.
-pub(super) const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// A span of time, from start to end.
 type Span = (EventTime, EventTime);

@@ -16,7 +16,7 @@
 use super::attempts::command_patience;
 use super::number;
 use super::sets::Sets;
-use super::view::{BridgeStay, View};
+use super::view::{AT_ONCE, BridgeStay, View};
 use crate::facts::{FactKind, Texts};
 use crate::{EventTime, UniqueId, Way, trunk};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +24,6 @@ use std::time::Duration;
 
 /// How long an agent waiting in a holding bridge may take to enter the customer's bridge.
 const MOVE: Duration = Duration::from_secs(2);
-/// AMI's and CEL's reports of the same moment are at most this far apart.
-const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// The channels of one call.
 #[derive(Debug)]

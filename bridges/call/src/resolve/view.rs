@@ -5,6 +5,11 @@ use crate::facts::{Fact, FactKind, Leg, Passage, any, spans};
 use crate::trunk;
 use crate::{ChannelState, Endpoints, EventTime, Origin, Party, UniqueId, Way};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Reports of the same moment, such as those of AMI and CEL, or the end of one link and the start
+/// of the next, are at most this far apart.
+pub(super) const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// Separates the two channels in the name of a bridge that represents a link.
 pub(super) const LINKED: &str = " + ";
@@ -360,20 +365,33 @@ fn stays<'a>(facts: &[&'a Fact], end: EventTime, broken: &mut Vec<&'a str>) -> V
 /// The start of a stay in a bridge, and its end if that was received.
 type ReportedSpan = (EventTime, Option<EventTime>);
 
-/// Returns the conference bridges that the channel was in at some time, although the last passage
-/// reported before that was not an entry.
+/// Returns the conference bridges that the channel is reported to have been in at a time when it
+/// wasn't, according to its entries and exits.
 fn unentered_rooms<'a>(facts: &[&'a Fact]) -> Vec<&'a str> {
     let mut rooms = Vec::new();
     for fact in facts {
         let FactKind::Sits { bridge } = &fact.what else {
             continue;
         };
-        let earlier = facts.iter().filter(|other| other.at <= fact.at);
-        let passages = earlier.filter_map(|other| Some((other.at, other.what.passage()?)));
-        let last = passages
-            .filter(|(_, passage)| passage.bridge == bridge)
-            .max_by_key(|(at, passage)| (*at, passage.enters));
-        if !last.is_some_and(|(_, passage)| passage.enters) {
+        // Asterisk may report that the channel has joined the conference just before its entry.
+        let until = fact.at.plus(AT_ONCE);
+        let (mut entered, mut left) = (None, None);
+        for other in facts {
+            match other
+                .what
+                .passage()
+                .filter(|passage| passage.bridge == bridge)
+            {
+                Some(passage) if passage.enters && other.at <= until => {
+                    entered = entered.max(Some(other.at));
+                }
+                Some(passage) if !passage.enters && other.at <= fact.at => {
+                    left = left.max(Some(other.at));
+                }
+                Some(_) | None => {}
+            }
+        }
+        if entered.is_none() || left > entered {
             rooms.push(bridge.as_str());
         }
     }
