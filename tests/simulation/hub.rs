@@ -99,7 +99,7 @@ impl Run {
         for branch in 0..BRANCHES {
             self.write(vec![Op::AddBranch(NewBranch {
                 name: branch_name(branch),
-                token: String::new(),
+                token: branch_name(branch),
                 pbxs: vec![branch_name(branch)],
                 at: EpochSeconds::new(0),
             })]);

@@ -162,7 +162,10 @@ async fn audit_take_in_repairs_deleted_calls_and_missing_trunk() {
     let (first_report, exit_code) = run_audit(&place, &[]).await;
     assert_eq!(exit_code, Some(1), "the missing trunk is reported");
     assert_eq!(
-        count_unexplained(&first_report, "no trunk matched: PJSIP/second"),
+        count_unexplained(
+            &first_report,
+            "no trunk matched: an outside number appeared on PJSIP/second"
+        ),
         CALLS / 5
     );
     assert_eq!(first_report["journaled"], calls_over_city);
@@ -178,7 +181,10 @@ async fn audit_take_in_repairs_deleted_calls_and_missing_trunk() {
     assert_eq!(exit_code, Some(1));
     assert_eq!(count_unexplained(&loss_report, "it was taken in"), DELETED);
     assert_eq!(
-        count_unexplained(&loss_report, "no trunk matched: PJSIP/second"),
+        count_unexplained(
+            &loss_report,
+            "no trunk matched: an outside number appeared on PJSIP/second"
+        ),
         CALLS / 5
     );
 

@@ -92,7 +92,7 @@ fn call_bridged_with(other: &str) -> String {
 }
 
 #[tokio::test]
-async fn channel_of_unknown_technology_is_warned_once_until_a_trunk_names_it() {
+async fn channel_that_may_be_a_phone_is_warned_once_until_named() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.write("calls.ami", call_bridged_with("TAPI/5-1"));
     let source = place.file("calls.ami", "ami");

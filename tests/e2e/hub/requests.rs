@@ -166,7 +166,7 @@ async fn collector_with_only_refused_lines_gets_200_and_keeps_them() {
     let mut line = TcpStream::connect(hub.address).await.expect("it listens");
     let request = format!(
         "POST /v1/calls HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer {token}\r\n\
-         User-Agent: callbridge/0.1.0\r\nConnection: close\r\nContent-Length: 7\r\n\r\ngarbage"
+         callbridge-sender: 5f6c\r\nConnection: close\r\nContent-Length: 7\r\n\r\ngarbage"
     );
     line.write_all(request.as_bytes()).await.expect("taken");
     let mut answer = Vec::new();

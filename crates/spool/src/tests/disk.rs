@@ -13,7 +13,7 @@ fn finish_op(n: u32) -> Op {
 
 fn full_store() -> (Store, u32) {
     let mut store = Store::in_memory(Settings::default()).expect("memory");
-    store.limit_pages(86);
+    store.limit_pages(88);
     for n in 0..1000 {
         match store.write(vec![finish_op(n)]) {
             Ok(_) => {}
@@ -109,7 +109,7 @@ fn full_disk_error_stays_until_data_is_written() {
 #[test]
 fn full_disk_error_survives_empty_write_with_little_room() {
     let (store, taken) = full_store();
-    store.limit_pages(90);
+    store.limit_pages(92);
     let (handle, guard) = start(store, None).expect("a thread");
     let many = (taken..taken + 50).map(finish_op).collect();
     let error = handle.write(many).wait().expect_err("no room for fifty");

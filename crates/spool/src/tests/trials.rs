@@ -142,3 +142,15 @@ fn trial_shares_an_employee_that_only_some_refused_calls_have() {
     query.suspended.branches[0].refused = [4001, 4002, 9999].map(|lead| parties(lead, 7)).into();
     assert_eq!(rows(&head(&store, &query), "west")[2], None);
 }
+
+#[test]
+fn trial_that_shares_nothing_precedes_newer_ones() {
+    let store = store_with([
+        call_of("west", 1, 4001, 1),
+        call_of("west", 2, 4002, 7),
+        call_of("west", 3, 9999, 8),
+    ]);
+    let mut query = suspended("west", Trial::OtherCall, false);
+    query.suspended.branches[0].refused = vec![parties(9999, 7), parties(9999, 8)];
+    assert_eq!(rows(&head(&store, &query), "west")[2], Some(1));
+}
