@@ -581,11 +581,8 @@ fn reason_of(word: &str) -> Result<Reason, String> {
 fn token_hash(file: &str) -> Result<String, String> {
     let place = SecretPlace::File(PathBuf::from(file));
     let token = place.read().map_err(|error| error.to_string())?;
-    if !callbridge_hub::token::is_strong(&token) {
-        let wrong = "doesn't hold a token that `branch add` or `branch rotate` printed";
-        return Err(format!("{file} {wrong}"));
-    }
-    Ok(callbridge_hub::token::hash(&token))
+    let hash = callbridge_hub::token::strong_hash(&token);
+    hash.ok_or_else(|| format!("{file} doesn't hold a token from `branch add` or `rotate`"))
 }
 
 fn lead_id(text: &str) -> Result<LeadId, String> {

@@ -444,8 +444,8 @@ mod tests {
                 message.as_deref(),
                 Some(
                     "--pbx-timezone contradicts the calls' unique IDs, according to which times \
-                     are in UTC+00:00, so callbridge goes by the IDs; set --pbx-timezone=UTC, since \
-                     Asterisk writes CDRs in UTC if usegmtime=yes"
+                     are in UTC+00:00, so callbridge goes by the IDs; set --pbx-timezone=UTC, \
+                     since Asterisk writes CDRs in UTC if usegmtime=yes"
                 ),
                 "{format}"
             );

@@ -22,9 +22,14 @@ pub fn new_token() -> Option<Secret> {
     Some(Secret::from(format!("{PREFIX}{}", hex(&bytes))))
 }
 
+/// Returns the hash of a token, or `None` if it can be guessed.
+pub fn strong_hash(token: &Secret) -> Option<String> {
+    is_strong(token).then(|| hash(token))
+}
+
 /// Returns `true` if a token looks like one from [`new_token`] and isn't a simple pattern, so that
 /// it can't be guessed. A random token practically always has more than eight different digits.
-pub fn is_strong(token: &Secret) -> bool {
+fn is_strong(token: &Secret) -> bool {
     let Some(digits) = token.expose_secret().strip_prefix(PREFIX) else {
         return false;
     };

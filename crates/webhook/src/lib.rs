@@ -25,7 +25,7 @@
 //! | 401 | headers that are not the CRM's; no secret matches, and it isn't for us |
 //! | 404, 405, 413 | another path, another method, a body that is too large |
 //! | 408 | a body that is not complete in time |
-//! | 503 | no secret, or none matches, but it could be ours; company not known yet, our clock wrong; |
+//! | 503 | no secret, or none matches, but it could be ours; company unknown; our clock wrong; |
 //! | | no disk, time, room; stale time |
 //!
 //! A stale time is a valid signature whose time is more than five minutes off. The 503 is a choice:

@@ -206,7 +206,7 @@ fn bridges(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFin
             return well(name, "pass the eventfilter in manager.conf");
         }
         (BridgeProof::Unknown, None) => {
-            let message = "unknown until the first answered call: only then is it clear whether the \
+            let message = "unknown until the first answered call, which shows whether the \
                            account's eventfilter lets them pass";
             return well(name, message);
         }

@@ -437,8 +437,8 @@ pub struct Webhooks {
     pub last_event_at: Option<i64>,
     /// Number of events by result, since the start of the process.
     pub events: BTreeMap<String, u64>,
-    /// The newest event that no known secret has signed, although it could be the CRM's. Absent once
-    /// an event of its installation was verified, and after 24 hours.
+    /// The newest event that no known secret has signed, although it could be the CRM's. Absent
+    /// once an event from its installation has been verified, and after 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mismatch: Option<WebhookMismatch>,
 }

@@ -68,8 +68,8 @@ pub const fn lost_arrive(by_proxy: bool) -> Duration {
     }
 }
 
-/// Returns how long to send nothing after requests whose slots are unknown. `late` is how long they
-/// can still arrive, and `window` is the longest of the CRM's windows that one of them may open.
+/// Returns how long nothing may be sent after requests whose slots are unknown. `late` is how long
+/// they can still arrive, and `window` is the CRM's longest window that one of them may open.
 pub fn silence_after(late: Duration, window: Duration) -> Duration {
     late + reach(window)
 }

@@ -192,7 +192,7 @@ fn each_429_keeps_lowered_rate_for_another_ten_minutes() {
 }
 
 #[test]
-fn unknown_requests_start_a_silence_and_restored_share_limits_pace() {
+fn unknown_requests_start_a_silence_and_restored_share_is_kept() {
     let mut pacer = fresh_pacer("60/60s");
     assert_eq!(pacer.shared(), None);
     pacer.await_unknown(S, None, SilenceReason::UncertainSlots);

@@ -415,7 +415,7 @@ fn page_rest_and_page_size_survive_a_restart() {
 
 /// The hub lost its session twice, and a request from before the first loss may still arrive.
 #[test]
-fn second_restart_knows_slots_of_requests_interrupted_by_the_first() {
+fn second_restart_knows_slots_that_the_first_interrupted() {
     let row = SlotRow {
         slot: 4,
         token: fingerprint(),
