@@ -15,6 +15,7 @@ fn judge_delivery(keyring: &Keyring, headers: &Headers, body: &[u8]) -> Result<V
         now: EventTime::from_seconds(NOW),
         right_from: EventTime::from_seconds(0),
         country: None,
+        could_be_ours: true,
     };
     let mut proof = keyring.begin(headers);
     proof.add(body);

@@ -18,7 +18,7 @@ pub use super::state_dir::{FILE, LOCK};
 
 /// Opens the state in `dir`: creates it if allowed, locks it, migrates it, and starts the thread.
 /// After an unclean stop, or if the file was changed while no process was running, it's checked in
-/// the background ([`Handle::health`]). If it's a copy, [`Store::restored`] is `true`.
+/// the background ([`Handle::health`]). A copy starts with a silence.
 ///
 /// # Errors
 /// [`Error::Locked`], [`Error::Missing`], [`Error::NotWritable`], [`Error::NewerSchema`],

@@ -14,7 +14,7 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Time after which a signature that no secret matches is no longer a problem. The CRM gives up
 /// after 36 minutes, so an event was either verified by then, or was never the CRM's.
-const MISMATCH_SHOWN: Duration = Duration::from_hours(24);
+const MISMATCH_SHOWN: Duration = Duration::from_secs(24 * 3600);
 
 /// The newest delivery that no secret matches, although it could be the CRM's.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A hub's position: the incarnation of its state, and `seq`, which counts its commits.
 //!
 //! Each response carries the position, and the state keeps the `seq` of the last response to each
-//! of a branch's senders ([`senders`]). A collector sends the highest position that it has seen. If
+//! of a branch's senders (`senders`). A collector sends the highest position that it has seen. If
 //! that's higher than the `seq` kept for it, commits were lost: either a backup was restored, or
 //! the state is new. A new incarnation then begins, along with a period during which the CRM is
 //! sent nothing, because the requests in the lost commits still count against the request budget.

@@ -52,7 +52,7 @@ pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Re
 }
 
 /// Returns for each of these messages of a source whether it is to be kept: it isn't kept yet, and
-/// the source has fewer than [`SOURCE_LETTERS_MAX`](crate::SOURCE_LETTERS_MAX) dead letters.
+/// the source has fewer than [`SOURCE_LETTERS_MAX`] dead letters.
 pub fn are_new(db: &Db, source: &str, messages: &[&[u8]]) -> Result<Vec<bool>, Error> {
     let counted = db.ask::<u64>(
         "SELECT count(*) FROM unreadable WHERE source = ?1",
