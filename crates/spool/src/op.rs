@@ -84,7 +84,8 @@ pub enum Op {
         /// Time at which the file was read.
         at: EventTime,
     },
-    /// Takes a stored call's next step ([`super::state::next`]). Books: old state - 1, new state + 1.
+    /// Takes a stored call's next step ([`super::state::next`]). Books: old state - 1, new
+    /// state + 1.
     ///
     /// An unreadable dead letter allows only `Discard` and `Retry`, both of which delete it. The
     /// `unreadable` book stays unchanged, because it's an all-time total.
