@@ -18,9 +18,9 @@ libfuzzer_sys::fuzz_target!(|input: (Option<&str>, &[u8])| {
     let mut numbers: Vec<usize> = lines.calls.iter().map(|call| call.line).collect();
     numbers.extend(refused);
     numbers.sort_unstable();
-    let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let mut messages = Vec::new();
-    for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
+    for (at, line) in body.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         if !line.trim_ascii().is_empty() {
             messages.push(at + 1);
         }
