@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct HubView {
     address: SocketAddr,
     /// The hub's certificate, unless a proxy has one.
-    tls: Option<tls::Kept>,
+    tls: Option<tls::CurrentCertificate>,
     pub(crate) branches: Arc<BranchTable>,
     pub(crate) tally: Arc<Tally>,
 }

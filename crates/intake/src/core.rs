@@ -444,8 +444,8 @@ impl Intake {
         let trunks = &rules.trunks;
         self.unmatched.prune(wall, |channels| {
             let (pbx, prefix) = (&channels.pbx, &channels.prefix);
-            let is_listed = || people.knows(&unmatched::device(prefix), trunks, pbx);
-            trunks.take_in(pbx, prefix) || !channels.may_be_phones && is_listed()
+            trunks.take_in(pbx, prefix)
+                || !channels.may_be_phones && people.knows(&unmatched::device(prefix), trunks, pbx)
         });
         ops.extend(self.unmatched.take());
         ops.extend(self.gap_log.take());

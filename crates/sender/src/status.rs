@@ -5,7 +5,7 @@
 use crate::breaker::Failing;
 use crate::breaker::pause::Pause;
 use crate::breaker::refusals::RefusedBranch;
-use crate::budget::pacer::{Pacer, Silent};
+use crate::budget::pacer::{Pacer, SilentTime};
 use crate::confirm::Confirm;
 use callbridge_call::EventTime;
 use callbridge_crm::{Endpoint, TokenInfo};
@@ -83,7 +83,7 @@ impl SenderStatus {
 /// What a status is based on.
 pub(super) struct StatusInputs<'a> {
     pub(super) pause: Option<&'a Pause>,
-    pub(super) silent: Option<&'a Silent>,
+    pub(super) silent: Option<&'a SilentTime>,
     /// End of the wait after a 429, as time since boot.
     pub(super) limited: Option<Duration>,
     pub(super) failing: &'a [Failing],
@@ -166,7 +166,7 @@ pub(super) fn shown_pause(inputs: &StatusInputs<'_>) -> Option<status::Pause> {
     {
         return Some(status::Pause::new(word(pause), fix(pause, inputs.place)));
     }
-    if let Some(Silent {
+    if let Some(SilentTime {
         until,
         why: SilenceReason::TakenOver(from),
     }) = inputs.silent

@@ -121,7 +121,7 @@ pub fn expiry(chain: &[CertificateDer<'_>]) -> Option<UnixTime> {
 
 /// The current certificate of a listener.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct CurrentCertificate {
     pub server: watch::Receiver<Arc<ServerConfig>>,
     /// When the certificate expires, or `None` if that can't be read.
     pub expiry: watch::Receiver<Option<UnixTime>>,
@@ -136,7 +136,7 @@ pub struct Kept {
 pub fn keep(
     owner: &'static str,
     certificate: Certificate,
-) -> Result<(Kept, impl Future<Output = ()>), String> {
+) -> Result<(CurrentCertificate, impl Future<Output = ()>), String> {
     let mut used = Files::read(&certificate)?;
     let (current, server) = watch::channel(used.server(&certificate)?);
     let (expires, expiry) = watch::channel(expiry(&used.chain(&certificate)?));
@@ -178,5 +178,5 @@ pub fn keep(
             }
         }
     };
-    Ok((Kept { server, expiry }, keeping))
+    Ok((CurrentCertificate { server, expiry }, keeping))
 }

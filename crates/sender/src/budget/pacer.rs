@@ -99,7 +99,7 @@ pub struct Use {
 
 /// A period during which nothing is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Silent {
+pub(crate) struct SilentTime {
     /// When it ends, as time since boot.
     pub(crate) until: Duration,
     pub(crate) why: SilenceReason,
@@ -113,7 +113,7 @@ pub struct Pacer {
     /// How long a request can still arrive after this process has lost track of it.
     late: Duration,
     /// The silence that ends last.
-    silent: Option<Silent>,
+    silent: Option<SilentTime>,
     shape: Shape,
     shared: Option<Shared>,
     refused: Option<RefusedWindows>,
@@ -245,12 +245,12 @@ impl Pacer {
             .as_ref()
             .is_none_or(|silent| silent.until < until)
         {
-            self.silent = Some(Silent { until, why });
+            self.silent = Some(SilentTime { until, why });
         }
     }
 
     /// Returns the silence at this time since boot, or `None` if requests may be sent.
-    pub(crate) fn silent(&self, now: Duration) -> Option<&Silent> {
+    pub(crate) fn silent(&self, now: Duration) -> Option<&SilentTime> {
         self.silent.as_ref().filter(|silent| silent.until > now)
     }
 
