@@ -173,17 +173,23 @@ enum ClientTry {
     Pending { began: Duration, admitted: Admitted },
 }
 
+/// Steele's and Vigna's random numbers.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    /// Returns a number below `limit`.
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % limit as u64).expect("below the limit")
+    }
+}
+
 /// Simulates clients that send wrong passwords from one address, and an administrator there who
 /// types the right one 15 times. Returns how many of these are accepted within 10 seconds.
 fn accepted_beside_flood(seed: u64, parallel: u64) -> usize {
-    let mut state = seed;
-    let mut roll = |below: usize| {
-        // Steele's and Vigna's SplitMix64.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % below as u64).expect("below")
-    };
+    let mut random = SplitMix64(seed);
     let mut throttle = LoginThrottle::default();
     let mut clients = Vec::new();
     for n in 0..parallel {
@@ -219,7 +225,8 @@ fn accepted_beside_flood(seed: u64, parallel: u64) -> usize {
             match client.tries {
                 ClientTry::From(at) if at <= now => {
                     let group = client_group(1);
-                    let admitted = throttle.enter(now, group, client.name, &mut roll);
+                    let admitted =
+                        throttle.enter(now, group, client.name, &mut |limit| random.below(limit));
                     let began = now;
                     client.tries = ClientTry::Pending { began, admitted };
                 }

@@ -143,11 +143,12 @@ mod tests {
         Instance::new("name", "0.1.0", "settings")
     }
 
+    fn row(instance: Instance, history: &str) -> Leader {
+        instance.row(history.to_owned(), EventTime::from_micros(1))
+    }
+
     #[test]
     fn only_same_process_with_same_history_knows_the_slots() {
-        let row = |instance: Instance, history: &str| {
-            instance.row(history.to_owned(), EventTime::from_micros(1))
-        };
         let last = row(instance(), "history");
         let other = row(instance().another(), "history");
         assert!(row(instance(), "history").knows_slots_of(&last, true));

@@ -101,6 +101,20 @@ async fn check_verifies_hub_token_pbx_names_and_certificate() {
     hub.terminate().await;
 }
 
+/// Starts a collector that trusts the authority in its `ca.pem` and forwards `calls.jsonl`.
+fn start_secured_collector(place: &Place, address: SocketAddr, token: &str) -> Program {
+    place.write("hub-token", token);
+    let arguments = [
+        "run".to_owned(),
+        place.file("calls.jsonl", "call"),
+        format!("--forward=https://localhost:{}", address.port()),
+        format!("--forward-token-file={}", place.path("hub-token")),
+        format!("--forward-ca-file={}", place.path("ca.pem")),
+        format!("--state={}", place.path("state")),
+    ];
+    place.start(&arguments, &[])
+}
+
 #[tokio::test]
 async fn collector_forwards_over_tls() {
     let (place, crm) = (Place::new(), crm::start().await);
@@ -109,18 +123,9 @@ async fn collector_forwards_over_tls() {
     wait_until_serving(&mut hub).await;
     let token = add_branch(&place, "samarkand", "samarkand").await;
     let collector_place = Place::new();
-    collector_place.write("hub-token", &token);
     trust(&collector_place, &authority);
     collector_place.write("calls.jsonl", messages("samarkand", 0..4));
-    let arguments = [
-        "run".to_owned(),
-        collector_place.file("calls.jsonl", "call"),
-        format!("--forward=https://localhost:{}", address.port()),
-        format!("--forward-token-file={}", collector_place.path("hub-token")),
-        format!("--forward-ca-file={}", collector_place.path("ca.pem")),
-        format!("--state={}", collector_place.path("state")),
-    ];
-    let mut collector = collector_place.start(&arguments, &[]);
+    let mut collector = start_secured_collector(&collector_place, address, &token);
     collector
         .until("its calls are forwarded", |status| {
             status.books.forwarded == 4
@@ -144,18 +149,9 @@ async fn new_authority_and_expiring_certificate_need_no_restart() {
     wait_until_serving(&mut hub).await;
     let token = add_branch(&place, "samarkand", "samarkand").await;
     let collector_place = Place::new();
-    collector_place.write("hub-token", &token);
     trust(&collector_place, &authority);
     collector_place.write("calls.jsonl", messages("samarkand", 0..2));
-    let arguments = [
-        "run".to_owned(),
-        collector_place.file("calls.jsonl", "call"),
-        format!("--forward=https://localhost:{}", address.port()),
-        format!("--forward-token-file={}", collector_place.path("hub-token")),
-        format!("--forward-ca-file={}", collector_place.path("ca.pem")),
-        format!("--state={}", collector_place.path("state")),
-    ];
-    let mut collector = collector_place.start(&arguments, &[]);
+    let mut collector = start_secured_collector(&collector_place, address, &token);
     collector
         .until("two calls forwarded", |status| status.books.forwarded == 2)
         .await;

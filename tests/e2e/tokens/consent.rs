@@ -172,7 +172,7 @@ impl Stage {
 }
 
 /// Returns the connection that is stored in this state, if there is one.
-fn stored_in(state: &ConnectionStore) -> Option<Value> {
+pub fn stored_in(state: &ConnectionStore) -> Option<Value> {
     let content = state.read().expect("readable")?.content;
     Some(serde_json::from_str(content.expose_secret()).expect("JSON"))
 }

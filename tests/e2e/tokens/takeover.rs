@@ -1,17 +1,16 @@
 //! Tests that a token refresh that is under way survives a takeover by another hub, and the end of
 //! the process while the database is away.
 
-use super::consent::Stage;
+use super::consent::{Stage, stored_in};
 use super::refreshed::{pairs, pairs_of};
 use crate::support::program::Place;
+use callbridge_model::Status;
 use callbridge_model::status::Role;
-use callbridge_model::{ExposeSecret as _, Status};
 use callbridge_sandbox::{Action, Endpoint, Rule};
 use callbridge_testbed::postgres::Postgres;
 use callbridge_testbed::proxy::Proxy;
 use callbridge_testbed::wait::until;
 use rustix::process::Signal;
-use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
@@ -129,17 +128,14 @@ async fn pair_received_without_database_survives_kill() {
     assert!(file.exists());
     hub.kill().await;
     let direct = Place::in_database(&server.url(&schema));
-    let stored = || {
-        let stored = direct.connections().read().expect("readable");
-        let content = stored.expect("connected").content;
-        let content: Value = serde_json::from_str(content.expose_secret()).expect("JSON");
-        content
-    };
-    assert!(!stored()["refreshBeganAt"].is_null(), "not stored yet");
+    assert!(
+        !stored_in(&direct.connections()).expect("connected")["refreshBeganAt"].is_null(),
+        "not stored yet"
+    );
     proxy.join();
     let hub = stage.place.start(&stage.flags(&["--instance=hub1"]), &[]);
     until("the stored pair", async || {
-        stored()["refreshBeganAt"].is_null()
+        stored_in(&direct.connections()).expect("connected")["refreshBeganAt"].is_null()
     })
     .await;
     // The CRM accepts the next refresh only with the pair from the file.

@@ -305,9 +305,8 @@ fn lost_entry_of_a_colleague_makes_a_conference_incomplete() {
     let mut all = recordings().into_iter();
     let conference = all.find(|recording| recording.name == "conference");
     let messages = bodies(&conference.expect("a recording").read("amqp.jsonl"));
-    let is_entry = |message: &[u8]| String::from_utf8_lossy(message).contains("add-member");
     let entries: Vec<usize> = (0..messages.len())
-        .filter(|&i| is_entry(&messages[i]))
+        .filter(|&i| String::from_utf8_lossy(&messages[i]).contains("add-member"))
         .collect();
     assert_eq!(entries.len(), 3);
     for lost in entries {

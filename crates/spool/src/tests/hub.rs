@@ -32,14 +32,17 @@ fn hub(branches: &[&str]) -> Store {
     store
 }
 
-fn add(store: &mut Store, name: &str, pbx: &str) -> BranchChange {
-    let branch = NewBranch {
+fn new_branch(name: &str, token: &str, pbx: &str) -> Op {
+    Op::AddBranch(NewBranch {
         name: name.to_owned(),
-        token: format!("hash of {name}"),
+        token: token.to_owned(),
         pbxs: vec![pbx.to_owned()],
         at: EpochSeconds::new(1),
-    };
-    change(store, Op::AddBranch(branch))
+    })
+}
+
+fn add(store: &mut Store, name: &str, pbx: &str) -> BranchChange {
+    change(store, new_branch(name, &format!("hash of {name}"), pbx))
 }
 
 fn change(store: &mut Store, op: Op) -> BranchChange {
@@ -337,25 +340,17 @@ fn pbx_belongs_to_one_branch_and_a_removed_branch_frees_it() {
 #[test]
 fn token_belongs_to_one_branch_even_after_its_rotation() {
     let mut store = hub(&["a", "b"]);
-    let new = |name: &str, token: &str| {
-        Op::AddBranch(NewBranch {
-            name: name.to_owned(),
-            token: token.to_owned(),
-            pbxs: vec![name.to_owned()],
-            at: EpochSeconds::new(1),
-        })
-    };
     let owned = BranchChange::TokenOf {
         branch: "a".to_owned(),
     };
-    assert_eq!(change(&mut store, new("c", "hash of a")), owned);
+    assert_eq!(change(&mut store, new_branch("c", "hash of a", "c")), owned);
     assert_eq!(change(&mut store, rotation("a")), BranchChange::NewToken);
-    assert_eq!(change(&mut store, new("c", "hash of a")), owned);
-    assert_eq!(change(&mut store, new("c", "new")), owned);
-    let again = change(&mut store, new("a", "new"));
+    assert_eq!(change(&mut store, new_branch("c", "hash of a", "c")), owned);
+    assert_eq!(change(&mut store, new_branch("c", "new", "c")), owned);
+    let again = change(&mut store, new_branch("a", "new", "a"));
     assert_eq!(again, BranchChange::PbxsAdded, "its own token");
     assert_eq!(
-        change(&mut store, new("c", "other")),
+        change(&mut store, new_branch("c", "other", "c")),
         BranchChange::NewToken
     );
 }

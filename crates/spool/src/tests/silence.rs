@@ -30,21 +30,22 @@ fn stored_end(store: &Store) -> Option<u64> {
     store.silence().map(|silence| silence.until.as_secs())
 }
 
+fn end_after(store: &mut Store, op: Op) -> Option<u64> {
+    store.write(vec![op]).expect("stored");
+    stored_end(store)
+}
+
 #[test]
 fn silence_ends_with_first_slot_after_its_later_end() {
     let mut store = super::store(Settings::default());
-    let mut end_after = |op: Op| {
-        store.write(vec![op]).expect("stored");
-        stored_end(&store)
-    };
-    assert_eq!(end_after(silence("boot", 105)), Some(105));
-    assert_eq!(end_after(silence("boot", 65)), Some(105));
-    assert_eq!(end_after(silence("boot", 170)), Some(170));
+    assert_eq!(end_after(&mut store, silence("boot", 105)), Some(105));
+    assert_eq!(end_after(&mut store, silence("boot", 65)), Some(105));
+    assert_eq!(end_after(&mut store, silence("boot", 170)), Some(170));
     // The answer to a request that was in flight when the silence began.
-    assert_eq!(end_after(slot(169)), Some(170));
-    assert_eq!(end_after(slot(170)), None);
-    assert_eq!(end_after(silence("boot", 200)), Some(200));
-    assert_eq!(end_after(silence("next boot", 90)), Some(90));
+    assert_eq!(end_after(&mut store, slot(169)), Some(170));
+    assert_eq!(end_after(&mut store, slot(170)), None);
+    assert_eq!(end_after(&mut store, silence("boot", 200)), Some(200));
+    assert_eq!(end_after(&mut store, silence("next boot", 90)), Some(90));
 }
 
 #[test]

@@ -53,6 +53,11 @@ fn ready_queue(core: &Core, now: Now, id: i64) -> WorkQueue {
     head
 }
 
+/// Sends the `token/info` request that is due before a trial call, and has it succeed.
+fn confirm_token(core: &mut Core, now: Now) {
+    exchange(core, now, &WorkQueue::default(), token_record());
+}
+
 /// Sends a call with another lead, which the spool returns as the trial, and responds to it.
 fn try_other_lead(core: &mut Core, now: Now, id: i64, answer: ApiResult) -> Answered {
     let suspended = core.ask(now).suspended;
@@ -120,12 +125,7 @@ fn five_refused_calls_pause_sending_until_probe_an_hour_later() {
 #[test]
 fn refused_probe_call_extends_the_pause_by_an_hour() {
     let mut core = core_with_refused_calls();
-    exchange(
-        &mut core,
-        now_at(3_600),
-        &WorkQueue::default(),
-        token_record(),
-    );
+    confirm_token(&mut core, now_at(3_600));
     let head = ready_queue(&core, now_at(3_601), 6);
     let (_, answered) = exchange(&mut core, now_at(3_601), &head, rejection(400));
     assert!(reopened_rows(&answered.ops).is_empty());
@@ -133,12 +133,7 @@ fn refused_probe_call_extends_the_pause_by_an_hour() {
         pause_reason(&core, now_at(3_601)).as_deref(),
         Some("calls_refused")
     );
-    exchange(
-        &mut core,
-        now_at(7_200),
-        &WorkQueue::default(),
-        token_record(),
-    );
+    confirm_token(&mut core, now_at(7_200));
     let head = ready_queue(&core, now_at(7_200), 7);
     assert_eq!(lane(&mut core, now_at(7_200), &head), None);
     let head = ready_queue(&core, now_at(7_201), 7);
@@ -149,12 +144,7 @@ fn refused_probe_call_extends_the_pause_by_an_hour() {
 #[test]
 fn trial_calls_are_sent_one_at_a_time() {
     let mut core = core_with_refused_calls();
-    exchange(
-        &mut core,
-        now_at(3_600),
-        &WorkQueue::default(),
-        token_record(),
-    );
+    confirm_token(&mut core, now_at(3_600));
     let head = ready_queue(&core, now_at(3_601), 6);
     launch_next(&mut core, now_at(3_601), &head);
     let head = ready_queue(&core, now_at(3_601), 7);
@@ -182,12 +172,7 @@ fn refused_call_of_another_lead_pauses_sending() {
     let suspended = core.ask(now_at(3)).suspended;
     assert_eq!(suspended.branches[0].trial, Trial::None);
     let head = ready_queue(&core, now_at(3_602), 7);
-    exchange(
-        &mut core,
-        now_at(3_602),
-        &WorkQueue::default(),
-        token_record(),
-    );
+    confirm_token(&mut core, now_at(3_602));
     let (_, answered) = exchange(&mut core, now_at(3_602), &head, accepted_answer());
     assert_eq!(reopened_rows(&answered.ops), [1, 2, 3, 4, 5, 6]);
 }
@@ -263,12 +248,7 @@ fn refused_calls_are_sent_again_when_a_missing_token_returns() {
 #[test]
 fn refused_calls_are_sent_again_when_a_refused_token_works() {
     let mut core = core_with_refused_calls();
-    exchange(
-        &mut core,
-        now_at(3_600),
-        &WorkQueue::default(),
-        token_record(),
-    );
+    confirm_token(&mut core, now_at(3_600));
     let unauthorized = Err(ApiError::UNAUTHORIZED);
     let head = ready_queue(&core, now_at(3_601), 6);
     exchange(&mut core, now_at(3_601), &head, unauthorized);
@@ -386,12 +366,7 @@ fn call_sent_before_refused_calls_does_not_end_their_pause() {
         pause_reason(&core, now_at(3)).as_deref(),
         Some("calls_refused")
     );
-    exchange(
-        &mut core,
-        now_at(3_602),
-        &WorkQueue::default(),
-        token_record(),
-    );
+    confirm_token(&mut core, now_at(3_602));
     let head = ready_queue(&core, now_at(3_602), 6);
     let (_, answered) = exchange(&mut core, now_at(3_602), &head, accepted_answer());
     assert_eq!(reopened_rows(&answered.ops), [1, 2, 3, 4, 5]);

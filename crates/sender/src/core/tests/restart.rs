@@ -425,22 +425,23 @@ fn second_restart_knows_slots_that_the_first_interrupted() {
         wall_sent: now_at(0).wall,
     };
     for by_proxy in [false, true] {
-        let settings = || Settings {
+        let settings = Settings {
             by_proxy,
             ..Settings::default()
         };
-        let known = |row: &SlotRow| Known {
+        let mut known = Known {
             boot_id: Some("now".to_owned()),
             slots: vec![row.clone()],
             ..Known::default()
         };
-        let (_, ops) = Core::start(settings(), known(&row), now_at(1));
+        let (_, ops) = Core::start(settings.clone(), known.clone(), now_at(1));
         let [Op::Slot(kept), ..] = ops.as_slice() else {
             panic!("{ops:?}");
         };
-        let ended = now_at(1).boot + settings().late();
+        let ended = now_at(1).boot + settings.late();
         assert_eq!(kept.answered, Some(ended));
-        let (mut core, _) = Core::start(settings(), known(kept), now_at(11));
+        known.slots = vec![kept.clone()];
+        let (mut core, _) = Core::start(settings, known, now_at(11));
         assert_eq!(
             core.budget.pacer.silent(now_at(11).boot),
             None,
