@@ -2,7 +2,8 @@
 //! start. [`employee_work`] reads them from a running spool, one hour at a time, so that no commit
 //! has to wait long.
 
-use crate::{Error, Handle, tables};
+use crate::tables::figures::{self, CustomerCall};
+use crate::{Error, Handle};
 use std::collections::BTreeMap;
 
 /// Length in seconds of the time range read at once.
@@ -10,29 +11,6 @@ const HOUR: i64 = 3600;
 /// Calls are read from this many seconds before the requested range, because a customer whose call
 /// was missed yesterday may be called back today.
 const LOOK_BACK: i64 = 24 * 3600;
-
-/// A call with a customer, reduced to the values that [`WorkSums`] needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CustomerCall {
-    /// Epoch seconds.
-    pub started: i64,
-    /// Whether the customer made the call, rather than an employee.
-    pub inbound: bool,
-    /// Whether an employee talked with the customer.
-    pub answered: bool,
-    /// The customer's number, if known.
-    pub phone: Option<String>,
-    /// The extension that the call is attributed to.
-    pub extension: Option<String>,
-    /// CRM ID of the employee that the call is attributed to.
-    pub employee_id: Option<i64>,
-    /// Talk time in seconds.
-    pub talk_sec: u64,
-    /// How many seconds an answered caller waited, or 0 for other calls.
-    pub wait_sec: u64,
-    /// Extensions that rang for an unanswered inbound call, empty for other calls.
-    pub rang: Vec<String>,
-}
 
 /// Sums for a single extension's calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -138,7 +116,7 @@ pub async fn employee_work(spool: &Handle, from: i64, until: i64) -> Result<Work
     let mut hour = from.saturating_sub(LOOK_BACK);
     while hour < until {
         let end = hour.saturating_add(HOUR).min(until);
-        let read = spool.read(move |store| tables::figures::customer_calls(store, hour, end));
+        let read = spool.read(move |store| figures::customer_calls(store, hour, end));
         for call in read.await? {
             sums.add(&call, from);
         }

@@ -1,7 +1,6 @@
 //! Figures of a time range: the states of its calls, the delays of their confirmation, and the
 //! calls with customers.
 
-use crate::employee_work::CustomerCall;
 use crate::{Db, Error, Json, State, called_extensions};
 use callbridge_call::{Direction, EventTime, Timeline};
 use callbridge_model::{CallRecord, EmployeeId};
@@ -31,6 +30,29 @@ pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duratio
         .into_iter()
         .map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
     Ok(delays.collect())
+}
+
+/// A call with a customer, reduced to the values that [`WorkSums`](crate::WorkSums) needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CustomerCall {
+    /// Epoch seconds.
+    pub started: i64,
+    /// Whether the customer made the call, rather than an employee.
+    pub inbound: bool,
+    /// Whether an employee talked with the customer.
+    pub answered: bool,
+    /// The customer's number, if known.
+    pub phone: Option<String>,
+    /// The extension that the call is attributed to.
+    pub extension: Option<String>,
+    /// CRM ID of the employee that the call is attributed to.
+    pub employee_id: Option<i64>,
+    /// Talk time in seconds.
+    pub talk_sec: u64,
+    /// How many seconds an answered caller waited, or 0 for other calls.
+    pub wait_sec: u64,
+    /// Extensions that rang for an unanswered inbound call, empty for other calls.
+    pub rang: Vec<String>,
 }
 
 /// Returns the calls that began in `from..until` (epoch seconds), in the order of their start.
