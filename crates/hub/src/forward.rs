@@ -2,10 +2,10 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`core`] | decides the next request, and applies answers; pure |
-//! | [`batch`] | makes the body of a request from calls |
-//! | [`client`] | sends one request to a hub, and reads its answer |
-//! | [`run`](mod@run) | the loop with spool, clock, token, and client |
+//! | [`core`] | decides on the next request and applies responses, with no I/O of its own |
+//! | [`batch`] | builds a request's body from calls |
+//! | [`client`] | sends a single request to a hub, and reads the response |
+//! | [`run`](mod@run) | the loop that connects the core to the spool, clock, token, and client |
 
 pub mod batch;
 pub mod client;

@@ -10,15 +10,15 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`protocol`] | paths, headers, answers, and limits that both sides know |
-//! | [`token`] | tokens of branches, and the branch of a token |
-//! | [`lines`] | the body of a request: one call message per line |
-//! | [`traps`] | bodies that are calls, but not one per line in UTF-8 |
-//! | [`limits`] | requests and bytes of a branch in a minute |
-//! | [`tally`] | refusals by branch and reason |
-//! | [`receiver`] | calls and reports of a branch, committed and answered |
-//! | [`status`] | a branch, as it is shown |
-//! | [`http`] | the listener of `--collect` |
+//! | [`protocol`] | the paths, headers, responses, and limits that both sides know |
+//! | [`token`] | branch tokens, and how a token's branch is found |
+//! | [`lines`] | reads a request's body, which has one call message per line |
+//! | [`traps`] | recognizes bodies that hold calls, but not one per line in UTF-8 |
+//! | [`limits`] | limits a branch's requests and bytes |
+//! | [`tally`] | counts refusals by branch and reason |
+//! | [`receiver`] | commits a branch's calls and reports, and creates the responses |
+//! | [`status`] | a branch as it's shown |
+//! | [`http`] | the `--collect` listener |
 //! | [`forward`] | the collector: a pure core, the client, and the loop around them |
 
 pub mod forward;

@@ -35,8 +35,8 @@ impl DailyQuota {
         Self { bytes_max, days }
     }
 
-    /// Checks that the branch may store calls.
     /// Checks whether the branch may store calls.
+    ///
     /// # Errors
     /// Returns the time until the branch's next day if its quota is used up.
     pub fn check(&mut self, branch: &str, now: Duration) -> Result<(), Duration> {

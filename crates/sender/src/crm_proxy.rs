@@ -12,9 +12,9 @@ const WAITING_MAX: usize = 16;
 pub enum ProxyReply {
     /// The CRM's response, and the token that the request was sent with.
     Answer(ApiResult, TokenFingerprint),
-    /// The question was not sent because the sender is paused, as `status` shows.
+    /// The question wasn't sent because the sender is paused, as `status` shows.
     Paused(Pause),
-    /// The question was not sent because too many are waiting or the program is shutting down.
+    /// The question wasn't sent because too many are waiting or the program is shutting down.
     Busy,
 }
 

@@ -11,11 +11,11 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | `budget` | can a request go now? |
-//! | [`breaker`] | which endpoints can be asked? What pauses everything? |
-//! | [`confirm`] | how does it become known that a call is journaled? |
-//! | [`queue`] | which request is next? |
-//! | [`outcome`] | what does an answer mean, and what does it change? |
+//! | `budget` | May a request be sent now? |
+//! | [`breaker`] | Which endpoints are available, and what pauses everything? |
+//! | [`confirm`] | How do we find out that a call was journaled? |
+//! | [`queue`] | Which request is next? |
+//! | [`outcome`] | What does a response mean, and what does it change? |
 //!
 //! The other modules support these five. [`core`] holds the state and applies the effects. [`run`]
 //! is the loop that connects it to the spool, the clock, the token, and the client. `tokens`,

@@ -26,10 +26,10 @@ const ALONE: Duration = Duration::from_secs(10);
 pub enum Lane {
     /// A call whose next step needs no request.
     Settle,
-    /// `token/info`, when it is due.
+    /// `token/info`, when it's due.
     Token,
-    /// A poll for a requestId that soon can't be read any more, because its 24 hours are over or
-    /// its token expires (§4.6).
+    /// A poll for a requestId that will soon be unreadable, because its 24 hours are nearly over or
+    /// its token is about to expire (§4.6).
     Deadline,
     /// A page or poll for calls that have long been waiting for confirmation. It takes at most
     /// every other slot while calls are ready.
@@ -155,7 +155,7 @@ pub struct UnconfirmedCalls {
     pub poll: Option<(Unconfirmed, Duration)>,
     /// The next call to poll because pages didn't show it, with its age.
     pub absent: Option<(Unconfirmed, Duration)>,
-    /// A call whose requestId soon can't be read any more.
+    /// A call whose requestId will soon be unreadable.
     pub ending: Option<Unconfirmed>,
     /// A call with a lost requestId, for which pages are read before its next step.
     pub lost: Option<Unconfirmed>,

@@ -129,14 +129,14 @@ impl KnownTokens {
         }
     }
 
-    /// Returns `true` if the requestId soon can't be read any more, because its 24 hours are almost
+    /// Returns `true` if the requestId will soon be unreadable, because its 24 hours are nearly
     /// over or its token is about to expire.
     pub(super) fn request_id_ends_soon(&self, now: Now, call: &Unconfirmed) -> bool {
         let is_old = call.age(now.wall) + REQUEST_ID_END >= REQUEST_ID_LIFE;
         is_old || self.ends_soon(now, &call.token)
     }
 
-    /// Returns when the requestId ceases to be readable.
+    /// Returns when the requestId becomes unreadable.
     pub(super) fn request_id_ends(&self, call: &Unconfirmed) -> EventTime {
         let of_request = call.submitted_at.plus(REQUEST_ID_LIFE);
         let of_token = self.expires_at(&call.token);

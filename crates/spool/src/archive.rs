@@ -73,7 +73,7 @@ pub struct ManifestFile {
     pub sha256: String,
 }
 
-/// Reason why a state can't be exported or imported, in which case nothing is changed.
+/// Why a state couldn't be exported or imported. In either case, nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// An error from the state folder.

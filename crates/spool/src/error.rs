@@ -5,7 +5,7 @@ use callbridge_call::shell::{quoted, quoted_path};
 use callbridge_model::{CallUuid, Code, ExitCode};
 use std::path::{Path, PathBuf};
 
-/// Reason why the spool refused a request, in which case none of it is stored.
+/// Why the spool refused a request, none of which was stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Another process holds the state folder. The number is its process ID, if it wrote one.
@@ -64,7 +64,7 @@ pub enum Error {
         "cannot read or write {0}: {1}: check its disk; callbridge then continues automatically"
     )]
     Disk(PathBuf, String),
-    /// The call's state does not allow the step.
+    /// The call's state doesn't allow the step.
     #[error("{0}: {1}")]
     Refused(RowId, Refused),
     /// A retry would send a call under another call's uuid.
@@ -93,7 +93,7 @@ pub enum Error {
     /// moment. The text is the reason. There's no telling whether the last commit was stored.
     #[error("no session with {0}: {1}; callbridge tries again automatically")]
     SessionLost(PathBuf, String),
-    /// Another process leads. The second value is its name, if known.
+    /// Another process is the leader. The second value is its name, if known.
     #[error(
         "{leader} leads on {0}, and this process is a standby",
         leader = .1.as_deref().unwrap_or("another process")

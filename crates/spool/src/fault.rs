@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Number of statements run by this process, across all its sessions.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// After a signal to the process, its threads still run for a moment. The thread that sent the
-/// signal waits this long, so it does not run the statement.
+/// How long a thread waits after sending its process a signal. The process's threads keep running
+/// for a moment after that, but the statement must not run any more.
 const STOPPED_WITHIN: Duration = Duration::from_millis(50);
 
 /// Returns the hook described by the environment variable `FAULT_STATEMENT`.

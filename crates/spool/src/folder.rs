@@ -21,8 +21,8 @@ pub use super::state_dir::{FILE, LOCK};
 /// the background ([`Handle::health`]). A copy starts with a silence.
 ///
 /// # Errors
-/// [`Error::Locked`], [`Error::Missing`], [`Error::NotWritable`], [`Error::NewerSchema`],
-/// [`Error::Foreign`], [`Error::Damaged`]. Nothing is deleted or changed then.
+/// Returns [`Error::Locked`], [`Error::Missing`], [`Error::NotWritable`], [`Error::NewerSchema`],
+/// [`Error::Foreign`], or [`Error::Damaged`], without deleting or changing anything.
 pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let file = dir.join(FILE);
     match plain_file::check(&file) {
@@ -75,7 +75,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
 /// because it's made private when it's opened.
 ///
 /// # Errors
-/// [`Error::Shared`].
+/// Returns [`Error::Shared`] for such a folder.
 pub fn refuse_shared(dir: &Path) -> Result<(), Error> {
     match dir.metadata() {
         Ok(found) if plain_file::is_shared(&found) && !is_empty(dir) => {
@@ -90,7 +90,7 @@ fn is_empty(dir: &Path) -> bool {
 }
 
 /// Creates the file for this user only, before SQLite opens it. SQLite gives `-wal` and `-shm` the
-/// same mode. Returns the open file, and its metadata: `None` if it was missing or empty.
+/// same mode. Returns the open file, along with its metadata unless it was missing or empty.
 pub(super) fn make_private(file: &Path) -> Result<(File, Option<Seen>), Error> {
     let (made, meta) = open_private(file).map_err(|error| not_writable(file, &error))?;
     if meta.len() > 0 {

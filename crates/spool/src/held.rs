@@ -63,7 +63,8 @@ impl HeldState {
     /// session's name.
     ///
     /// # Errors
-    /// [`Error::Locked`], [`Error::InUse`], [`Error::Missing`], and errors of opening.
+    /// Returns [`Error::Locked`] or [`Error::InUse`] if another process holds the state,
+    /// [`Error::Missing`] if it doesn't exist, or an error from opening it.
     pub(crate) fn open(place: &StatePlace, usage: Use, name: &str) -> Result<Self, Error> {
         match place {
             StatePlace::Folder(dir) => Self::open_folder(dir, usage),
@@ -150,7 +151,7 @@ impl HeldState {
     }
 }
 
-/// Writes the log to the file after an unclean end.
+/// Writes the log to the file after an unclean shutdown.
 fn fold(db: &Db) -> Result<(), Error> {
     let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
     match db.sqlite_connection() {

@@ -27,7 +27,7 @@ const RECONNECT: Duration = Duration::from_secs(1);
 /// which case the thread keeps trying.
 ///
 /// # Errors
-/// [`Error::Unusable`] and [`Error::Foreign`], after which a change of the settings is needed.
+/// Returns [`Error::Unusable`] or [`Error::Foreign`], which both require a change to the settings.
 pub fn open_postgres(
     url: &PostgresUrl,
     instance: Instance,
@@ -76,7 +76,7 @@ impl Life {
                 Ok(None) => break,
                 Err(error) => {
                     if let Some(first) = self.first.take_if(|_| !error.is_temporary()) {
-                        // The caller waits for it.
+                        // The caller is waiting for this.
                         first.send(Err(error)).ok();
                         break;
                     }
@@ -99,7 +99,7 @@ impl Life {
 
     fn report_first(&mut self) {
         if let Some(first) = self.first.take() {
-            // The caller waits for it.
+            // The caller is waiting for this.
             first.send(Ok(())).ok();
         }
     }

@@ -12,52 +12,52 @@
 //! | | SQLite | PostgreSQL |
 //! |---|---|---|
 //! | schema | `tables/schema.rs` | the same scripts, translated (`postgres/schema.rs`) |
-//! | right to write | the lock file, for the process's life | the session's lock (`leading`) |
-//! | memory ([`Store`]) | read once | read again when the lock was lost |
-//! | statements without an answer | run at once | sent with later statements (`pipeline`) |
-//! | space of deleted rows | `purge` returns pages to the disk | autovacuum |
-//! | check, copy of the file | `check`, `identity` | the server's; `postgres/history.rs` |
+//! | permission to write | the lock file, for the process's life | the session's lock (`leading`) |
+//! | memory ([`Store`]) | read once | reread after the lock was lost |
+//! | statements without a result | run immediately | sent with later ones (`pipeline`) |
+//! | space freed by deleted rows | given back to the disk by `purge` | left to autovacuum |
+//! | file checks, copies | `check`, `identity` | left to the server; `postgres/history.rs` |
 //!
-//! | module | what it contains |
+//! | module | contents |
 //! |---|---|
-//! | [`state`] | the states of a call, and the pure function between them |
-//! | [`employee_work`] | sums of the work of employees |
-//! | `effects` | the effects of a step on a call, also pure |
+//! | [`state`] | a call's states, and the pure function that moves it between them |
+//! | [`employee_work`] | sums of employees' work |
+//! | `effects` | a step's effects on a call, also pure |
 //! | [`op`] | the operations that can be stored, and their effects on the books |
-//! | [`row`] | the types that can be read |
+//! | [`row`] | the types that can be read back |
 //! | [`store`] | the open database and its books |
 //! | `dispatch` | passes operations to the tables, and commits |
-//! | `tally` | the books, in memory and as they are written, and warnings for the log |
-//! | `finished` | a judged call, with the values that its row keeps |
-//! | [`tables`] | all SQL, one file per stored thing |
-//! | [`writer`] | the thread, group commit, [`Handle`] |
-//! | `db` | the open database, its statements and errors, of both engines |
-//! | `value`, `columns` | values of statements, and rows as serde reads them |
+//! | `tally` | the books, in memory and as stored, and warnings for the log |
+//! | `finished` | a judged call, with the values kept in its row |
+//! | [`tables`] | all SQL, with one file for each kind of stored data |
+//! | [`writer`] | the thread, group commits, and [`Handle`] |
+//! | `db` | the open database of either engine, with its statements and errors |
+//! | `value`, `columns` | statement parameters, and rows as read by serde |
 //! | `postgres` | a session with PostgreSQL |
 //! | `leader`, `leading` | which process leads, and the thread's life with PostgreSQL |
-//! | `reading` | a handle that reads a PostgreSQL state which another process leads |
-//! | [`transfer`] | a whole state, copied to the other engine |
-//! | `held` | a state that one command holds, without the thread |
-//! | `marks` | the marks of a state that no process must use |
-//! | `state_move` | a state that moves to another place |
-//! | `exchange` | a state in any place as one tar file |
-//! | `hub` | the position of a hub, and its branches |
-//! | `connection` | the OAuth connection; `connection_store`: sessions that change it |
-//! | [`folder`] | opening: modes, damage |
-//! | `place` | the place of a state, as `--state` names it |
-//! | [`archive`] | a state folder as one tar file: export and import |
-//! | `state_dir` | folder, lock, and file: how they are made, and what happens if they disappear |
-//! | `check` | the check of the file in the background |
-//! | `identity` | whether the file is a copy |
+//! | `reading` | a handle that reads a PostgreSQL state led by another process |
+//! | [`transfer`] | copies a whole state to the other engine |
+//! | `held` | a state held by a single command, without the thread |
+//! | `marks` | the marks of a state that no process may use |
+//! | `state_move` | moves a state to another place |
+//! | `exchange` | a state from any place as a single tar file |
+//! | `hub` | a hub's position and its branches |
+//! | `connection` | the OAuth connection (`connection_store` has the sessions that change it) |
+//! | [`folder`] | opening a folder: modes and damage |
+//! | `place` | where a state is kept, as given by `--state` |
+//! | [`archive`] | a state folder as a single tar file: export and import |
+//! | `state_dir` | folder, lock, and file: creating them, and noticing if they disappear |
+//! | `check` | checks the file in the background |
+//! | `identity` | detects copies of the file |
 //! | `readers` | lookups of finished calls, and of leads by phone, without the writer's thread |
-//! | [`binding`] | the CRM address, company, and application that the state belongs to |
-//! | `advice` | advice about a dead letter |
+//! | [`binding`] | the CRM address, company, and application that the state is bound to |
+//! | `advice` | advice on dead letters |
 //! | [`error`] | the errors, with their exit codes |
 //!
-//! | file in the state folder | content |
+//! | file in the state folder | contents |
 //! |---|---|
 //! | `spool.db`, `-wal`, `-shm` | the database, mode 0600 |
-//! | `spool.lock` | locked while in use; its holder, and the file's stamp after a clean end |
+//! | `spool.lock` | locked while in use; its holder, and the file's stamp after a clean exit |
 //!
 //! If a commit fails (no room, a failed write or sync), the caller is told that nothing was stored,
 //! and can retry the same request. SQLite then overwrites the same place in its log, so no page in
@@ -209,7 +209,7 @@ pub const DELIVERIES_MAX: u32 = 2_000_000;
 /// written before the clock was set back.
 pub const HELD_MAX: Duration = Duration::from_secs(65 * 60);
 
-/// How long forwarded calls are kept at least, because the hub may lose its state.
+/// Minimum time that forwarded calls are kept, because the hub may lose its state.
 pub const FORWARDED_KEPT: Duration = Duration::from_secs(31 * 24 * 3600);
 
 /// A live call is sent before the backlog. A call that became ready longer ago than this is no

@@ -24,7 +24,8 @@ pub enum Op {
     /// | outcome | stored | books |
     /// |---|---|---|
     /// | `Journal` | a row that is ready | finished + 1, ready + 1 |
-    /// | `DeadLetter` | a row, dead or waiting; a notice | finished + 1, dead or waiting + 1 |
+    /// | `DeadLetter` | a row, dead or waiting; a notification | finished + 1, dead or waiting + 1
+    /// |
     /// | `Internal` | – | internal + 1 |
     /// | `Skipped` | – | skipped + 1 |
     ///
@@ -36,12 +37,12 @@ pub enum Op {
     /// another call. Any other repeat of a call only increments the `repeats` counter
     /// ([`Done::Repeat`]).
     ///
-    /// A call with a known uuid is another call if its number differs or its start is more than a
-    /// second off, so it becomes a `uuid_conflict` dead letter ([`Done::Conflict`]), as does a call
-    /// message that contradicts an earlier one about the same call, and a call that late CDRs have
-    /// revised. Books: finished + 1, dead + 1. Of such dead letters with one uuid and one start,
-    /// only the first 100 are kept ([`Done::NotKept`]).
-    /// An unknown number does not differ. Calls without a uuid are recognized by their linkedid.
+    /// A call with a known uuid counts as a different call if its number differs (an unknown one
+    /// doesn't) or its start is more than a second off. It then becomes a `uuid_conflict` dead
+    /// letter ([`Done::Conflict`]), as does a call message that contradicts an earlier one about
+    /// the same call, and a call that late CDRs have revised. Books: finished + 1, dead + 1. Only
+    /// the first 100 such dead letters with the same uuid and start are kept ([`Done::NotKept`]).
+    /// Calls without a uuid are recognized by their linkedid.
     Finish(Box<Finished>),
     /// Forgets the IDs of a call without a row, so that the call can be taken in again (`audit
     /// --take-in`). A call that has a row keeps its IDs.
@@ -67,9 +68,10 @@ pub enum Op {
         /// Whatever the source needs to continue from its position, as JSON.
         position: serde_json::Value,
     },
-    /// A message of a source could not be read. Stores a dead letter `unreadable` with its first
-    /// [`UNREADABLE_BYTES_MAX`] bytes, and a notice. Beyond [`UNREADABLE_LETTERS_MAX`] or
-    /// [`UNREADABLE_BYTES_ALL`], the message is only counted. Books: unreadable + 1 either way.
+    /// A message from a source couldn't be read. Stores an `unreadable` dead letter with its first
+    /// [`UNREADABLE_BYTES_MAX`] bytes, and a notification. Once there are
+    /// [`UNREADABLE_LETTERS_MAX`] of them or [`UNREADABLE_BYTES_ALL`] bytes, the message is only
+    /// counted. Books: unreadable + 1 either way.
     ///
     /// [`UNREADABLE_BYTES_MAX`]: super::UNREADABLE_BYTES_MAX
     /// [`UNREADABLE_LETTERS_MAX`]: super::UNREADABLE_LETTERS_MAX
@@ -96,8 +98,8 @@ pub enum Op {
         /// Time of the step, which is when the call enters its new state.
         at: EventTime,
     },
-    /// The CRM reported that a call FAILED. Depending on what the spool knows about its lead, the
-    /// call continues automatically or becomes a dead letter. Books: as for the step that follows.
+    /// The CRM reported a call as FAILED. Depending on what's known about its lead, the call either
+    /// continues automatically or becomes a dead letter. The books change as they do for that step.
     FailedCall(CallFailure),
     /// A slot in the request budget was taken, or its request got a response.
     Slot(SlotRow),
@@ -169,7 +171,7 @@ pub enum Op {
     /// deletes a limited number. The books still count the deleted calls.
     Purge(EventTime),
     /// A journal page shows these calls. If this state sent one of them and doesn't know its
-    /// outcome yet, the call becomes journaled. Books: as for the steps of those calls.
+    /// outcome yet, the call becomes journaled. The books change as they do for those calls' steps.
     Shown {
         calls: Vec<ShownCall>,
         /// When the page was read.
@@ -332,15 +334,15 @@ impl WebhookEvent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
-    /// The event was delivered before, because its signature, or its pair of installation and
-    /// event, is known. Nothing changed.
+    /// The event has been seen before, either by its signature or by its installation and event ID.
+    /// Nothing changed.
     Repeat,
     /// No token has revealed yet which company this state belongs to. Nothing changed, and nothing
     /// is remembered.
     CompanyUnknown,
     /// The event belongs to another company. Nothing changed, and nothing is remembered.
     OtherCompany,
-    /// The call of the event is now journaled.
+    /// The event's call is now journaled.
     Confirmed {
         row: RowId,
         /// Whether the journal links the call to a different lead than it was sent with. A lead
@@ -354,7 +356,7 @@ pub enum Delivered {
     Settled(RowId),
     /// The event isn't about one of our calls.
     NotOurs,
-    /// The news about a lead is stored. `true` if any of it wasn't known before.
+    /// The news about a lead is stored. `true` means that some of it was new.
     Learned(bool),
 }
 
@@ -408,7 +410,7 @@ pub enum Done {
     /// `BindCompany`: the token belongs to another company or application. Contains the bound ones.
     WrongCompany(Binding),
     Delivered(Delivered),
-    /// `Learn`: the news is stored. `true` if any of it wasn't known before.
+    /// `Learn`: the news is stored. `true` means that some of it was new.
     Learned(bool),
     PurgeCounts(PurgeCounts),
     /// `BranchRequest`: the hub's position as of this commit, for the response to the branch.

@@ -30,7 +30,7 @@ impl StatePlace {
     /// machine that belongs to this user, in which each state has a folder for its socket.
     ///
     /// # Errors
-    /// As [`PostgresUrl::parse`].
+    /// Fails like [`PostgresUrl::parse`].
     pub fn in_database(text: &str, base: &Path) -> Result<Self, String> {
         let url = PostgresUrl::parse(text)?;
         let name = format!("{} {}", url.place().display(), url.schema);
@@ -83,7 +83,7 @@ impl StatePlace {
     /// a folder, which is created along with the state.
     ///
     /// # Errors
-    /// [`Error::NotWritable`], [`Error::Shared`].
+    /// Returns [`Error::NotWritable`] or [`Error::Shared`].
     pub fn make_socket_folder(&self) -> Result<(), Error> {
         let Self::Database(database) = self else {
             return Ok(());

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the database isn't queried again after a failed query.
+/// How long to wait after a failed query before querying the database again.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The session's name on the server.
 const LABEL: &str = "callbridge reader";

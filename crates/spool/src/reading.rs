@@ -11,7 +11,7 @@ use crate::{Error, Settings, Store};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the database isn't queried again after a failed read.
+/// How long to wait after a failed read before querying the database again.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The session's name on the server.
 const LABEL: &str = "callbridge reader";

@@ -28,7 +28,7 @@ impl fmt::Display for RowId {
 pub struct Attempt {
     /// When the attempt ended.
     pub at: EventTime,
-    /// The outcome as a short text.
+    /// A brief description of the outcome.
     pub message: String,
 }
 
@@ -84,7 +84,7 @@ pub struct Progress {
     pub settled_externally: bool,
     /// Whether someone retried the call, and the CRM hasn't accepted it since.
     pub retried: bool,
-    /// The CRM's id of the call's last accepted request.
+    /// The CRM's ID for the call's last accepted request.
     pub request_id: Option<String>,
     /// The token used for the last accepted request.
     pub token: Option<TokenFingerprint>,
@@ -205,7 +205,7 @@ pub struct QueueQuery {
     pub tokens: Vec<TokenFingerprint>,
     /// A call accepted before this time should be in the journal by now.
     pub confirmable_before: EventTime,
-    /// The requestId of a call accepted before this time soon can't be read any more.
+    /// The requestId of a call accepted before this time is about to become unreadable.
     pub ending_before: EventTime,
     /// Whether requests are failing, so that calls that have never failed go before calls that were
     /// held back.
@@ -271,8 +271,8 @@ impl Parties {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
     None,
-    /// A call that shares neither its lead nor its employee with a refused call. If there is none,
-    /// an employee can be shared that not all refused calls have.
+    /// A call that shares neither its lead nor its employee with a refused call or, if there's
+    /// none, one that shares an employee that only some of the refused calls have.
     OtherCall,
     /// Any call, although preferably one like [`Self::OtherCall`].
     AnyCall,

@@ -78,7 +78,7 @@ impl StateDir {
     }
 }
 
-/// The folder's lock, an flock on the lock file, so it always ends with the process. When it is
+/// The folder's lock, an flock on the lock file that always ends with the process. When it's
 /// dropped, after the store is closed, it writes the database file's stamp into the lock file.
 pub(super) struct Lock {
     held: File,
@@ -91,7 +91,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock and writes our process id into it. The stamp stays in the lock file until
+    /// Takes the lock and writes our process ID into it. The stamp stays in the lock file until
     /// [`Lock::begin`], so that a process that ends before its first commit can't hide a copy.
     pub(super) fn take(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(LOCK);

@@ -49,7 +49,7 @@ pub struct Store {
     pub(crate) awaited: RefCell<Awaited>,
     /// Whether a page of leads has been received since startup.
     pub(crate) backfill_begun: Cell<bool>,
-    /// PBX and id of the last seen call that the purge read. The next purge continues after it.
+    /// The PBX and ID of the seen call after which the next purge continues.
     pub(crate) seen_calls_cursor: (String, String),
     /// The hub's position as of the last commit, or `None` if no hub has ever used the state.
     pub(crate) hub: Option<HubRow>,

@@ -1,5 +1,5 @@
-//! The books (the counts of calls by state) and other counters. They are kept in memory, and
-//! written in the transaction that changes them. Also keeps warnings about leads, which are logged
+//! The books (call counts by state) and other counters, which are kept in memory and written in the
+//! same transaction that changes them. Warnings about leads are collected here too, and logged
 //! after the commit.
 
 use crate::db::Asked;
@@ -10,15 +10,15 @@ use callbridge_model::status::Books;
 use std::collections::BTreeMap;
 use tracing::{info, warn};
 
-/// Name of the counter of calls that were sent with the lead that their lead was merged into.
+/// Name of the counter for calls sent with the lead that their own lead was merged into.
 pub(crate) const TO_SURVIVOR: &str = "calls_to_survivor";
-/// Name of the counter of calls that were sent without an employee whom the CRM does not know.
+/// Name of the counter for calls sent without an employee that the CRM doesn't know.
 pub(crate) const DROPPED: &str = "employees_dropped";
-/// Name of the counter of values for lead fields that were refused, FAILED, or never settled.
+/// Name of the counter for lead field values that were refused, FAILED, or never settled.
 pub(crate) const GIVEN_UP: &str = "lead_fields_given_up";
 
-/// A count in the books. The variants begin with the states, in the order of [`State`]. The words
-/// are stored, so they must not change.
+/// A count in the books. The variants start with the states, in the same order as in [`State`].
+/// Their names are stored, so they must never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Book {
@@ -34,13 +34,13 @@ pub(crate) enum Book {
     Internal,
     Skipped,
     Unreadable,
-    /// Rows that the purge deleted. The book of their state still counts the calls.
+    /// Rows deleted by the purge. Their calls are still counted in the book for their state.
     PurgedJournaled,
     PurgedDiscarded,
     PurgedForwarded,
-    /// Unreadable dead letters that are kept now.
+    /// Unreadable dead letters that are currently kept.
     UnreadableKept,
-    /// Bytes of the unreadable dead letters that are kept.
+    /// Total size in bytes of the unreadable dead letters that are kept.
     UnreadableBytes,
 }
 
@@ -56,8 +56,8 @@ impl Book {
     }
 }
 
-/// Books and counters as of the running transaction. A copy that was made before the transaction
-/// restores them on a rollback, and shows what the transaction changed.
+/// The books and counters as of the running transaction. A copy made before the transaction is used
+/// to restore them on a rollback, and to tell what the transaction changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) counts: [i64; Book::ALL.len()],
@@ -66,11 +66,11 @@ pub(crate) struct Tally {
     pub(crate) letters: Vec<RowId>,
     /// New calls and state changes in the running transaction, oldest first.
     pub(crate) moved: Vec<RowId>,
-    /// Warnings for the log, once the transaction is committed.
+    /// Warnings to log once the transaction is committed.
     pub(crate) warnings: Vec<LeadWarning>,
 }
 
-/// Queries for the stored books and counters, whose answers are read later.
+/// Queries for the stored books and counters, whose results are read later.
 pub(crate) struct TallyQuestions {
     books: Asked<(String, i64)>,
     counters: Asked<(String, i64)>,
@@ -101,7 +101,7 @@ impl Tally {
         u64::try_from(self.counts[book as usize]).unwrap_or(0)
     }
 
-    /// Returns the books. `finished` is always the sum of the states.
+    /// Returns the books, in which `finished` always equals the sum of the states.
     pub(crate) fn books(&self) -> Books {
         Books {
             finished: self.get(Book::Finished),
@@ -133,7 +133,8 @@ impl Tally {
         *count = count.saturating_add_unsigned(by);
     }
 
-    /// Writes the books and counters that changed since the copy `before`, inside the transaction.
+    /// Writes the books and counters that have changed since the copy `before`, within the
+    /// transaction.
     pub(crate) fn write(&self, db: &Db, before: &Self) -> Result<(), Error> {
         for book in Book::ALL {
             let count = self.counts[*book as usize];
@@ -153,8 +154,8 @@ impl Tally {
         Ok(())
     }
 
-    /// Logs the changes of a committed transaction that the operator should see: the growth of some
-    /// counters since the copy `before`, and the warnings.
+    /// Logs what the operator should know about a committed transaction: the increase in some of
+    /// the counters since the copy `before`, and any warnings.
     pub(crate) fn log(&mut self, before: &Self) {
         if let Some(calls) = self.growth(before, TO_SURVIVOR) {
             info!(
@@ -179,7 +180,7 @@ impl Tally {
         }
     }
 
-    /// Returns how much a counter has grown since the copy `before`. `None` if it has not grown.
+    /// Returns how much a counter has grown since the copy `before`, or `None` if it hasn't.
     fn growth(&self, before: &Self, name: &str) -> Option<i64> {
         let grown = self.named_count(name) - before.named_count(name);
         if grown > 0 { Some(grown) } else { None }
@@ -190,12 +191,12 @@ impl Tally {
     }
 }
 
-/// Warning for the log about requests that concern leads.
+/// A warning to log about lead-related requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LeadWarning {
-    /// Requests of this kind are paused. The text is the reason.
+    /// Requests of this kind are paused for the given reason.
     Rest(RequestKind, String),
-    /// A field of `--lead-field` (`last_call=11`) is possibly not a field of leads in the CRM.
+    /// A field in `--lead-field` (`last_call=11`) might not be a lead field in the CRM.
     Field(String, lead_field::Fit),
 }
 

@@ -1,6 +1,7 @@
-//! Copies a whole state from one engine to another: row by row, in the order of the primary keys.
+//! Copies a whole state from one engine to another, row by row in primary key order.
 //!
-//! Until the last row is stored, the target is marked as unfinished, and no process opens it.
+//! The target stays marked as unfinished until its last row is stored, and no process will open it
+//! until then.
 
 use crate::marks::{MOVED, MOVED_HERE, MovedMark, UNFINISHED, refuse_unusable};
 use crate::tables::meta;
@@ -14,24 +15,24 @@ use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Number of rows that are copied in one transaction.
+/// Number of rows copied per transaction.
 const PAGE: usize = 500;
-/// Number of rows that are copied in one transaction, for a table whose rows can be long.
+/// Number of rows copied per transaction for tables whose rows can be long.
 const PAGE_OF_BLOBS: usize = 20;
-/// The table with the leader's row. It is not copied, because the process that leads writes it.
+/// The table with the leader's row, which isn't copied because the leading process writes it.
 const LEADER: &str = "leader";
-/// Settings that are not copied, because they belong to the place, not to the state.
+/// Settings that aren't copied, because they belong to the place rather than the state.
 const OF_PLACE: [&str; 5] = [meta::FILE, meta::CLEAN, MOVED, MOVED_HERE, UNFINISHED];
 
 /// The rows and books that were copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Number of rows of each table that has rows, by name.
+    /// The number of rows in each non-empty table, by table name.
     pub rows: BTreeMap<String, u64>,
     pub books: Books,
 }
 
-/// Progress of a copy: `rows` of the table's `of` rows are copied.
+/// The progress of a copy: `rows` of the table's `of` rows have been copied so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied<'a> {
     pub table: &'a str,
@@ -39,11 +40,11 @@ pub struct Copied<'a> {
     pub of: u64,
 }
 
-/// Receives the progress of a copy after each page.
+/// A callback that is told about a copy's progress after each page.
 pub type Progress<'a> = &'a mut dyn FnMut(Copied<'_>);
 
 impl Transfer {
-    /// Counts the rows of a state, and reads its books.
+    /// Counts a state's rows and reads its books.
     pub(crate) fn read(db: &Db) -> Result<Self, Error> {
         let mut rows = BTreeMap::new();
         for table in copied_tables()? {
@@ -57,8 +58,8 @@ impl Transfer {
     }
 }
 
-/// Refuses a state that cannot be copied: an unfinished copy of another state, a state that was
-/// moved away, or a damaged state.
+/// Refuses a state that can't be copied because it's an unfinished copy itself, was moved away, or
+/// is damaged.
 pub(crate) fn check_source(db: &Db) -> Result<(), Error> {
     refuse_unusable(db)?;
     if let Some(connection) = db.sqlite_connection() {
@@ -75,7 +76,7 @@ pub(crate) fn check_source(db: &Db) -> Result<(), Error> {
     Err(db.damaged(format!("its books differ from its calls: {wrong:?}")))
 }
 
-/// Runs `work` in one transaction. Rolls back if `work` returns an error.
+/// Runs `work` in a transaction, rolling back if it returns an error.
 pub(crate) fn in_transaction<T>(
     db: &Db,
     work: impl FnOnce() -> Result<T, Error>,
@@ -88,12 +89,14 @@ pub(crate) fn in_transaction<T>(
     done
 }
 
-/// Empties the target, and marks it as unfinished, in one transaction. Rows are deleted only from
-/// an unfinished copy, and from a state that was moved away with the id `id`: its rows are an older
-/// copy of the state that now comes back.
+/// Empties the target and marks it as unfinished, in a single transaction.
+///
+/// Rows are only ever deleted from an unfinished copy, or from a state that was moved away with the
+/// ID `id`, in which case they're an older copy of the very state that's now coming back.
 ///
 /// # Errors
-/// [`Error::NotEmpty`], [`Error::Moved`]. Nothing is changed then.
+/// Returns [`Error::NotEmpty`] if the target holds a state, or [`Error::Moved`] if it held another
+/// one that was moved away. In either case, nothing is changed.
 pub(crate) fn begin_copy(db: &Db, id: Option<&str>) -> Result<(), Error> {
     let tables = copied_tables()?;
     if let Some(mark) = meta::meta(db, MOVED)? {
@@ -111,7 +114,7 @@ pub(crate) fn begin_copy(db: &Db, id: Option<&str>) -> Result<(), Error> {
     })
 }
 
-/// Deletes all rows of these tables. The ids of new rows start from 1 again.
+/// Deletes all rows of these tables and restarts their IDs at 1.
 fn empty(db: &Db, tables: &[&str]) -> Result<(), Error> {
     if db.session().is_some() {
         let tables = tables.join(", ");
@@ -123,11 +126,11 @@ fn empty(db: &Db, tables: &[&str]) -> Result<(), Error> {
     db.run("DELETE FROM sqlite_sequence", ())
 }
 
-/// Copies all rows to an emptied state, except the tables in `without`, and compares the books. The
-/// source must not change meanwhile.
+/// Copies all rows to an empty state, except for the tables in `without`, and then compares the
+/// books. The source must not change in the meantime.
 ///
 /// # Errors
-/// [`Error::Damaged`] if the copy differs from the source.
+/// Returns [`Error::Damaged`] if the copy differs from the source.
 pub(crate) fn copy_all(
     from: &Db,
     to: &Db,
@@ -141,7 +144,7 @@ pub(crate) fn copy_all(
         }
         let copied = copy(from, to, &table, progress)?;
         let stored = table.finish(to)?;
-        // The target also has its own settings.
+        // There may be more, since the target also has settings of its own.
         if stored < copied {
             let why = format!("{stored} of {copied} rows of {} were stored", table.name);
             return Err(to.damaged(why));
@@ -154,7 +157,7 @@ pub(crate) fn copy_all(
     Ok(Transfer { rows, books })
 }
 
-/// Compares the books of a copy with those of its source, and with its rows.
+/// Compares a copy's books with its source's books and with its own rows.
 fn compare(from: &Db, to: &Db) -> Result<Books, Error> {
     let source = Tally::ask(from)?.read(from)?;
     let copy = Tally::ask(to)?.read(to)?;
@@ -188,8 +191,8 @@ fn copy(from: &Db, to: &Db, table: &Table, progress: Progress<'_>) -> Result<u64
     }
 }
 
-/// Replaces the rows of these tables in the open transaction of the target. Copies only one page
-/// per table, so the tables must be small.
+/// Replaces the rows of these tables within the target's open transaction. Only one page per table
+/// is copied, so the tables must be small.
 pub(crate) fn copy_tables(from: &Db, to: &Db, names: &[&str]) -> Result<(), Error> {
     for table in copied_tables()? {
         if names.contains(&table.name.as_str()) {
@@ -202,7 +205,7 @@ pub(crate) fn copy_tables(from: &Db, to: &Db, names: &[&str]) -> Result<(), Erro
 
 fn refuse_used(db: &Db, tables: &[Table]) -> Result<(), Error> {
     for Table { name, .. } in tables {
-        // A new state already has settings.
+        // Even a new state has settings.
         if name != "meta" && db.exists(&format!("SELECT 1 FROM {name} LIMIT 1"), ())? {
             return Err(Error::NotEmpty(db.path.clone(), name.clone()));
         }
@@ -210,18 +213,18 @@ fn refuse_used(db: &Db, tables: &[Table]) -> Result<(), Error> {
     Ok(())
 }
 
-/// A table, as the schema defines it.
+/// A table as defined by the schema.
 #[derive(Clone, Debug)]
 struct Table {
     name: String,
     columns: Vec<String>,
-    /// Indexes in `columns` of the primary key's columns, in the key's order.
+    /// Indexes into `columns` of the primary key's columns, in key order.
     key: Vec<usize>,
-    /// Rows that are read at once.
+    /// Number of rows read at once.
     page_size: usize,
 }
 
-/// A row with its values in the order of the columns.
+/// A row's values, in column order.
 #[derive(Debug)]
 struct RawRow(Vec<OwnedValue>);
 
@@ -256,7 +259,7 @@ impl Table {
             && matches!(&row.0[0], OwnedValue::Text(key) if OF_PLACE.contains(&key.as_str()))
     }
 
-    /// Inserts rows in the open transaction. Leaves out settings that belong to the place.
+    /// Inserts rows in the open transaction, skipping settings that belong to the place.
     fn insert(&self, db: &Db, rows: &[RawRow]) -> Result<(), Error> {
         let columns = self.columns.join(", ");
         let numbers = numbers(self.columns.len());
@@ -272,8 +275,8 @@ impl Table {
         db.query_one(&format!("SELECT count(*) FROM {}", self.name), ())
     }
 
-    /// Counts the rows of a filled table. In PostgreSQL, also sets the next id after the highest
-    /// copied id.
+    /// Returns the number of rows in a table that has been filled. In PostgreSQL, also moves the ID
+    /// sequence past the highest ID copied.
     fn finish(&self, db: &Db) -> Result<u64, Error> {
         if let Some(session) = db.session()
             && self.columns[0] == "id"
@@ -288,7 +291,7 @@ impl Table {
     }
 }
 
-/// Returns every row that is copied, as text.
+/// Returns every row that would be copied, as text.
 #[cfg(test)]
 pub(crate) fn dump(db: &Db) -> Result<String, Error> {
     let mut text = String::new();
@@ -313,7 +316,7 @@ fn numbers(count: usize) -> String {
     numbers.join(", ")
 }
 
-/// Returns all tables that are copied, by name.
+/// Returns all tables to copy, sorted by name.
 fn copied_tables() -> Result<Vec<Table>, Error> {
     let tables = read_tables();
     let mut tables = tables.map_err(|error| Error::sqlite(":memory:".as_ref(), &error))?;
@@ -347,7 +350,7 @@ fn table(db: &Connection, name: String) -> rusqlite::Result<Table> {
             key.push((place, columns.len()));
         }
         columns.push(row.get(0)?);
-        // The blobs of other tables are short: a uuid or a signature.
+        // Blobs in the other tables are short: UUIDs or signatures.
         let name = columns.last().map(String::as_str);
         if matches!(name, Some("bytes" | "snapshot")) {
             page_size = PAGE_OF_BLOBS;
@@ -381,7 +384,7 @@ impl<'de> Deserialize<'de> for RawRow {
                 Ok(RawRow(values))
             }
         }
-        // The number of columns is that of the row.
+        // The length doesn't matter here, since the row knows its number of columns.
         row.deserialize_tuple(0, Columns)
     }
 }

@@ -1,9 +1,9 @@
-//! Values as both engines store them, in statements and in rows.
+//! Engine-independent SQL values, used as statement parameters and in rows.
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 use std::fmt;
 
-/// A value of a statement or a row. A `bool` is the integer 0 or 1.
+/// A value in a statement or a row. A `bool` is stored as the integer 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     Null,
@@ -41,12 +41,12 @@ impl OwnedValue {
     }
 }
 
-/// Values of many rows, column by column. All values of a column have the same type.
+/// The values of many rows, stored by column. All values in a column have the same type.
 #[derive(Debug, Default)]
 pub(crate) struct Columns(Vec<Vec<OwnedValue>>);
 
 impl Columns {
-    /// Adds a row. Each row must have as many values as the first row.
+    /// Adds a row, which must have as many values as the first one.
     pub(crate) fn push(&mut self, row: impl Values) {
         let values = row.to_values();
         if self.0.is_empty() {
@@ -106,8 +106,8 @@ pub(crate) trait ToValue {
     fn to_value(&self) -> Value<'_>;
 }
 
-/// The values of a statement, in the order of the statement's numbers: `?1`, `?2`, and so on. `()`
-/// has no values.
+/// The parameters of a statement, in the order of their numbers (`?1`, `?2`, and so on). `()`
+/// stands for no parameters.
 pub(crate) trait Values {
     fn to_values(&self) -> Vec<Value<'_>>;
 }
@@ -173,7 +173,7 @@ macro_rules! integers {
 integers!(bool, u8, u16, u32, i32, i64);
 
 impl ToValue for u64 {
-    /// Converts a counter. No counter comes near `i64::MAX`.
+    /// Converts a counter, none of which ever gets near `i64::MAX`.
     fn to_value(&self) -> Value<'_> {
         Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
     }
@@ -220,8 +220,8 @@ tuples! {
     (A, B, C, D, E, F, G, H, I)
 }
 
-/// Makes an array of values of different types, for more columns than a tuple can have. The array
-/// implements [`Values`].
+/// Builds an array of values of different types, for statements with more columns than the tuples
+/// support. The array implements [`Values`].
 macro_rules! values {
     ($($value:expr),* $(,)?) => {
         [$(&$value as &dyn $crate::value::ToValue),*]

@@ -1,8 +1,8 @@
-//! The thread that owns the open store, and the handles that send requests to the thread.
+//! The thread that owns the open store, and the handles that send requests to it.
 //!
-//! The requests that are queued when the thread is free form a group: they go into one transaction,
-//! and are answered after its commit. Reads run between groups, in order, so a read sees every
-//! write that was requested before it.
+//! Requests that are queued when the thread becomes free form a group. They share a transaction,
+//! and get their responses after it's committed. Reads run between groups, in order, so each read
+//! sees every write that was requested before it.
 
 use super::check::{Check, Integrity};
 use crate::dispatch::prepare;
@@ -16,19 +16,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// Maximum number of queued requests. A caller waits until its request fits in the queue.
+/// Maximum number of queued requests. When the queue is full, callers wait.
 const QUEUE_MAX: usize = 1024;
 const GROUP_REQUESTS_MAX: usize = 512;
-/// Maximum number of operations in one group, not counting those of its last request.
+/// Maximum number of operations in a group, not counting those in its last request.
 const GROUP_OPS_MAX: usize = 4096;
-/// Maximum number of operations in one group with PostgreSQL, which stores this many within 100 ms.
-/// A larger request gets its own group. A branch sends at most 500 calls in a request.
+/// Maximum number of operations in a group with PostgreSQL, which can store this many within 100
+/// ms. Larger requests get a group of their own. A branch sends at most 500 calls per request.
 const ROUND_TRIP_OPS_MAX: usize = 501;
 
-/// An empty write that succeeds proves a healthy disk only if no request was refused for this long.
-/// Its one row can find room where a whole request found none. Refused callers try again sooner.
+/// How long no request may have been refused before an empty write proves that the disk is healthy,
+/// since its one row may fit where a whole request didn't. Refused callers retry sooner.
 const BELIEVED_AFTER: Duration = Duration::from_secs(3);
-/// The row that is written to test whether the disk accepts writes again.
+/// The row written to test whether the disk accepts writes again.
 const PROBE: &str = "spool.probe";
 
 type Answer = Result<Vec<Done>, Error>;
@@ -38,15 +38,15 @@ type Reading = Box<dyn FnOnce(Result<&Store, Error>) + Send>;
 pub(super) enum WriterRequest {
     Write(Vec<Op>, oneshot::Sender<Answer>),
     Read(Reading),
-    /// Wakes the thread, which then checks whether it must end.
+    /// Wakes the thread so that it checks whether it has to stop.
     Wake,
 }
 
 impl WriterRequest {
-    /// Answers the request with `error`.
+    /// Responds to the request with `error`.
     pub(super) fn refuse(self, error: Error) {
         match self {
-            // A caller that no longer waits has dropped the answer.
+            // If the caller is no longer waiting, nobody receives this.
             Self::Write(_, answer) => drop(answer.send(Err(error))),
             Self::Read(reading) => reading(Err(error)),
             Self::Wake => {}
@@ -54,29 +54,29 @@ impl WriterRequest {
     }
 }
 
-/// A request, with the number of the leadership that its handle is for. The number grows each time
-/// that this process takes the lock.
+/// A request, along with the number of the leadership that its handle belongs to. The number
+/// increases every time this process acquires the lock.
 pub(super) struct Numbered {
     pub(super) leadership: u64,
     pub(super) request: WriterRequest,
 }
 
-/// Whether this process leads. Only the leader can write.
+/// Whether this process is the leader. Only the leader can write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Leadership {
-    /// This process holds the lock. A SQLite state that is open is always led by its process.
+    /// This process holds the lock. With SQLite, the process that has the state open always leads.
     Leading {
-        /// Time at which this process took the lock. `None` for SQLite.
+        /// When this process acquired the lock, or `None` with SQLite.
         since: Option<EventTime>,
     },
-    /// This process waits for the lock.
+    /// This process is waiting for the lock.
     Standby {
-        /// The process that leads, or led last. `None` if that is not known.
+        /// The process that is or last was the leader, if known.
         leader: Option<Leader>,
-        /// The reason why this process cannot get the lock even if the lock is free.
+        /// Why this process couldn't acquire the lock even if it were free.
         problem: Option<Error>,
     },
-    /// The session was lost. Tasks that keep values from the spool in memory must start again.
+    /// The session was lost. Tasks that cache values from the spool must start over.
     Lost(Error),
 }
 
@@ -86,46 +86,45 @@ impl Leadership {
     }
 }
 
-/// Health of the spool: its disk and the check of its file.
+/// The health of the spool, meaning its disk and the integrity of its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Error of the last write, if it is retryable, such as a full disk. `None` after a successful
-    /// write. An empty [`Handle::write`] tests whether the error has passed.
+    /// The error from the last write if it's retryable, such as a full disk, or `None` once a write
+    /// succeeds. An empty [`Handle::write`] tests whether the problem is gone.
     pub trouble: Option<Error>,
     pub integrity: Integrity,
 }
 
-/// A handle to the spool's thread. Cheap to clone.
+/// A handle to the spool's thread, which is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Handle {
     requests: mpsc::Sender<Numbered>,
     changed: watch::Receiver<u64>,
     pub(super) health: watch::Sender<Health>,
     leadership: watch::Receiver<Leadership>,
-    /// Number of the present leadership.
+    /// The number of the current leadership.
     present: Arc<AtomicU64>,
-    /// Number of the leadership that this handle is for. Its requests are refused in any other.
+    /// The number of this handle's own leadership. Its requests are refused in any other.
     number: u64,
 }
 
 impl Handle {
-    /// Stores all of `ops` or none of them. Requests that arrive at the same time share the commit.
-    /// Resolves after the commit and its sync. Dropping the future does not cancel the request.
+    /// Stores either all of `ops` or none, resolving once they're committed and synced. Requests
+    /// made at the same time share a commit. Dropping the future doesn't cancel the request.
     ///
     /// # Errors
-    /// The errors of each [`Op`]. Nothing of this request is stored then. If
-    /// [`Error::is_retryable`], the same request can be made again. [`Error::Closed`] if the thread
-    /// has ended.
+    /// Returns the error of an [`Op`], with nothing stored, or [`Error::Closed`] if the thread has
+    /// ended. The same request can be made again if [`Error::is_retryable`].
     pub async fn write(&self, ops: Vec<Op>) -> Answer {
         let work = prepare(ops)?;
         let (answer, answered) = oneshot::channel();
         self.ask(WriterRequest::Write(work, answer), answered).await
     }
 
-    /// Runs `f` on the spool's thread between groups. Keep it short: no write runs meanwhile.
+    /// Runs `f` on the spool's thread, between groups. Keep it short, since it holds up all writes.
     ///
     /// # Errors
-    /// The error of `f`. [`Error::Closed`] if the thread has ended.
+    /// Returns the error of `f`, or [`Error::Closed`] if the thread has ended.
     pub async fn read<R, F>(&self, f: F) -> Result<R, Error>
     where
         R: Send + 'static,
@@ -136,19 +135,19 @@ impl Handle {
         self.ask(WriterRequest::Read(reading), answered).await
     }
 
-    /// Reads the small durable setting with the name `key`. `None` if it is not set.
+    /// Reads the setting stored under `key`, if there is one.
     ///
     /// # Errors
-    /// As [`Handle::read`].
+    /// Fails like [`Handle::read`].
     pub async fn meta(&self, key: impl Into<String>) -> Result<Option<String>, Error> {
         let key = key.into();
         self.read(move |store| meta::meta(store, &key)).await
     }
 
-    /// Stores `value` as the small durable setting with the name `key`.
+    /// Stores `value` as a setting under `key`. Settings are small and durable.
     ///
     /// # Errors
-    /// As [`Handle::write`].
+    /// Fails like [`Handle::write`].
     pub async fn keep_meta(&self, key: impl Into<String>, value: String) -> Result<(), Error> {
         self.write(vec![Op::meta(key, value)]).await.map(drop)
     }
@@ -164,13 +163,13 @@ impl Handle {
         answered.await.map_err(|_| Error::Closed)?
     }
 
-    /// Returns a receiver that reports whether this process leads. It never changes with SQLite.
+    /// Returns a receiver that tells whether this process leads. With SQLite, that never changes.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
     }
 
-    /// Returns a handle for the present leadership. After the session was lost, requests of earlier
-    /// handles are answered [`Error::NotLeader`], because their callers know an older state.
+    /// Returns a handle for the current leadership. Once a session has been lost, requests from
+    /// older handles get [`Error::NotLeader`], because their callers know only an older state.
     pub fn renewed(&self) -> Self {
         Self {
             number: self.present.load(Ordering::Acquire),
@@ -178,44 +177,44 @@ impl Handle {
         }
     }
 
-    /// Resolves when the leadership that this handle is for has ended. Never resolves with SQLite.
+    /// Resolves once this handle's leadership has ended, which never happens with SQLite.
     pub async fn leadership_ended(&self) {
         let mut leadership = self.leadership.clone();
         let ended = leadership.wait_for(|now| {
             !now.is_leading() || self.present.load(Ordering::Acquire) != self.number
         });
         if ended.await.is_err() {
-            // The thread has ended. `closed` reports this.
+            // The thread has ended, which `closed` reports.
             std::future::pending().await
         }
     }
 
-    /// Returns `true` if the leadership that this handle is for has ended. Asks the thread, because
-    /// a caller can get the error of a lost session before [`Handle::leadership`] reports the loss.
-    /// Always `false` with SQLite.
+    /// Returns `true` if this handle's leadership has ended, which never happens with SQLite. This
+    /// asks the thread, since callers may see a lost session before [`Handle::leadership`] does.
     pub async fn has_lost_leadership(&self) -> bool {
         let asked = self.read(|store| store.exists("SELECT 1", ())).await;
         matches!(asked, Err(Error::SessionLost(..) | Error::NotLeader(..)))
     }
 
-    /// Returns a counter that changes after each commit, and so wakes the tasks that read it.
+    /// Returns a counter that changes with every commit, and so wakes the tasks watching it.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changed.clone()
     }
 
-    /// Resolves when the thread has ended, after [`Guard::close`] or because a read panicked.
+    /// Resolves once the thread has ended, either through [`Guard::close`] or because a read
+    /// panicked.
     pub async fn closed(&self) {
         self.requests.closed().await;
     }
 
-    /// Returns the health that the thread reported last.
+    /// Returns the health as last reported by the thread.
     pub fn health(&self) -> Health {
         self.health.borrow().clone()
     }
 }
 
-/// Owns the thread. If the guard is closed or dropped, the thread stores the queued requests, marks
-/// the end as clean, and releases the lock.
+/// Owns the thread. When the guard is closed or dropped, the thread stores the queued requests,
+/// marks the shutdown as clean, and releases the lock.
 #[derive(Debug)]
 pub struct Guard {
     requests: mpsc::Sender<Numbered>,
@@ -225,8 +224,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Stores the queued requests, marks the end as clean, and ends the thread. Later requests are
-    /// answered [`Error::Closed`].
+    /// Stores the queued requests, marks the shutdown as clean, and ends the thread. Any later
+    /// requests get [`Error::Closed`].
     pub fn close(self) {}
 }
 
@@ -234,7 +233,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.check.take());
         self.stop.store(true, Ordering::Release);
-        // If the queue is full, its requests wake the thread.
+        // If the queue is full, the requests in it will wake the thread.
         let wake = Numbered {
             leadership: 0,
             request: WriterRequest::Wake,
@@ -257,7 +256,7 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    /// Returns `true` if the thread must end. The queue then accepts no further requests.
+    /// Returns `true` if the thread has to stop, in which case the queue accepts no more requests.
     pub(super) fn must_end(&mut self) -> bool {
         let ends = self.stop.load(Ordering::Acquire);
         if ends {
@@ -266,8 +265,8 @@ impl Channels {
         ends
     }
 
-    /// Reports that this process does not lead, with the process that does, and the reason why this
-    /// process cannot take the lock.
+    /// Reports that this process isn't the leader, along with who is and why this process can't
+    /// acquire the lock.
     pub(super) fn stand_by(&self, leader: Option<Leader>, problem: Option<Error>) {
         let standby = Leadership::Standby { leader, problem };
         self.leadership.send_if_modified(|leadership| {
@@ -285,14 +284,14 @@ impl Channels {
         }
     }
 
-    /// Begins a leadership. Requests of handles for earlier leaderships are refused from now on.
+    /// Starts a new leadership. From now on, requests from handles for earlier ones are refused.
     pub(super) fn lead(&self, since: Option<EventTime>) {
         self.present.fetch_add(1, Ordering::AcqRel);
         self.leadership.send_replace(Leadership::Leading { since });
     }
 }
 
-/// Makes a handle, the guard of a thread that does not run yet, and that thread's channels.
+/// Creates a handle, the guard of a thread that isn't running yet, and that thread's channels.
 pub(super) fn channels() -> (Handle, Guard, Channels) {
     let (requests, queue) = mpsc::channel(QUEUE_MAX);
     let (bump, changed) = watch::channel(0);
@@ -329,7 +328,7 @@ pub(super) fn channels() -> (Handle, Guard, Channels) {
     (handle, guard, channels)
 }
 
-/// Starts the thread for an open store. The thread holds `state_dir` until it ends.
+/// Starts the thread for an open store. It keeps `state_dir` locked until it ends.
 pub(super) fn start(
     store: Store,
     state_dir: Option<StateDir>,
@@ -348,7 +347,7 @@ pub(super) fn start(
 }
 
 impl Guard {
-    /// Starts the spool's thread, which runs `work`.
+    /// Starts the spool's thread to run `work`.
     pub(super) fn run(&mut self, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         let thread = std::thread::Builder::new()
             .name("spool".into())
@@ -358,8 +357,8 @@ impl Guard {
     }
 }
 
-/// Returns `true` if the request overtakes the requests before it. Only requests of the sender do,
-/// so they do not wait for requests of sources of calls.
+/// Returns `true` if the request may jump the queue. Only the sender's requests do, so that they
+/// don't have to wait behind those of the call sources.
 fn goes_first(work: &[Op]) -> bool {
     work.iter().any(Op::is_of_sender) && !work.iter().any(Op::is_intake_in_order)
 }
@@ -388,14 +387,16 @@ impl Group {
     }
 }
 
-/// Runs the requests of the queue on a store.
+/// Runs queued requests against a store.
 pub(super) struct Writer {
     pub(super) store: Store,
-    /// Received requests that wait for a later group. Empty with SQLite: they stay in the channel.
+    /// Requests that were received but have to wait for a later group. Always empty with SQLite,
+    /// where they stay in the channel.
     waiting: VecDeque<Numbered>,
-    /// Time at which a request was last refused with a retryable error.
+    /// When a request was last refused with a retryable error.
     refused_at: Option<Instant>,
-    /// The state folder. `None` with PostgreSQL. Released last, after the file is closed.
+    /// The state directory, or `None` with PostgreSQL. It's released last, after the file is
+    /// closed.
     state_dir: Option<StateDir>,
 }
 
@@ -409,22 +410,22 @@ impl Writer {
         }
     }
 
-    /// Returns `true` if received requests wait.
+    /// Returns `true` if any received requests are still waiting.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Answers the waiting requests with `lost`, the error that ended the session. Without it, the
-    /// thread ends, and the answer is [`Error::Closed`].
+    /// Responds to the waiting requests with `lost`, the error that ended the session, or with
+    /// [`Error::Closed`] if the thread is simply ending.
     pub(super) fn refuse_waiting(&mut self, lost: &Option<Error>) {
         for Numbered { request, .. } in self.waiting.drain(..) {
             request.refuse(lost.clone().unwrap_or(Error::Closed));
         }
     }
 
-    /// Runs one group of requests with PostgreSQL. Requests of the sender go first, in their own
-    /// group. Groups are small, because each statement can need a round trip to the database, so
-    /// requests of the sender wait for one group at most.
+    /// Runs one group of requests with PostgreSQL, starting with the sender's, which get a group of
+    /// their own. Since each statement can take a round trip to the database, groups are kept small
+    /// so that the sender never waits for more than one of them.
     pub(super) fn serve(&mut self, first: Option<Numbered>, channels: &mut Channels) {
         self.waiting.extend(first);
         while self.waiting.len() < QUEUE_MAX
@@ -485,19 +486,19 @@ impl Writer {
         }
     }
 
-    /// Marks the end of a state folder as clean.
+    /// Records in the state directory that the spool was shut down cleanly.
     fn mark_end(mut self, channels: &Channels) {
-        // `UNCHECKED` makes the next start check the file.
+        // `UNCHECKED` makes the next startup check the file.
         let value = match channels.health.borrow().integrity {
             Integrity::NotNeeded | Integrity::Sound => "yes",
             Integrity::Checking | Integrity::Unknown(_) => UNCHECKED,
             Integrity::Damaged(_) => return,
         };
-        // If this fails, the next start checks the file.
+        // If this fails, the file is checked at the next startup.
         self.store.write(vec![Op::meta(CLEAN, value)]).ok();
     }
 
-    /// Commits `first` and the queued writes up to the next read, and then runs that read.
+    /// Commits `first` and the queued writes up to the next read, which then runs.
     pub(super) fn group(&mut self, first: Numbered, channels: &mut Channels) {
         let mut works = Vec::new();
         let mut answers = Vec::new();
@@ -561,13 +562,14 @@ impl Writer {
             channels.bump.send_modify(|commits| *commits += 1);
         }
         for (answer, result) in answers.into_iter().zip(results) {
-            // A caller that no longer waits has dropped the answer, not the request.
+            // The request counts even if its caller has stopped waiting for the result.
             answer.send(result).ok();
         }
     }
 
-    /// Answers an empty request. After a disk error it writes one row: SQLite commits an empty
-    /// transaction without touching the disk, so a full disk would look healthy.
+    /// Responds to an empty request. After a disk error, this writes one row, because SQLite
+    /// commits an empty transaction without touching the disk, which would make a full disk look
+    /// healthy.
     fn probe(&mut self, channels: &Channels) -> Answer {
         if channels.health.borrow().trouble.is_some() {
             self.store.write(vec![Op::meta(PROBE, "yes")])?;

@@ -5,15 +5,15 @@
 //! Requests are sent one at a time, at least [`REQUEST_EVERY`] apart, so that a branch stays within
 //! its limit of 60 requests per minute. A report is sent once a minute.
 //!
-//! | answer | what happens |
+//! | response | what happens |
 //! |---|---|
 //! | 200 | `taken` calls are forwarded, `refused` calls become dead letters |
 //! | 413 | the next request has half as many lines |
 //! | 415 | pause: the hub is older than the collector |
-//! | 401, 403 | pause: the token is refused |
-//! | 3xx, other 4xx, a 200 that cannot be read | pause: this is not the hub, or not a working one |
-//! | 429, 5xx, no answer | the next hub; after the last one, a backoff of up to 60 s |
-//! | no answer in time | the same, and the next request has half as many lines |
+//! | 401, 403 | pause: the token was refused |
+//! | 3xx, other 4xx, an unreadable 200 | pause: this isn't the hub, or not a working one |
+//! | 429, 5xx, no response | the next hub; after the last one, a backoff of up to 60 s |
+//! | no response in time | the same, and the next request has half as many lines |
 //!
 //! After a pause, the request is retried every minute.
 

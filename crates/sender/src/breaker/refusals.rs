@@ -121,7 +121,7 @@ impl Refusals {
         let is_like_others = is_known || series.suspects(&call);
         let is_same = series.reason == reason;
         match &mut series.suspension {
-            // A trial proves as much if it's refused for another reason.
+            // A trial proves just as much if it's refused for a different reason.
             Some(held) if sent >= held.began => held.is_confirmed |= !is_like_others,
             Some(_) if !is_same => return,
             Some(_) => {}

@@ -5,9 +5,10 @@
 //! **response**. That way, no window can contain more requests than there are slots, wherever it
 //! opens:
 //!
-//! > Take N + 1 arrivals in one window that begins at w. The one planned last was planned at some
-//! > s < w + 60. The other N arrived at or after w, so their answers came after w, so their slots
-//! > are taken until after w + 60 > s. All N slots were taken at s, so that request was not sent.
+//! > Suppose that N + 1 requests arrive in one window, which begins at w. The one that was planned
+//! > last was planned at some s < w + 60. The other N arrived at or after w, and their responses
+//! > came after that, so their slots are taken until after w + 60 > s. Since all N slots were taken
+//! > at s, that request can't have been sent.
 //!
 //! A request without a response ends once it can no longer arrive: 5 s after the timeout closed its
 //! connection, or [`LOST_ARRIVE`] after this process lost track of it. Since the CRM's clock and
@@ -46,8 +47,10 @@ const LOWEST_PART: u32 = 4;
 /// How long after its connection was closed a request can still arrive.
 pub const STRAGGLER: Duration = Duration::from_secs(5);
 
-/// Time after launch within which a request is written to its connection, or else not at all. Its
-/// slot is stored first. A process that takes over the state relies on this limit.
+/// How long after its launch a request may still be written to its connection. After that, it isn't
+/// sent at all.
+///
+/// The slot is stored beforehand, and a process that takes over the state relies on this limit.
 pub const SEND_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a request can still arrive after this process has lost track of it, because it was

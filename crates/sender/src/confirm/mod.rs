@@ -29,7 +29,8 @@ const WEBHOOK_WAIT: Duration = Duration::from_secs(120);
 /// webhooks.
 const WEBHOOKS_MISSED_MAX: u32 = 3;
 
-/// How long no pages are read after the CRM refused one, or after they showed none of our calls.
+/// How long to stop reading pages after the CRM refused one, or after they showed none of our
+/// calls.
 const PAGES_OFF: Duration = Duration::from_secs(3600);
 
 /// Maximum number of pages per reading.

@@ -39,7 +39,7 @@ pub(super) fn view(core: &Core, now: Now, head: &WorkQueue) -> View {
         lead: None,
         lead_spare: None,
     };
-    // The head leaves out the other calls of a branch whose calls are refused.
+    // The head omits all other calls of a branch whose calls are being refused.
     if core.refusals.suspends()
         && let Some(tried) = head.retried.as_ref().or(head.trials.values().next())
     {

@@ -425,7 +425,7 @@ fn work_returns_its_row_endpoint_poll_and_lead_request() {
     }
 }
 
-/// The ten states in `docs/design/sender.md`, with their answers.
+/// The ten states in `docs/design/sender.md`, with the request that each of them leads to, if any.
 #[test]
 fn ten_documented_states_have_their_expected_answers() {
     let saturated = view_with_ready_calls(50, 20);

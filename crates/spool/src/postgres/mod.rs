@@ -1,19 +1,19 @@
-//! PostgreSQL as an engine of [`Db`](crate::Db): one session, with a Tokio runtime that only runs
-//! while the thread waits for an answer.
+//! PostgreSQL as an engine of [`Db`](crate::Db): a single session, whose Tokio runtime only runs
+//! while the thread waits for a response.
 //!
-//! | module | what it contains |
+//! | module | contents |
 //! |---|---|
 //! | [`url`] | the value of `--state` |
 //! | `tls` | the trusted root certificates |
 //! | `connecting` | connecting to one of several hosts, and the server's warnings |
 //! | `session` | a connection: its settings, its deadline, and its statements |
 //! | `error` | the server's errors, converted into [`Error`](crate::Error) |
-//! | `values` | values and rows in PostgreSQL's form |
-//! | `health` | the problems of the database that `status` shows |
-//! | `history` | the identity of the database's history |
-//! | `login` | the refusal to send a password in clear |
-//! | `lock` | the lock that makes a process the leader, and the processes that wait for it |
-//! | `pipeline` | statements that were sent and whose answers are not read yet |
+//! | `values` | values and rows in PostgreSQL's binary format |
+//! | `health` | the database problems that `status` shows |
+//! | `history` | identifies the database's history |
+//! | `login` | the refusal to send a password in cleartext |
+//! | `lock` | the lock that makes a process the leader, and the processes waiting for it |
+//! | `pipeline` | statements that were sent but whose results haven't been read yet |
 //! | `schema` | the tables, and their migration |
 //! | [`server`] | what `check` reports about a server, and the refusal of a pooler |
 

@@ -80,7 +80,7 @@ pub(super) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Writes a statement. The runtime sends it when the thread waits for an answer.
+    /// Writes a statement, which the runtime sends once the thread waits for a result.
     pub(super) fn write(
         &self,
         runtime: &Runtime,

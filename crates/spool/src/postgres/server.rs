@@ -1,7 +1,7 @@
-//! What `check` reports about a PostgreSQL server: whether callbridge can lead on it, and what a
-//! failure of the server can lose.
+//! What `check` reports about a PostgreSQL server: whether callbridge can lead on it, and what
+//! could be lost if the server fails.
 //!
-//! Every query uses the simple protocol, so it also works through a pooler that callbridge refuses.
+//! All queries use the simple protocol, so they even work through a pooler that callbridge refuses.
 
 use super::Session;
 use super::session::{Access, FOREIGN_OWNER, Setting, TCP_SETTINGS, VERSION_MIN, WRITE_SETTINGS};
@@ -10,35 +10,35 @@ use crate::Error;
 use callbridge_model::{Code, clock};
 use std::time::Duration;
 
-/// Name that the server shows for these sessions.
+/// The application name that the server shows for these sessions.
 const LABEL: &str = "callbridge check";
-/// Maximum difference between the server's clock and this machine's clock. A larger one is a
+/// Maximum difference between the server's clock and this machine's before it's reported as a
 /// problem.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
-/// Number of times that the server's clock is read. The reading with the shortest round trip
-/// counts, because it is the most exact.
+/// How many times the server's clock is read. Only the reading with the shortest round trip is
+/// used, since it's the most accurate.
 const CLOCK_QUESTIONS: usize = 5;
-/// Number of other sessions that hold a transaction while the pooling is tested.
+/// Number of other sessions that keep a transaction open while pooling is tested.
 const OTHER_CLIENTS: usize = 3;
 
 /// The result of one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grade {
     Ok,
-    /// The fact could not be tested, or depends on facts that the server does not show.
+    /// This couldn't be tested, or it depends on something that the server doesn't reveal.
     Unknown,
-    /// The test failed. `check` ends with this code.
+    /// The test failed, which makes `check` exit with this code.
     Failed(Code),
 }
 
 /// One fact about the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFinding {
-    /// What was tested: `pooling`.
+    /// What was tested, such as `pooling`.
     pub part: &'static str,
     pub grade: Grade,
     pub message: String,
-    /// How to fix the problem. Empty if there is nothing to do.
+    /// How to fix the problem, or empty if there's nothing to do.
     pub fix: String,
 }
 
@@ -65,7 +65,7 @@ impl ServerFinding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerReport {
     pub findings: Vec<ServerFinding>,
-    /// The schema has no state yet.
+    /// Whether there's no state in the schema yet.
     pub is_new: bool,
 }
 
@@ -79,11 +79,11 @@ impl ServerReport {
     }
 }
 
-/// Tests the server of this URL. Changes nothing on the server, and waits for no lock. Must not be
-/// called in an async task, because it blocks until the server answers.
+/// Tests the server at this URL without changing anything on it or waiting for any lock. Don't call
+/// this in an async task, since it blocks until the server responds.
 ///
 /// # Errors
-/// If the server cannot be reached or refuses the connection.
+/// Returns an error if the server can't be reached or refuses the connection.
 pub fn inspect_server(url: &PostgresUrl) -> Result<ServerReport, Error> {
     let session = Session::connect(url, Access::Write, LABEL)?;
     let mut found = vec![server(&session)?, tls(url, &session)?];
@@ -102,11 +102,11 @@ pub fn inspect_server(url: &PostgresUrl) -> Result<ServerReport, Error> {
     })
 }
 
-/// Refuses a pooler of transactions, behind which two processes could believe that they lead. A
-/// pooler that can't be tested, because the server has no free connection, is only reported.
+/// Refuses a transaction pooler, behind which two processes could both believe they're the leader.
+/// If there's no free connection to test this with, it only logs a warning.
 ///
 /// # Errors
-/// [`Error::Unusable`] if the session doesn't keep its backend.
+/// Returns [`Error::Unusable`] if the session doesn't keep its backend.
 pub(crate) fn refuse_pooler(url: &PostgresUrl, session: &Session) -> Result<(), Error> {
     let ServerFinding {
         grade,
@@ -138,7 +138,7 @@ fn has_state(session: &Session) -> Result<bool, Error> {
     Ok(exists == "t")
 }
 
-/// Reads the last row of the answer, which must have `N` values. NULL is empty.
+/// Reads the last row of the result, which must have `N` values. NULL becomes an empty string.
 fn row<const N: usize>(session: &Session, text: &str) -> Result<[String; N], Error> {
     let rows = session.simple_rows(text)?;
     let row = rows
@@ -148,7 +148,7 @@ fn row<const N: usize>(session: &Session, text: &str) -> Result<[String; N], Err
     row.ok_or_else(|| Error::Sql(session.place().to_path_buf(), "an answer has no row".into()))
 }
 
-/// Quotes a text as an SQL string constant.
+/// Quotes a string as an SQL literal.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -178,15 +178,15 @@ fn judge_server(number: i64, version: &str, encoding: &str) -> ServerFinding {
     ServerFinding::ok(part, format!("PostgreSQL {version}"))
 }
 
-/// Reports whether the connection uses TLS. If TLS is needed and not valid, the connection was
-/// refused before this test.
+/// Reports whether the connection uses TLS. Where TLS is required but not valid, the connection
+/// never gets this far.
 fn tls(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error> {
     let part = "TLS";
     if !url.uses_tls() {
         let message = "not used: the connection does not leave this machine";
         return Ok(ServerFinding::ok(part, message));
     }
-    // Behind a pooler, this shows the pooler's connection, which perhaps uses no TLS.
+    // Behind a pooler, this describes the pooler's own connection, which might not use TLS.
     let text = "SELECT coalesce(max(version), '') FROM pg_stat_ssl
          WHERE pid = pg_backend_pid() AND ssl";
     let [version] = row(session, text)?;
@@ -195,8 +195,8 @@ fn tls(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error> {
     Ok(ServerFinding::ok(part, message))
 }
 
-/// Checks whether the role can create the tables, or owns them. Only an owner can change tables in
-/// an upgrade.
+/// Checks whether the role owns the tables or can create them. Only an owner can alter tables
+/// during an upgrade.
 fn rights(session: &Session) -> Result<ServerFinding, Error> {
     let part = "rights";
     let schema = &session.schema;
@@ -248,11 +248,11 @@ fn denied(part: &'static str, message: String, fix: &str) -> ServerFinding {
     ServerFinding::new(part, Grade::Failed(Code::NoPermission), message, fix)
 }
 
-/// Checks whether a session keeps its backend (server process). The leader's lock belongs to the
-/// backend: a pooler of transactions would leave the lock with a backend that serves other clients.
+/// Checks whether a session keeps its backend (the server process).
 ///
-/// A pooler without other clients chooses the same backend each time. Therefore other sessions hold
-/// transactions during the test.
+/// The leader's lock belongs to the backend, so a transaction pooler would leave it with one that
+/// goes on to serve other clients. Since an otherwise idle pooler picks the same backend every
+/// time, other sessions keep transactions open during the test.
 fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error> {
     let part = "pooling";
     let mut others = Vec::new();
@@ -273,7 +273,7 @@ fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error>
     let is_kept = is_backend_kept(session, &others, &backend, key);
     let unlock = format!("SELECT pg_advisory_unlock({key}) {}", own_lock(key));
     for session in others.iter().chain([session]) {
-        // If this fails, the lock ends with its backend.
+        // If this fails, the lock is released along with its backend.
         session.simple_rows(&unlock).ok();
     }
     if is_kept? {
@@ -285,8 +285,8 @@ fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error>
     Ok(ServerFinding::failed(part, message, fix))
 }
 
-/// The SQLSTATE with which PgBouncer in statement mode refuses a transaction before it closes the
-/// connection.
+/// The SQLSTATE that PgBouncer sends in statement mode to reject a transaction, before it closes
+/// the connection.
 const PROTOCOL_VIOLATION: &str = "08P01";
 
 fn is_backend_kept(
@@ -298,7 +298,7 @@ fn is_backend_kept(
     for other in others {
         let held = match row::<1>(other, "BEGIN; SELECT pg_backend_pid()") {
             Ok([held]) => held,
-            // A pooler in statement mode refuses transactions.
+            // A pooler in statement mode rejects transactions.
             Err(Error::Sql(..)) => return Ok(false),
             Err(Error::SessionLost(_, why)) if why.contains(PROTOCOL_VIOLATION) => {
                 return Ok(false);
@@ -319,8 +319,8 @@ fn is_backend_kept(
     Ok(true)
 }
 
-/// Returns the `FROM` and `WHERE` of a query for the advisory lock with this key, if this session's
-/// backend holds it.
+/// Returns the `FROM` and `WHERE` clauses of a query that finds the advisory lock with this key,
+/// provided that this session's backend holds it.
 fn own_lock(key: i64) -> String {
     format!(
         "FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
@@ -328,8 +328,8 @@ fn own_lock(key: i64) -> String {
     )
 }
 
-/// A setting, and the value that the server shows after the setting was made, or the reason why it
-/// could not be made.
+/// A setting, along with the value that the server reports after it was set, or the reason why
+/// setting it failed.
 type FoundSetting = (Setting, Result<String, String>);
 
 fn timeouts(session: &Session) -> Result<ServerFinding, Error> {
@@ -374,7 +374,8 @@ fn judge_timeouts(found: &[FoundSetting]) -> ServerFinding {
 
 fn clock_difference(session: &Session) -> Result<ServerFinding, Error> {
     let text = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
-    // The query runs several times, because its first answer includes the time to plan the query.
+    // The query runs several times because the first response includes the time it takes to plan
+    // it.
     let mut best: Option<(Duration, i64)> = None;
     for _ in 0..CLOCK_QUESTIONS {
         let asked = clock::now();
@@ -390,8 +391,8 @@ fn clock_difference(session: &Session) -> Result<ServerFinding, Error> {
     Ok(judge_clock(ahead, half))
 }
 
-/// Judges the server's clock, which is `ahead` microseconds ahead of this machine's clock. `half`
-/// is half of the round trip, by which `ahead` can be wrong.
+/// Judges the server's clock, which is `ahead` microseconds ahead of this machine's. `half` is half
+/// the round-trip time, and thus the margin of error of `ahead`.
 fn judge_clock(ahead: i64, half: Duration) -> ServerFinding {
     let part = "clock";
     let difference = Duration::from_micros(ahead.unsigned_abs());
@@ -412,15 +413,15 @@ fn judge_clock(ahead: i64, half: Duration) -> ServerFinding {
     ServerFinding::failed(part, message, "set both clocks by NTP")
 }
 
-/// What the server shows about its replicas.
+/// What the server reveals about its replicas.
 #[derive(Clone, Debug, Default)]
 struct Replication {
-    /// Value of `synchronous_standby_names`.
+    /// The value of `synchronous_standby_names`.
     names: String,
     fsync: String,
     replicas: u32,
     synchronous: u32,
-    /// Replicas whose state this role cannot see.
+    /// Number of replicas whose state this role isn't allowed to see.
     hidden: u32,
 }
 
@@ -439,8 +440,8 @@ fn replication(session: &Session) -> Result<ServerFinding, Error> {
     }))
 }
 
-/// Reports replication. The sessions of callbridge set `synchronous_commit`, so its value on the
-/// server does not matter.
+/// Reports on replication. The server's own `synchronous_commit` doesn't matter, because callbridge
+/// sets it in each of its sessions.
 fn judge_replication(found: &Replication) -> ServerFinding {
     let part = "replication";
     let Replication {

@@ -1,4 +1,4 @@
-//! Tests that `check` finds problems of a real server.
+//! Tests that `check` detects the problems of a real server.
 
 use super::*;
 use callbridge_testbed::authority::{Authority, Flaw};
@@ -225,7 +225,8 @@ fn clock_that_differs_by_more_than_five_seconds_fails() {
     assert_failed(&[judge_clock(-5_004_000, half)], "clock", "5 s behind");
 }
 
-/// Even if the role's own path begins with a schema in which others can create functions.
+/// This holds even if the role's own search path starts with a schema in which others can create
+/// functions.
 #[test]
 fn session_sees_only_pg_catalog_before_its_settings() {
     let server = Postgres::start(Durability::None, "");

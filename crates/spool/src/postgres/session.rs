@@ -25,8 +25,8 @@ use tokio_postgres::{Client, Config, SimpleQueryMessage, Statement};
 /// The oldest server version that supports everything in [`WRITE_SETTINGS`], as
 /// `server_version_num`.
 pub(super) const VERSION_MIN: i64 = 140_000;
-/// Maximum number of prepared statements that are kept. Their number is bounded by the code, apart
-/// from statements with lists of ids.
+/// Maximum number of prepared statements to keep. The code limits how many there can be, except for
+/// statements with lists of IDs.
 const PREPARED_MAX: usize = 500;
 
 /// SQL for the owner of the schema `n` (a row of `pg_namespace`) if this role isn't a member of it.
@@ -46,8 +46,8 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// Returns the maximum wait for an answer. The deadline is needed because a frozen server still
-    /// acknowledges TCP. A reader waits less, because tasks that do other work wait for it.
+    /// Returns the maximum time to wait for a response, which is needed because a frozen server
+    /// still acknowledges TCP. Readers wait less, since tasks with other work to do depend on them.
     const fn deadline(self) -> Duration {
         match self {
             Self::Write => Duration::from_secs(8),
@@ -57,24 +57,24 @@ impl Access {
     }
 }
 
-/// A setting of a session, and its value, which the server must show after it was set.
+/// A session setting and its value, which the server must report after it was set.
 pub(super) type Setting = (&'static str, &'static str);
 
-/// Timeouts that end the session of a process that was killed, cut off, or frozen, so another
-/// process can take the lock.
+/// Timeouts that end the session of a process that was killed, cut off, or frozen, so that another
+/// process can acquire the lock.
 pub(super) const WRITE_SETTINGS: [Setting; 3] = [
     ("idle_session_timeout", "10s"),
     ("idle_in_transaction_session_timeout", "5s"),
     ("client_connection_check_interval", "2s"),
 ];
-/// Timeouts for a copy. They are long, because one session is idle while the other session reads or
+/// Timeouts for a copy. They're long, because one session is idle while the other one reads or
 /// writes many rows.
 const COPY_SETTINGS: [Setting; 3] = [
     ("idle_session_timeout", "10min"),
     ("idle_in_transaction_session_timeout", "10min"),
     ("client_connection_check_interval", "2s"),
 ];
-/// Keepalive settings. A Unix socket has none of these.
+/// Keepalive settings, which don't exist for Unix sockets.
 pub(super) const TCP_SETTINGS: [Setting; 4] = [
     ("tcp_keepalives_idle", "5"),
     ("tcp_keepalives_interval", "2"),
@@ -85,11 +85,11 @@ const READ_SETTINGS: [Setting; 2] = [
     ("default_transaction_read_only", "on"),
     ("statement_timeout", "2s"),
 ];
-/// Settings of every session. Each statement was written for an index and its order. It is planned
-/// once per session, perhaps while the tables are empty, so its plan must not depend on the
+/// Settings for every session. Each statement was written for an index and its order. Since it's
+/// planned once per session, possibly while the tables are empty, its plan mustn't depend on the
 /// server's statistics. The statements are also too short to be worth compiling (`jit`).
 ///
-/// The warning that a commit did not reach the standby must arrive (`client_min_messages`).
+/// The warning that a commit didn't reach the standby has to arrive (`client_min_messages`).
 const COMMON_SETTINGS: [Setting; 5] = [
     ("client_min_messages", "warning"),
     ("jit", "off"),

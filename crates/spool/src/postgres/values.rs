@@ -29,8 +29,8 @@ impl ToSql for Value<'_> {
         }
     }
 
-    /// Accepts every type, because the server infers it from the statement. A value of another type
-    /// is an error in callbridge, and the server reports it.
+    /// Accepts every type, because the server infers it from the statement. A value of the wrong
+    /// type is a bug in callbridge, which the server reports.
     fn accepts(_: &Type) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! Finds out for `audit` what happened to a call that is in a file of the PBX, by the ids of its
-//! channels. When a call and its seen ids are purged, one short row per call is kept, a summary.
+//! Finds out for `audit` what happened to a call in a PBX's file, going by its channels' IDs. When
+//! a call is purged along with its seen IDs, one short row is kept for it: its summary.
 
 use super::call_row::WAITS;
 use super::{directory, resume, seen_calls};
@@ -17,7 +17,7 @@ const FORGOTTEN_MAX: u32 = 500;
 /// The state in the summary of a call that was between extensions, or skipped by a flag.
 const COUNTED: &str = "counted";
 
-/// A call in a file of the PBX, by its ids.
+/// A call in a PBX's file, given by its IDs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditedCall {
     pub pbx: String,
@@ -27,7 +27,7 @@ pub struct AuditedCall {
     pub uuid: CallUuid,
 }
 
-/// What the state knows about a call that is in a file of the PBX.
+/// What the state knows about a call in a PBX's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallFate {
@@ -295,8 +295,8 @@ pub(crate) fn summarize(db: &Db, calls: &str, values: impl Values) -> Result<(),
     db.run(&text, values)
 }
 
-/// Stores summaries of the calls that were only counted, among the seen calls after the (PBX, id)
-/// `from` up to `to` that were seen before `before`. Their rows are deleted next.
+/// Stores summaries of calls that were only counted, out of the seen calls after the (PBX, ID)
+/// `from` up to `to` that were seen before `before`. Their rows are about to be deleted.
 pub(crate) fn summarize_counted(
     db: &Db,
     from: (&str, &str),

@@ -217,7 +217,7 @@ const INSERT: &str = "INSERT INTO calls (id, uuid, conflicting_uuid, state, live
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
              ?20, ?21, ?22, ?23, ?24, ?25)";
 
-/// PostgreSQL's types of the columns of [`INSERT`].
+/// PostgreSQL's types for the columns of [`INSERT`].
 const ROW_TYPES: [&str; 25] = [
     "bigint", "bytea", "bytea", "text", "bigint", "bigint", "text", "text", "text", "text", "text",
     "bigint", "bigint", "bigint", "text", "text", "text", "text", "bigint", "bigint", "text",

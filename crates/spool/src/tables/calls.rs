@@ -67,7 +67,7 @@ pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     if let Some(row) = find_call(db, id)? {
         return Ok(Search::One(Box::new(row)));
     }
-    // A dead letter or a waiting call outlives the seen_calls of its ids.
+    // Dead letters and waiting calls outlive the `seen_calls` rows for their IDs.
     let of_letter = "state IN ('dead', 'waiting') AND linkedid = ?1 LIMIT 1";
     if let Some(row) = first(db, of_letter, [id])? {
         return Ok(Search::One(Box::new(row)));

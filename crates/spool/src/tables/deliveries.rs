@@ -15,8 +15,8 @@ use std::time::Duration;
 
 /// Maximum number of deliveries that a single purge deletes.
 const FORGOTTEN_MAX: u32 = 2_000;
-/// Name of the setting that keeps [`WebhookPace`]: its times in microseconds and
-/// its branch, separated by spaces.
+/// Name of the setting that keeps [`WebhookPace`], with its times in microseconds and its branch,
+/// separated by spaces.
 pub(crate) const WEBHOOK_PACE: &str = "webhook.pace";
 /// A stored call reported by an event or a journal page.
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! The directory of leads. It has one row for each phone of each slot (contact) of a lead.
+//! The lead directory, with one row for each phone in each slot (contact) of a lead.
 
 use super::given;
 use super::waiting::WAITING_BY_PHONE;
@@ -16,21 +16,21 @@ use callbridge_model::{EmployeeId, LeadId, Phone};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of phones in [`Store::awaited`](crate::Store). Beyond this number, all waiting
-/// calls are checked.
+/// Maximum number of phones in [`Store::awaited`](crate::Store). Once there are more, all waiting
+/// calls are checked instead.
 const AWAITED_MAX: usize = 10_000;
-/// Maximum number of rows that are read for one phone number. Further leads of the number are
+/// Maximum number of rows read for one phone number. Any further leads with that number are
 /// ignored.
 const LEAD_PHONES_MAX: usize = 5_000;
 
-/// Number of merges of a chain that are followed for all numbers at once. Longer chains are
-/// followed for one number after the other.
+/// How far chains of merges are followed for all numbers at once. Whatever is left of longer chains
+/// is followed separately for each number.
 const MERGES_MAX: usize = 16;
 
-/// Name of the counter of lead news that contained a new fact.
+/// Name of the counter for lead news that contained a new fact.
 pub(crate) const LEARNED: &str = "learned";
 
-/// Query for all rows of a phone number, each with the state of its lead.
+/// Query for all rows of a phone number, along with the state of each lead.
 const LEAD_PHONES: &str = "SELECT true AS life, p.lead, p.slot, p.held, p.told, p.gone,
            l.living, l.whole, l.deleted, l.merged, l.merged_into
     FROM directory_phones p LEFT JOIN directory_leads l ON l.lead = p.lead
@@ -45,13 +45,13 @@ const LEAD: &str = "SELECT true AS life, living, whole, deleted, merged, merged_
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectorySize {
-    /// Phone numbers that some lead has, or had when it was deleted or merged.
+    /// Number of phone numbers that belong to a lead, or did until it was deleted or merged.
     pub phones: u64,
-    /// Leads that are neither merged nor deleted.
+    /// Number of leads that have been neither merged nor deleted.
     pub leads: u64,
 }
 
-/// The phone rows of a lead, by the phone's digits and the slot.
+/// A lead's phone rows, by the phone's digits and the slot.
 type Rows = BTreeMap<(i64, i64), PhoneRow>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,11 +59,11 @@ struct PhoneRow {
     held: Option<i64>,
     source: Option<i64>,
     gone: Option<i64>,
-    /// Name of the slot's contact. It is stored only with the first of the contact's phones.
+    /// The name of the slot's contact, stored only with the contact's first phone.
     name: Option<Known<Name>>,
 }
 
-/// Stands for the phone's digits in the row of a slot without phones.
+/// Takes the place of the phone's digits in the row for a slot without phones.
 const EMPTY: i64 = 0;
 
 fn rows_of(entry: &Entry) -> Rows {
@@ -105,11 +105,11 @@ fn take_row(entry: &mut Entry, digits: i64, slot: Slot, row: PhoneRow) {
     }
 }
 
-/// The columns of a name: the time of the report, its rank within that second, and the text.
+/// The columns of a name: when it was reported, its rank within that second, and the text.
 type NameColumns = (EpochSeconds, Option<u8>, Option<String>);
 
-/// Columns of a lead in the order of [`LEAD`]. Each field is read from the column with its name,
-/// and a tuple also from the next columns.
+/// The columns of a lead, in the order of [`LEAD`]. Each field is read from the column with the
+/// same name. Tuples also take the columns that follow it.
 #[derive(Default, Deserialize)]
 struct LeadColumns {
     life: Life,
@@ -132,7 +132,7 @@ impl LeadColumns {
     }
 }
 
-/// Columns of a phone number of a lead, in the order of [`LEAD_PHONES`].
+/// The columns of a lead's phone number, in the order of [`LEAD_PHONES`].
 #[derive(Deserialize)]
 struct LeadPhoneColumns {
     lead: i64,
@@ -144,7 +144,7 @@ struct LeadPhoneColumns {
 }
 
 impl LeadPhoneColumns {
-    /// Converts the row. `None` for a row that no version of callbridge wrote.
+    /// Converts the row, returning `None` if no version of callbridge could have written it.
     fn lead_phone(self) -> Option<LeadPhone> {
         Some(LeadPhone {
             lead: LeadId::new(self.lead)?,
@@ -176,8 +176,8 @@ fn known_responsible(columns: NameColumns, employee: Option<EmployeeId>) -> Know
     }
 }
 
-/// Stores news of a lead, and returns `true` if it contained a new fact. Phone numbers whose
-/// waiting calls the news can release are remembered for [`Store::take_awaited`].
+/// Stores news about a lead, and returns `true` if it contained a new fact. If this could release
+/// the waiting calls of a phone number, that number is remembered for [`Store::take_awaited`].
 pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     let phones = match ledger::learn::<Db>(store, news)? {
         Learned::Nothing => return Ok(false),
@@ -200,8 +200,8 @@ pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error>
     Ok(true)
 }
 
-/// Returns the surviving lead of a merged lead, after any number of merges. `None` for a lead that
-/// was not merged, or whose surviving lead was deleted.
+/// Follows any number of merges to the lead that survived, returning `None` if this lead wasn't
+/// merged or the survivor was deleted.
 pub fn survivor(db: &Db, lead: LeadId) -> Result<Option<LeadId>, Error> {
     let end = root(lead, |lead| Ok::<_, Error>(db.life(lead)?.merged))?;
     if end.lead == lead || db.life(end.lead)?.is_deleted() {
@@ -210,20 +210,22 @@ pub fn survivor(db: &Db, lead: LeadId) -> Result<Option<LeadId>, Error> {
     Ok(Some(end.lead))
 }
 
-/// Returns `true` if the CRM has reported this lead and not its deletion.
+/// Returns `true` if the CRM has reported this lead and hasn't reported its deletion.
 pub fn has_lead(db: &Db, lead: LeadId) -> Result<bool, Error> {
     let text = "SELECT 1 FROM directory_leads WHERE lead = ?1 AND deleted IS NULL";
     db.exists(text, [lead.get()])
 }
 
-/// Looks up the leads that have or had a phone number.
+/// Looks up the leads that have or once had a phone number.
 pub fn holders(db: &Db, phone: &Phone) -> Result<Finding, Error> {
     find(db, phone)
 }
 
-/// Looks up the leads that have or had each of these numbers, and the lead that a person has
-/// assigned to it. With PostgreSQL, the number of round trips depends on the longest chain of
-/// merges and not on the number of phones.
+/// For each number, looks up the leads that have or once had it, along with the lead that a user
+/// has assigned to it.
+///
+/// With PostgreSQL, the number of round trips depends on the longest chain of merges, not on how
+/// many phones there are.
 pub fn leads_of_phones(
     db: &Db,
     phones: &[Phone],
@@ -255,7 +257,7 @@ fn ask_lead_phones(db: &Db, phone: &Phone) -> Result<Asked<LeadPhoneColumns>, Er
     db.ask(LEAD_PHONES, (phone.digits(), count(LEAD_PHONES_MAX)))
 }
 
-/// Returns the states of the leads in these rows, and of those that they were merged into.
+/// Returns the states of the leads in these rows, and of the leads they were merged into.
 fn lives_of_survivors<'a>(
     db: &Db,
     rows: impl Iterator<Item = &'a LeadPhone>,
@@ -278,22 +280,22 @@ fn lives_of_survivors<'a>(
     Ok(lives)
 }
 
-/// Reads the displayed values of a lead. For a merged lead, reads those of the surviving lead.
+/// Reads a lead's displayed values, or those of the surviving lead if it was merged.
 pub fn profile(db: &Db, lead: LeadId) -> Result<LeadProfile, Error> {
     let end = root(lead, |lead| Ok::<_, Error>(db.life(lead)?.merged))?;
     Ok(db.entry(end.lead)?.profile())
 }
 
-/// Returns the employees who are responsible for leads, with the number of their leads. Reads all
-/// leads.
+/// Returns the employees who are responsible for leads, along with how many leads each of them has.
+/// This reads every lead.
 pub fn responsible_employees(db: &Db) -> Result<Vec<(EmployeeId, u64)>, Error> {
     let text = "SELECT responsible, count(*) FROM directory_leads
          WHERE responsible IS NOT NULL GROUP BY responsible";
     db.query_known(text, (), |(id, leads)| Some((EmployeeId::new(id)?, leads)))
 }
 
-/// Returns at most `limit` phone numbers of the directory after `after`, in numerical order, with
-/// their leads.
+/// Returns up to `limit` of the directory's phone numbers that follow `after`, in numerical order
+/// and with their leads.
 pub fn directory(
     db: &Db,
     after: Option<&Phone>,
@@ -344,7 +346,7 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
         .filter(|key| old.get(*key) != new.get(*key))
         .copied()
         .collect();
-    // Other holders of a number only matter if this lead starts or stops holding it.
+    // Whether anyone else holds a number only matters when this lead starts or stops holding it.
     let before = held_phones(old);
     let after = held_phones(new);
     let came = count_unheld(db, after.difference(&before))?;
@@ -383,7 +385,7 @@ fn held_phones(rows: &Rows) -> BTreeSet<i64> {
         .collect()
 }
 
-/// Counts the phones that no lead holds.
+/// Counts the phones that aren't held by any lead.
 fn count_unheld<'a>(db: &Db, phones: impl Iterator<Item = &'a i64>) -> Result<i64, Error> {
     let mut unheld = 0;
     for digits in phones {
@@ -447,7 +449,7 @@ fn live_count(life: &Life) -> i64 {
     i64::from(life.living.is_some() && !life.is_deleted() && life.merged.is_none())
 }
 
-/// Lets the pure functions of `callbridge-leads` read the directory.
+/// Gives the pure functions in `callbridge-leads` access to the directory.
 impl Ledger for Db {
     type Error = Error;
 

@@ -1,5 +1,5 @@
-//! Counts how fields of our calls appear in the CRM's events, and keeps calls of other providers.
-//! Both are stored as small durable settings.
+//! Counts how the fields of our calls show up in the CRM's events, and keeps track of calls logged
+//! by other providers. Both are stored as small durable settings.
 
 use super::{calls, meta};
 use crate::finished::last_four;
@@ -8,13 +8,13 @@ use crate::{CallEcho, Db, Error, Fit, RowId, Store, echo};
 use callbridge_call::EventTime;
 use callbridge_model::status::{ForeignCalls, JournalField};
 
-/// Name of the setting with the counts of how fields of our calls appear in the CRM's events.
+/// Name of the setting that stores these counts of our calls' fields.
 const FIELDS: &str = "journal.fields";
-/// Name of the setting that keeps calls of other providers.
+/// Name of the setting that stores calls logged by other providers.
 const FOREIGN: &str = "journal.foreign";
 
-/// Notes that an event shows our call in the journal. `echo` has the values in the journal. It is
-/// `None` if they cannot be compared, because the call was perhaps sent with other values.
+/// Records that our call showed up in the journal. `echo` contains the journal's values, or is
+/// `None` if they can't be compared because the call may have been sent with different ones.
 pub(crate) fn note_shown(
     store: &Store,
     row: RowId,
@@ -38,8 +38,8 @@ pub(crate) fn note_shown(
     Ok(())
 }
 
-/// Notes that another provider has journaled `call`. Does nothing if `company` is not the company
-/// that the state is bound to.
+/// Records that another provider has journaled `call`, provided that the state is bound to
+/// `company`.
 pub(crate) fn foreign(
     store: &Store,
     company: &str,
@@ -62,8 +62,8 @@ pub(crate) fn foreign(
     meta::remember(store, FOREIGN, &log)
 }
 
-/// Reads the counts of how fields of our calls appear in the CRM's events, one entry per field that
-/// was sent.
+/// Reads the counts of how the fields of our calls show up in the CRM's events, with one entry for
+/// each field that was sent.
 pub fn fields(db: &Db) -> Result<Vec<JournalField>, Error> {
     Ok(meta::recall(db, FIELDS)?.unwrap_or_default())
 }
@@ -72,8 +72,8 @@ fn log(db: &Db) -> Result<ForeignLog, Error> {
     Ok(meta::recall(db, FOREIGN)?.unwrap_or_default())
 }
 
-/// Returns the other providers that journaled calls of ours in the 24 hours before `at` (epoch
-/// seconds).
+/// Returns the other providers that journaled calls of ours within the 24 hours before `at` (in
+/// epoch seconds).
 pub fn foreign_calls(db: &Db, at: i64) -> Result<Vec<ForeignCalls>, Error> {
     Ok(log(db)?.providers(EventTime::from_seconds(at)))
 }

@@ -1,5 +1,4 @@
-//! Figures of a time range: the states of its calls, the delays of their confirmation, and the
-//! calls with customers.
+//! Statistics for a time range: call states, confirmation delays, and calls with customers.
 
 use crate::{Db, Error, Json, State, called_extensions};
 use callbridge_call::{Direction, EventTime, Timeline};
@@ -8,24 +7,25 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Maximum number of delays that are returned: those of the newest confirmed calls.
+/// Maximum number of delays to return, starting with those of the newest confirmed calls.
 const DELAYS_MAX: u32 = 2_000;
 
-/// Counts the calls that began in `from..until` (epoch seconds), by state.
+/// Counts the calls that started in `from..until` (in epoch seconds), by state.
 pub fn outcomes(db: &Db, from: i64, until: i64) -> Result<BTreeMap<State, u64>, Error> {
     let text =
         "SELECT state, count(*) FROM calls WHERE started >= ?1 AND started < ?2 GROUP BY state";
     Ok(db.query_all(text, (from, until))?.into_iter().collect())
 }
 
-/// Returns the times from hangup until the call was journaled, for the newest 2,000 journaled calls
-/// that began in `from..until` (epoch seconds).
+/// Returns how long it took from hangup until the call was journaled, for the newest 2,000
+/// journaled calls that started in `from..until` (in epoch seconds).
 pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duration>, Error> {
     let text = "SELECT since - 1000000 * ended FROM calls
          WHERE started >= ?1 AND started < ?2 AND state = 'journaled'
          ORDER BY started DESC LIMIT ?3";
     let micros: Vec<i64> = db.query_all(text, (from, until, DELAYS_MAX))?;
-    // A call's end is rounded to whole seconds, so a call can be confirmed before it.
+    // Since the end of a call is rounded to whole seconds, a call may be confirmed before it
+    // "ended".
     let delays = micros
         .into_iter()
         .map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
@@ -55,9 +55,10 @@ pub struct CustomerCall {
     pub rang: Vec<String>,
 }
 
-/// Returns the calls that began in `from..until` (epoch seconds), in the order of their start.
-/// Includes calls that `unanswered=no` keeps out of the journal. Excludes discarded incomplete
-/// calls, because the whole call often arrived later.
+/// Returns the calls that started in `from..until` (in epoch seconds), ordered by start time.
+///
+/// This includes calls that `unanswered=no` keeps out of the journal. Discarded incomplete calls
+/// are excluded, because in many cases the whole call arrived later.
 pub fn customer_calls(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall>, Error> {
     let text = "SELECT started, record, call, id FROM calls WHERE started >= ?1 AND started < ?2
            AND NOT (state = 'discarded' AND coalesce(reason, '') = 'incomplete')
@@ -113,8 +114,8 @@ struct Facts {
 }
 
 impl Facts {
-    /// Returns the time from the start of the call until the talk began. If only the length of the
-    /// talk is known, returns the length of the call without the talk.
+    /// Returns the time from the start of the call until the conversation began. If only the talk
+    /// time is known, returns the rest of the call's duration.
     fn wait_time(&self) -> Duration {
         let talk = self
             .timeline

@@ -210,7 +210,7 @@ fn correct_incomplete(store: &mut Store, new: &Finished) -> Result<Option<Done>,
     {
         outbox::queue_leave(store, &before, Left::Released, new.judged.judged_at)?;
     }
-    // The incomplete call counted for its customer only if an employee talked with the customer.
+    // The incomplete call only affected its customer's wait if an employee talked with them.
     if let Some(phone) = &phone
         && was_answered
     {
@@ -228,7 +228,7 @@ fn ask_parts(db: &Db, new: &Finished) -> Result<Vec<Asked<RowId>>, Error> {
         return Ok(Vec::new());
     }
     let text = format!(
-        // A cross join: the seen call is looked up first, and then its row.
+        // The cross join looks up the seen call first, and then its row.
         "SELECT calls.id FROM seen_calls CROSS JOIN calls
          WHERE seen_calls.pbx = ?1 AND seen_calls.id = ?2
              AND calls.uuid = seen_calls.uuid AND calls.uuid <> ?3 AND {WAITS}"

@@ -1,10 +1,10 @@
-//! Calls that a collector forwards to a hub.
+//! The calls that a collector forwards to a hub.
 
 use super::calls::newest_ready;
 use crate::{Book, Db, Error, Offer, Row, State, Store, count};
 use callbridge_call::{EpochSeconds, EventTime};
 
-/// Maximum number of calls that one statement makes ready.
+/// Maximum number of calls that a single statement makes ready.
 const OFFERED_MAX: usize = 10_000;
 
 pub(crate) fn offer(store: &mut Store, offer: Offer, at: EventTime) -> Result<(), Error> {
@@ -29,8 +29,8 @@ pub(crate) fn offer(store: &mut Store, offer: Offer, at: EventTime) -> Result<()
         }
     }
     if offer == Offer::Unconfirmed {
-        // A hub does not refuse single calls, so no call is held back. Both values of `live` are
-        // named, so the index is used.
+        // A hub never refuses individual calls, so no call is held back. Listing both values of
+        // `live` lets the index be used.
         let text = "UPDATE calls SET not_before = 0
              WHERE state = 'ready' AND live IN (0, 1) AND not_before > 0";
         store.run(text, ())?;
@@ -38,7 +38,7 @@ pub(crate) fn offer(store: &mut Store, offer: Offer, at: EventTime) -> Result<()
     Ok(())
 }
 
-/// Returns the calls to forward next: live calls first, then the backlog, each newest first.
+/// Returns the calls to forward next, with live calls before the backlog and newer ones first.
 pub fn next_calls(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     let mut calls = newest_ready(db, true, limit)?;
     if calls.len() < limit {
@@ -47,8 +47,8 @@ pub fn next_calls(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     Ok(calls)
 }
 
-/// Returns the earliest start among the oldest live call and the oldest other call that wait to be
-/// forwarded. `None` if no call waits.
+/// Returns the earlier of two start times, those of the oldest live call and of the oldest other
+/// call waiting to be forwarded, or `None` if no call is waiting.
 pub fn oldest_ready(db: &Db) -> Result<Option<EpochSeconds>, Error> {
     let mut oldest: Option<EpochSeconds> = None;
     for live in [true, false] {

@@ -14,8 +14,9 @@ use std::time::Duration;
 
 /// Name of the counter for incarnations that began because commits were lost.
 pub const LOST_COMMITS: &str = "hub_lost_commits";
-/// Name of the counter of ignored claims. A branch claims by its request that commits were lost.
-/// The claim is ignored if it comes too soon after the last one, whichever branch made that.
+/// Name of the counter for ignored claims. A branch's request may claim that commits were lost,
+/// which is ignored if it comes too soon after the last claim, no matter which branch made that
+/// one.
 const CLAIMS_IGNORED: &str = "hub_claims_ignored";
 /// Minimum time between two new incarnations. Each of them pauses the hub and makes all collectors
 /// resend what they have, so a stolen token or a broken sender must not cause this often.
@@ -79,7 +80,7 @@ pub(crate) fn request(
         .as_ref()
         .filter(|seen| seen.incarnation == position.incarnation);
     let seen = seen.map(|seen| seen.seq);
-    // If a claim came too soon, the old `seq` is kept, so the sender's next request claims again.
+    // If a claim came too soon, the old `seq` is kept so that the sender's next request repeats it.
     let answered = if is_too_soon { answered } else { position.seq };
     senders.note(store, request, (answered, seen))?;
     branches::note_request(store, request)?;

@@ -1,4 +1,4 @@
-//! The only row of the table `hub`.
+//! The `hub` table, which never has more than one row.
 
 use crate::db::Asked;
 use crate::hub::{HubPosition, HubRow};

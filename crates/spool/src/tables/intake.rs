@@ -1,8 +1,9 @@
-//! Stores the finished calls of a group of requests in PostgreSQL, with one query and one insert
-//! per table for all calls. So the number of round trips does not grow with the number of calls.
+//! Stores the finished calls from a group of requests in PostgreSQL, using one query and one insert
+//! per table for all of them, so that the number of round trips doesn't grow with the number of
+//! calls.
 //!
-//! Only new calls and repeated calls are stored together. Before a call that changes an earlier
-//! call, the calls collected so far are stored. Then that call is stored separately, as SQLite
+//! Only new and repeated calls are stored together. When a call changes an earlier one, the calls
+//! collected so far are stored first, and then that call is stored on its own, which is how SQLite
 //! stores every call.
 
 use super::call_row::{self, CANDIDATE, DuplicateCandidate, WAITS, ids_of};
@@ -23,30 +24,30 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Result of the search for earlier calls with the ids or the uuid of a finished call.
+/// What a search for earlier calls with a finished call's IDs or UUID has found.
 pub(crate) enum Traces {
-    /// No earlier call has the call's ids or uuid.
+    /// There is no earlier call with any of these IDs or this UUID.
     None,
-    /// The same call was stored before. Contains its row, if it has one.
+    /// The same call has been stored before. Contains its row, if it has one.
     Repeat(Option<RowId>),
-    /// Earlier calls were not queried, or the call perhaps changes an earlier call.
+    /// Either earlier calls weren't queried, or this call might change one of them.
     Unknown,
 }
 
-/// The finished calls of a group, with the queries about earlier calls. The default has no queries,
-/// so each call is stored separately.
+/// The finished calls of a group, along with the queries about earlier calls. By default there are
+/// no queries, in which case each call is stored separately.
 #[derive(Default)]
 pub(crate) struct Intake {
     questions: Option<Questions>,
-    /// The search results for each call, in the order of the calls.
+    /// What was found for each call, in the same order as the calls.
     traces: VecDeque<FoundTraces>,
-    /// Queries for the senders of each branch, by the branch's name.
+    /// Queries for each branch's senders, by branch name.
     senders: BTreeMap<String, Asked<SenderRow>>,
     customers: Customers,
     rows: Rows,
 }
 
-/// Queries about all calls of a group. Each row of an answer has the number of its call in the
+/// Queries about all calls in a group. Every row of the results contains a call's number within the
 /// group.
 struct Questions {
     own_ids: Option<Asked<(usize, i64)>>,
@@ -58,17 +59,17 @@ struct Questions {
 struct SameUuid {
     number: usize,
     known: DuplicateCandidate,
-    /// `true` if the stored call is a dead letter that a more complete report of the call can
+    /// Whether the stored call is a dead letter that a more complete report of the call may
     /// replace.
     waits: bool,
 }
 
-/// Facts in the database about earlier calls with the ids or the uuid of a finished call.
+/// What the database knows about earlier calls with a finished call's IDs or UUID.
 #[derive(Default)]
 struct FoundTraces {
-    /// The call has an id in common with another call of its group, which can be stored first.
+    /// Whether the call shares an ID with another call in its group, which may be stored first.
     is_entangled: bool,
-    /// The start of the earlier call with the same linkedid. `None` if there is no such call.
+    /// When the earlier call with the same linkedid started, if there is one.
     started: Option<i64>,
     same_uuid: Option<SameUuid>,
     has_parts: bool,
@@ -102,8 +103,8 @@ impl FoundTraces {
 }
 
 impl Intake {
-    /// Sends the queries about all calls and branches of these requests. The answers come in one
-    /// round trip.
+    /// Sends the queries about all calls and branches in these requests, whose results arrive in a
+    /// single round trip.
     pub(crate) fn ask<R: AsRef<[Op]>>(db: &Db, requests: &[R]) -> Result<Self, Error> {
         let mut calls: Vec<&Finished> = Vec::new();
         let mut intake = Self::default();
@@ -126,13 +127,13 @@ impl Intake {
         Ok(intake)
     }
 
-    /// Returns the query for the senders of a branch. Only the branch's first request in the group
-    /// gets it.
+    /// Returns the query for a branch's senders. Only the branch's first request in the group gets
+    /// it.
     pub(super) fn take_senders(&mut self, branch: &str) -> Option<Asked<SenderRow>> {
         self.senders.remove(branch)
     }
 
-    /// Returns the search result for `new`, which must be the next call of the group.
+    /// Returns what was found for `new`, which must be the group's next call.
     pub(super) fn traces_of(&mut self, db: &Db, new: &Finished) -> Result<Traces, Error> {
         if let Some(questions) = self.questions.take() {
             questions.answer(db, &mut self.traces)?;
@@ -143,7 +144,7 @@ impl Intake {
         }
     }
 
-    /// Collects a call that is not known yet. [`Intake::store`] stores it.
+    /// Collects a call that isn't known yet, for [`Intake::store`] to store.
     pub(super) fn take(&mut self, store: &mut Store, new: &Finished) -> Result<Done, Error> {
         self.rows.is_empty = false;
         self.rows.seen.add(new);
@@ -194,14 +195,14 @@ impl Intake {
         Ok(())
     }
 
-    /// Stores the collected calls, because the next call is stored separately.
+    /// Stores the calls collected so far, because the next one will be stored separately.
     pub(super) fn begin_alone(&mut self, db: &Db) -> Result<(), Error> {
         self.store(db)?;
         self.customers.forget();
         Ok(())
     }
 
-    /// Stores the collected calls and the changes of their customers.
+    /// Stores the calls collected so far, along with any changes to their customers.
     pub(crate) fn store(&mut self, db: &Db) -> Result<(), Error> {
         if !self.rows.is_empty {
             std::mem::take(&mut self.rows).store(db)?;
@@ -210,7 +211,7 @@ impl Intake {
     }
 }
 
-/// Makes the dead letter or waiting call that a new row will contain.
+/// Builds the dead letter or waiting call that a new row will contain.
 fn letter(db: &Db, id: RowId, new: &Finished) -> Result<Letter, Error> {
     let state = new.state();
     let judged = &new.judged;
@@ -233,8 +234,8 @@ fn letter(db: &Db, id: RowId, new: &Finished) -> Result<Letter, Error> {
     })
 }
 
-/// Returns the initial search result of each call, which shows whether it has an id in common with
-/// another call of the group.
+/// Returns the initial findings for each call, which only say whether it shares an ID with another
+/// call in the group.
 fn entangled(calls: &[&Finished]) -> VecDeque<FoundTraces> {
     let mut counts = BTreeMap::new();
     for new in calls {
@@ -296,7 +297,7 @@ impl Questions {
     }
 }
 
-/// Sends the query `text` for the rows in `columns`. Returns `None` if there are no rows.
+/// Sends the query `text` for the rows in `columns`, or returns `None` if there are none.
 fn ask<T: DeserializeOwned>(
     db: &Db,
     text: &str,
@@ -312,15 +313,15 @@ fn answer<T: DeserializeOwned>(db: &Db, asked: Option<Asked<T>>) -> Result<Vec<T
     asked.map_or_else(|| Ok(Vec::new()), |asked| asked.all(db))
 }
 
-// Each lookup has a LIMIT, so PostgreSQL makes it once for each row of the arrays, by its index.
+// The LIMIT in each lookup makes PostgreSQL run it once per array row, using the index.
 
-/// Query for earlier calls with the linkedid of a new call.
+/// Query for earlier calls with a new call's linkedid.
 const OWN_IDS: &str = "SELECT new.number, seen.started
      FROM unnest(?1::bigint[], ?2::text[], ?3::text[]) AS new(number, pbx, id)
      CROSS JOIN LATERAL (SELECT started FROM seen_calls
          WHERE pbx = new.pbx AND id = new.id AND is_linkedid = 1 LIMIT 1) AS seen";
 
-/// Returns the query for earlier calls with the uuid of a new call.
+/// Returns the query for earlier calls with a new call's UUID.
 fn same_uuids() -> String {
     format!(
         "SELECT new.number, true AS known, old.id, old.started, old.phone, old.raw, old.call,
@@ -331,8 +332,8 @@ fn same_uuids() -> String {
     )
 }
 
-/// Returns the query for new calls of which a part was stored earlier, as a dead letter
-/// `incomplete` with another uuid.
+/// Returns the query for new calls that have already been stored in part, as an `incomplete` dead
+/// letter with a different UUID.
 fn parts_of_calls() -> String {
     format!(
         "SELECT new.number
@@ -345,12 +346,12 @@ fn parts_of_calls() -> String {
     )
 }
 
-/// Rows of new calls that are not inserted yet, by table.
+/// Rows of new calls that haven't been inserted yet, by table.
 struct Rows {
     is_empty: bool,
     seen: SeenRows,
     calls: Columns,
-    /// Ids of calls for which a notice was queued.
+    /// The IDs of the calls for which a notification was queued.
     reported: Columns,
     internal: Columns,
     left_out: Columns,
@@ -372,7 +373,7 @@ impl Default for Rows {
 }
 
 impl Rows {
-    /// Collects a missed call that `unanswered=no` leaves out of the journal.
+    /// Collects a missed call that `unanswered=no` keeps out of the journal.
     fn leave_out(&mut self, new: &Finished) {
         let rang = called_extensions(new.call.timeline.as_ref()).join(" ");
         let record = &new.judged.record;

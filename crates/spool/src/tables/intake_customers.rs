@@ -1,5 +1,5 @@
-//! Updates the customers who wait for a callback, for a group of finished calls with one read and
-//! one write in PostgreSQL. `missed.rs` does the same for a single call.
+//! Updates the customers waiting for a callback after a group of finished calls, with a single read
+//! and a single write in PostgreSQL. `missed.rs` does the same for a single call.
 
 use super::missed::{Contact, TALKS, contact};
 use crate::db::Asked;
@@ -9,12 +9,13 @@ use callbridge_model::LeadId;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The customers of a group of calls.
+/// The customers in a group of calls.
 #[derive(Default)]
 pub(super) struct Customers {
     phones: Vec<String>,
     asked: Option<Asked<FoundCustomer>>,
-    /// Customers by phone. `None` until the answer is read, and after a call was stored separately.
+    /// Customers by phone, or `None` until the query's result is read and after a call was stored
+    /// separately.
     known: Option<BTreeMap<String, Customer>>,
 }
 
@@ -26,20 +27,19 @@ struct FoundCustomer {
     talk_end: Option<i64>,
 }
 
-/// A customer as of the last collected call.
+/// A customer as of the last call collected.
 struct Customer {
-    /// Starts of the first and the last missed call of the customer's wait. `None` if the customer
-    /// does not wait.
+    /// When the first and the last missed call started, if the customer is waiting for a callback.
     waits: Option<(i64, i64)>,
-    /// End of the last stored talk.
+    /// When the last stored conversation ended.
     talk_end: Option<i64>,
-    /// The customer's stored row must be deleted.
+    /// Whether the customer's stored row must be deleted.
     is_forgotten: bool,
-    /// Missed calls that are not stored yet.
+    /// Missed calls that haven't been stored yet.
     missed: Option<MissedCalls>,
 }
 
-/// Missed calls of a customer, with the columns of the table `missed_customers`.
+/// A customer's missed calls, with the columns of the `missed_customers` table.
 struct MissedCalls {
     pbx: String,
     trunk: String,
@@ -50,7 +50,7 @@ struct MissedCalls {
 }
 
 impl Customers {
-    /// Sends the query for the customers of these calls.
+    /// Sends the query for the customers in these calls.
     pub(super) fn ask(db: &Db, calls: &[&Finished]) -> Result<Self, Error> {
         let mut phones: Vec<String> = calls
             .iter()
@@ -70,7 +70,8 @@ impl Customers {
         })
     }
 
-    /// Reads the answer, if there is one. Returns `false` if the customers must be queried again.
+    /// Reads the query's result, if there is one. Returns `false` if the customers have to be
+    /// queried again.
     pub(super) fn are_known(&mut self, db: &Db) -> Result<bool, Error> {
         if let Some(asked) = self.asked.take() {
             let mut known = BTreeMap::new();
@@ -88,20 +89,20 @@ impl Customers {
         Ok(self.known.is_some())
     }
 
-    /// Queries the customers again. All collected calls must be stored before.
+    /// Queries the customers again. All collected calls must have been stored by then.
     pub(super) fn ask_again(&mut self, db: &Db) -> Result<(), Error> {
         self.asked = Some(ask(db, &self.phones)?);
         self.are_known(db).map(drop)
     }
 
-    /// Forgets the customers, because the next call is stored separately and can change them.
+    /// Forgets the customers, because the next call is stored separately and might change them.
     pub(super) fn forget(&mut self) {
         self.asked = None;
         self.known = None;
     }
 
-    /// Updates the customer with the fact that the call `new` proves. Returns `false` and changes
-    /// nothing if stored calls must be read for this.
+    /// Updates the customer according to what the call `new` proves. Returns `false` without
+    /// changing anything if that requires reading stored calls.
     pub(super) fn note(&mut self, new: &Finished, phone: &str, contact: Contact) -> bool {
         let known = self.known.as_mut();
         let Some(customer) = known.and_then(|known| known.get_mut(phone)) else {
@@ -116,7 +117,7 @@ impl Customers {
         }
     }
 
-    /// Writes the changes of all customers.
+    /// Writes the changes to all customers.
     pub(super) fn store(&mut self, db: &Db) -> Result<(), Error> {
         let mut forgotten = Columns::default();
         let mut rows = Columns::default();
@@ -160,8 +161,8 @@ impl Customers {
 }
 
 impl Customer {
-    /// Ends the customer's wait if the talk followed all missed calls. Returns `false` if only some
-    /// of the missed calls came before the end of the talk.
+    /// Ends the customer's wait if the conversation came after all missed calls. Returns `false` if
+    /// it ended after only some of them.
     fn note_talk(&mut self, new: &Finished) -> bool {
         let end = new.end();
         match self.waits {
@@ -222,13 +223,13 @@ impl MissedCalls {
     }
 }
 
-/// Sends the query for the wait of each customer, and for the end of the customer's last talk.
+/// Sends the query for each customer's wait, and for the end of their last conversation.
 fn ask(db: &Db, phones: &[String]) -> Result<Asked<FoundCustomer>, Error> {
     let mut column = Columns::default();
     for phone in phones {
         column.push([phone]);
     }
-    // Each lookup has a LIMIT, so PostgreSQL makes it once for each phone, by its index.
+    // The LIMIT in each lookup makes PostgreSQL run it once per phone, using the index.
     let text = format!(
         "SELECT asked.phone, wait.first_at, wait.last_at, talk.ended AS talk_end
          FROM unnest(?1::text[]) AS asked(phone)

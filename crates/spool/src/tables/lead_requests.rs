@@ -17,8 +17,8 @@ use callbridge_model::{LeadId, Phone};
 /// Maximum number of phone numbers with several leads that are checked together.
 const CLAIMED_MAX: u32 = 1_000;
 
-/// Logs problems that were known before the process started: paused requests, and doubtful fields
-/// of `--lead-field`.
+/// Logs problems from before the process started: paused requests, and doubtful `--lead-field`
+/// fields.
 pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
     let memory = memory(store)?;
     for kind in [RequestKind::LookUps, RequestKind::Fields] {
@@ -30,8 +30,8 @@ pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the fields of `--lead-field` as text. The CRM's catalog of fields is read again when the
-/// text changes.
+/// Returns the `--lead-field` fields as text. When this text changes, the CRM's field catalog is
+/// read again.
 fn wanted_fields(store: &Store) -> String {
     let mut wanted = Vec::new();
     if let Some(shows) = &store.settings.shows {
@@ -42,9 +42,9 @@ fn wanted_fields(store: &Store) -> String {
     wanted.join(",")
 }
 
-/// Schedules lookups for phone numbers that have several leads and dead letters `ambiguous_lead`.
-/// The lookups find merged and deleted leads even without webhooks. Each lead is looked up once a
-/// day per number.
+/// Schedules lookups for phone numbers with several leads and `ambiguous_lead` dead letters, which
+/// finds merged and deleted leads even without webhooks. Each lead is looked up once a day per
+/// number.
 pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     if !store.settings.look_up {
         return Ok(());
@@ -255,8 +255,8 @@ fn fields_refused(
     })?;
     store.tally.count(GIVEN_UP, given_up);
     shows::note_refused(store, lead, items, refusal, at)?;
-    // FAILED comes after an acceptance. An answer that names an item has accepted the form of the
-    // request. In both cases, the refusal does not count toward a pause.
+    // FAILED means that the request had been accepted, and a response that names an item has at
+    // least accepted the request's form. Neither refusal counts toward a pause.
     let named = matches!(refusal.blames, RefusedPart::Items(_));
     if !polled
         && !named
@@ -325,8 +325,8 @@ fn catalog_read(store: &mut Store, catalog: &Catalog, at: EventTime) -> Result<(
     Ok(())
 }
 
-/// Returns the number of waiting lookups, and of leads with values to write, due or not. A kind of
-/// request that is paused counts as 0. Without a sender, both are 0.
+/// Returns the number of waiting lookups, and of leads with values to write, whether due or not.
+/// Paused kinds of requests count as 0, and without a sender, both numbers are 0.
 pub fn lead_requests_waiting(store: &Store, now: EventTime) -> Result<(u64, u64), Error> {
     if !store.settings.look_up {
         return Ok((0, 0));

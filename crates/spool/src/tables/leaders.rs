@@ -1,12 +1,12 @@
-//! The process that leads, the processes that wait for its lock, and the health of their database.
+//! The leader, the processes waiting for its lock, and the health of their database.
 
 pub use crate::leader::leader;
 use crate::postgres::{self, DatabaseProblem, LockRole, OLD_SNAPSHOT, Standby};
 use crate::{Db, Error};
 
 /// Returns the role of the session that holds the lock, or `None` if no process holds it. The row
-/// that [`leader`] reads doesn't tell, because it remains when the process ends. With SQLite, this
-/// is always [`LockRole::Own`].
+/// that [`leader`] reads can't tell, since it remains after the process ends. With SQLite, this is
+/// always [`LockRole::Own`].
 pub fn lock_role(db: &Db) -> Result<Option<LockRole>, Error> {
     match db.session() {
         Some(session) => postgres::lock_role(session),

@@ -1,4 +1,4 @@
-//! Dead letters, waiting calls, and unreadable messages, with the actions of people.
+//! Dead letters, waiting calls, and unreadable messages, along with what users did about them.
 
 use crate::finished::last_four;
 use crate::value::Value;
@@ -10,8 +10,8 @@ use callbridge_model::{EmployeeId, LeadId, Phone, Reason};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Returns the SQL conditions, order, and limit for a filter, with their values. Makes few
-/// different SQL texts, so prepared statements are reused.
+/// Returns a filter's SQL conditions, order, and limit, along with their values. The SQL varies as
+/// little as possible so that prepared statements are reused.
 fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Value<'static>>) {
     let mut text = String::new();
     let mut values = Vec::new();
@@ -63,8 +63,8 @@ pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
     Ok(letters)
 }
 
-/// Reads a dead letter or waiting call, with all the bytes kept of an unreadable message, or
-/// returns `None` if `id` is neither.
+/// Reads a dead letter or waiting call, or returns `None` if `id` is neither. An unreadable message
+/// comes with all of the bytes that were kept.
 pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
     let filter = LetterFilter {
         ids: Some(vec![id]),
@@ -76,8 +76,8 @@ pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
     Ok(unread_letters(db, &filter, 1, UNREADABLE_BYTES_MAX)?.pop())
 }
 
-/// Returns the newest dead letters of a number that the CRM refused, at most `limit`. Another lead
-/// may be all that they need.
+/// Returns up to `limit` of a number's newest dead letters that the CRM refused. A different lead
+/// may be all they need.
 pub fn refused_calls(db: &Db, phone: &Phone, limit: usize) -> Result<Vec<RowId>, Error> {
     let text = "SELECT id FROM calls
          WHERE phone_ending = ?1 AND phone = ?2 AND state = 'dead'
@@ -148,8 +148,8 @@ fn unread_letters(
     db.query_all(&text, &*values)
 }
 
-/// Adds an action to a call. Nothing is stored for an unreadable message, because a retry or
-/// discard deletes it.
+/// Adds an action to a call. Nothing is stored for an unreadable message, because retrying or
+/// discarding deletes it.
 pub(crate) fn note_act(db: &Db, row: RowId, act: &Action) -> Result<(), Error> {
     let mut all = actions(db, row)?;
     if all.len() >= ACTIONS_MAX {
@@ -168,8 +168,10 @@ pub fn actions(db: &Db, row: RowId) -> Result<Vec<Action>, Error> {
 }
 
 /// Reads the dead letters among the next `limit` dead letters and waiting calls after the first
-/// `seen`, and returns the new value of `seen`. Calls that left or wait are omitted. `None` if some
-/// are no longer remembered, because more than 65,536 were added meanwhile.
+/// `seen`, and returns the new value of `seen`.
+///
+/// Waiting calls, and calls that are no longer dead letters, are omitted. Returns `None` if some
+/// are no longer remembered, because more than 65,536 have been added since.
 pub fn letters_since(
     store: &Store,
     seen: u64,

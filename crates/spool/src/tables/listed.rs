@@ -1,4 +1,4 @@
-//! Lists calls by time and by number. Each page is a bounded scan of an index. Also lists the
+//! Lists calls by time and by number, with a bounded index scan for each page. Also lists the
 //! newest calls between extensions.
 
 use crate::finished::Finished;
@@ -9,53 +9,53 @@ use callbridge_model::{CallRecord, Reason, TypedNumber};
 use serde::Deserialize;
 use std::fmt;
 
-/// Maximum number of rows that one page reads, including rows that do not match the filter.
+/// Maximum number of rows read for a page, including those that don't match the filter.
 const WALKED: usize = 500;
 const COLUMNS: &str = "true AS place, id, started, state, reason, phone, trunk, record";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
-    /// Id of the call. Calls between extensions have their own numbers.
+    /// The call's ID. Calls between extensions have numbers of their own.
     pub id: RowId,
-    /// State of the call. `None` for a call between extensions.
+    /// The call's state, or `None` for a call between extensions.
     pub state: Option<State>,
-    /// Reason why the call is a dead letter or a waiting call. `None` for other calls.
+    /// Why the call is a dead letter or waiting, or `None` for any other call.
     pub reason: Option<Reason>,
-    /// Values that are, were, or would be sent to the CRM.
+    /// The values that are, were, or would be sent to the CRM.
     pub record: CallRecord,
 }
 
 impl Listed {
-    /// Returns the word of the call's state, or `internal` for a call between extensions.
+    /// Returns the name of the call's state, or `internal` for a call between extensions.
     pub fn state_word(&self) -> &'static str {
         self.state.map_or("internal", State::word)
     }
 
-    /// Returns the call's uuid as text. Empty if the call has no uuid.
+    /// Returns the call's UUID as text, or an empty string if it has none.
     pub fn uuid(&self) -> String {
         let uuid = self.record.uuid.map(|uuid| uuid.to_string());
         uuid.unwrap_or_default()
     }
 }
 
-/// Selects calls. A condition that is `None` matches all calls.
+/// Selects calls. Conditions that are `None` match every call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallFilter {
-    /// Only calls that began at this epoch second or later.
+    /// Only calls that started at or after this epoch second.
     pub from: Option<i64>,
-    /// Only calls that began before this epoch second.
+    /// Only calls that started before this epoch second.
     pub until: Option<i64>,
-    /// Only calls with this customer's number.
+    /// Only calls with this customer number.
     pub phone: Option<TypedNumber>,
     pub trunk: Option<String>,
-    /// Only calls in this state. Calls between extensions have no state.
+    /// Only calls in this state, which excludes calls between extensions.
     pub state: Option<State>,
-    /// Only calls that are attributed to this extension, or in which it is reported to have talked.
+    /// Only calls that are attributed to this extension, or in which it reportedly talked.
     pub extension: Option<String>,
 }
 
 impl CallFilter {
-    /// Returns `true` if the call matches all conditions.
+    /// Returns `true` if the call meets all conditions.
     pub fn matches(&self, call: &Listed) -> bool {
         let started = call.record.started_at.get();
         let phone = call.record.client_phone.as_ref();
@@ -85,7 +85,7 @@ impl CallFilter {
             .any(|extension| extension == wanted)
     }
 
-    /// Returns the place before the first call that can match.
+    /// Returns the place before the first call that could match.
     pub fn beginning(&self) -> Place {
         let started = self.from.unwrap_or(i64::MIN);
         let id = i64::MIN;
@@ -97,7 +97,7 @@ impl CallFilter {
     }
 }
 
-/// A place in a list. Calls are ordered by their start, then by their ids.
+/// A place in a list. Calls are sorted by start time, and then by ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct Place {
     started: i64,
@@ -111,7 +111,7 @@ impl Place {
         id: i64::MAX,
     };
 
-    /// Parses a displayed place. `None` if it is not a place.
+    /// Parses a place from its displayed form, returning `None` if it isn't valid.
     pub fn read(text: &str) -> Option<Self> {
         let (started, id) = text.split_once('.')?;
         Some(Self {
@@ -127,7 +127,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A row as it is stored. State, reason, and phone are `None` for calls between extensions.
+/// A row as stored. State, reason, and phone are `None` for calls between extensions.
 #[derive(Deserialize)]
 struct ListedColumns {
     id: RowId,
@@ -140,8 +140,8 @@ struct ListedColumns {
 }
 
 impl ListedColumns {
-    /// Returns `true` if the columns match the filter. The record, whose JSON is slow to read, is
-    /// not needed for this.
+    /// Returns `true` if the columns match the filter. This doesn't need the record, whose JSON is
+    /// slow to parse.
     fn matches(&self, filter: &CallFilter) -> bool {
         let phone = self.phone.as_deref();
         filter
@@ -163,8 +163,8 @@ impl ListedColumns {
     }
 }
 
-/// Returns a page of calls after this place, oldest first, and the place after which the next page
-/// begins. The place is `None` for the last page. A page can be empty although others follow.
+/// Returns a page of calls after this place, oldest first, and the place where the next page
+/// begins, or `None` if this is the last page. A page may be empty even though more follow.
 pub fn list_calls(
     db: &Db,
     filter: &CallFilter,
@@ -174,9 +174,9 @@ pub fn list_calls(
     page(db, filter, order, after, filter.end(), WALKED)
 }
 
-/// Returns a page of at most `most` calls before this place, newest first, and the place before
-/// which the next page begins. The place is `None` for the last page. A page can be empty although
-/// others follow.
+/// Returns a page of up to `most` calls before this place, newest first, and the place where the
+/// next page begins, or `None` if this is the last page. A page may be empty even though more
+/// follow.
 pub fn list_calls_back(
     db: &Db,
     filter: &CallFilter,
@@ -184,7 +184,7 @@ pub fn list_calls_back(
     most: usize,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
     let order = "(started, id) < (?1, ?2) AND started >= ?3 ORDER BY started DESC, id DESC";
-    // Calls that began at the end or later are not read.
+    // Calls that started at or after the filter's end aren't read.
     let end = Place {
         started: filter.end(),
         id: i64::MIN,
@@ -193,9 +193,11 @@ pub fn list_calls_back(
     page(db, filter, order, before.min(end), from, most)
 }
 
-/// Returns the calls of the next `limit` moves (new calls and state changes) after the first `seen`
-/// moves, each once and in its current state, and the new value of `seen`. `None` if some moves are
-/// no longer remembered, because more than 16,384 were added meanwhile.
+/// Returns the calls affected by the next `limit` moves (new calls and state changes) after the
+/// first `seen` ones, along with the new value of `seen`.
+///
+/// Each call is listed once, in its current state. Returns `None` if some of the moves are no
+/// longer remembered because more than 16,384 have been added since.
 pub fn moved_since(
     store: &Store,
     seen: u64,
@@ -242,8 +244,8 @@ fn page(
     Ok((calls, next))
 }
 
-/// Returns the place of the last row that was read, after which the next page begins. `None` if
-/// there are no more rows.
+/// Returns the place of the last row read, where the next page begins, or `None` if there are no
+/// more rows.
 fn next_page(walked: &[ListedColumns]) -> Option<Place> {
     if walked.len() != WALKED {
         return None;
@@ -251,14 +253,13 @@ fn next_page(walked: &[ListedColumns]) -> Option<Place> {
     walked.last().map(|last| last.place)
 }
 
-/// Returns the start of the newest stored call that began at `now` or before. `None` if there is no
-/// such call.
+/// Returns the start time of the newest stored call that didn't start after `now`, if there is one.
 pub fn newest_start(db: &Db, now: i64) -> Result<Option<i64>, Error> {
     let text = "SELECT started FROM calls WHERE started <= ?1 ORDER BY started DESC LIMIT 1";
     db.query_first(text, [now])
 }
 
-/// Stores a call between extensions. Keeps only the last thousand such calls.
+/// Stores a call between extensions, keeping only the thousand newest.
 pub(crate) fn keep_internal(db: &Db, new: &Finished) -> Result<(), Error> {
     let text = "INSERT INTO internal_calls (started, record) VALUES (?1, ?2) RETURNING id";
     let newest: i64 = db.query_one(text, (new.started(), &new.record_json))?;
@@ -271,8 +272,8 @@ pub(crate) fn purge_internal(db: &Db, now: EventTime) -> Result<(), Error> {
     db.run("DELETE FROM internal_calls WHERE started < ?1", [before])
 }
 
-/// Returns a page of calls between extensions, as [`list_calls`] does. Of the filter, only `until`
-/// is applied.
+/// Returns a page of calls between extensions, like [`list_calls`]. Only the filter's `until`
+/// applies.
 pub fn list_internal(
     db: &Db,
     filter: &CallFilter,
@@ -283,16 +284,16 @@ pub fn list_internal(
     Ok((calls, next_page(&rows)))
 }
 
-/// Returns the calls between extensions that were stored after the call with this id, oldest first,
-/// and the id of the last returned call. If the newest id is lower than `id`, the ids have
-/// restarted, and reading begins at the first call.
+/// Returns the calls between extensions that were stored after the one with this ID, oldest first,
+/// along with the ID of the last one returned. If even the newest ID is below `id`, the IDs must
+/// have restarted, so this starts over from the first call.
 pub fn internal_since(db: &Db, id: i64) -> Result<(Vec<Listed>, i64), Error> {
     let after = if newest_internal(db)? < id { 0 } else { id };
     let (rows, calls) = internal(db, "id > ?1 ORDER BY id", [after])?;
     Ok((calls, rows.last().map_or(after, |last| last.id.0)))
 }
 
-/// Returns the id of the newest stored call between extensions. 0 if no such call is stored.
+/// Returns the ID of the newest stored call between extensions, or 0 if there is none.
 pub fn newest_internal(db: &Db) -> Result<i64, Error> {
     db.query_one("SELECT coalesce(max(id), 0) FROM internal_calls", ())
 }

@@ -1,5 +1,5 @@
-//! Calls that FAILED in the CRM: how they continue automatically, the lookups of their leads, and
-//! the messages of their dead letters.
+//! Calls that FAILED in the CRM: how they continue automatically, how their leads are looked up,
+//! and the messages of their dead letters.
 
 use super::{calls, directory, step, unknown_employees};
 use crate::db::Asked;
@@ -16,19 +16,19 @@ use callbridge_leads::lead_request::lead::REST;
 use callbridge_model::{CallRecord, LeadId, Reason};
 use std::time::Duration;
 
-/// Time for which the result of a lookup is used for further calls of the lead that fail, so they
-/// need no lookup.
+/// How long a lookup's result is reused for further failed calls with the same lead, which then
+/// don't need a lookup of their own.
 const FRESH: Duration = Duration::from_secs(600);
-/// Maximum number of dead letters of one lead to which one lookup result or one merge is applied.
+/// Maximum number of a lead's dead letters to which a single lookup result or merge is applied.
 const LETTERS_MAX: u32 = 1_000;
-/// Maximum number of leads that wait to be looked up. Dead letters of further leads show nothing
+/// Maximum number of leads queued for a lookup. With any more, dead letters don't say anything
 /// about their lead.
 const WAITING_MAX: i64 = 10_000;
-/// Maximum number of tries of one lookup (§7.7: 3 to 5).
+/// Maximum number of attempts per lookup (§7.7: 3 to 5).
 const TRIES_MAX: u32 = 4;
 
-/// Reads a call that was sent and FAILED, with what is known about its lead. `None` if the call was
-/// settled meanwhile.
+/// Reads a call that was sent and FAILED, along with what's known about its lead, or returns `None`
+/// if the call has been settled in the meantime.
 fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<FailedCall>, Error> {
     let sent = "SELECT 1 FROM calls WHERE id = ?1 AND state IN ('ready', 'sending', 'submitted')";
     if !store.exists(sent, [row.0])? {
@@ -51,7 +51,7 @@ fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<Failed
     }))
 }
 
-/// Handles a call that FAILED. The facts that are known about its lead now decide its next step.
+/// Handles a call that FAILED, choosing its next step by what's currently known about its lead.
 pub(crate) fn call_failed(store: &mut Store, failure: &CallFailure) -> Result<Done, Error> {
     let row = failure.row;
     let at = failure.at;
@@ -100,8 +100,8 @@ fn record_and_history(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory
     Ok((record, history.unwrap_or_default()))
 }
 
-/// Returns the values with which a call is sent with the surviving lead, if its lead is known to be
-/// merged. `None` otherwise.
+/// Returns the values for sending a call with the surviving lead, or `None` unless its lead is
+/// known to have been merged.
 pub fn find_reroute(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
     let (record, history) = record_and_history(db, row)?;
     let Some(lead) = record.lead_id else {
@@ -111,19 +111,18 @@ pub fn find_reroute(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
     Ok(survivor.and_then(|survivor| failed::to_survivor(&record, survivor, &history)))
 }
 
-/// Stores news of a lead. Sends dead letters `failed` of merged leads with the surviving lead.
-/// Returns `true` if the news contained a new fact.
+/// Stores news about a lead, and sends `failed` dead letters of merged leads with the surviving
+/// lead. Returns `true` if the news contained a new fact.
 pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     if !directory::take_in(store, news)? {
         return Ok(false);
     }
-    // Dead letters `failed` of the merged leads are sent with the surviving lead.
     let at = EventTime::from_seconds(news.at.get());
     for lead in &news.merged {
         for (row, since) in failed_letters(store, *lead, EventTime::from_micros(0))? {
             if let Some(on) = find_reroute(store, row)? {
                 store.tally.count(TO_SURVIVOR, 1);
-                // The event can be older than the dead letter.
+                // The event may be older than the dead letter.
                 step::step(store, row, &Step::moved(on, ""), at.max(since))?;
             }
         }
@@ -142,7 +141,7 @@ fn failed_letters(
     db.query_all(text, values)
 }
 
-/// Reads the result of a lookup of this lead, if the result is no older than ten minutes.
+/// Reads the result of looking up this lead, provided it's no more than ten minutes old.
 fn fresh_finding(db: &Db, lead: LeadId, at: EventTime) -> Result<Option<Finding>, Error> {
     let values = (lead.get(), at.minus(FRESH).micros());
     let text = "SELECT finding FROM lead_lookups WHERE lead = ?1 AND answered >= ?2";
@@ -150,7 +149,7 @@ fn fresh_finding(db: &Db, lead: LeadId, at: EventTime) -> Result<Option<Finding>
     Ok(word.and_then(|word| Finding::from_word(&word)))
 }
 
-/// Queues a lookup of the lead, unless a lookup of the lead already waits or too many lookups wait.
+/// Queues a lookup of the lead, unless one is already queued or the queue is full.
 fn want_look_up(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
     let waiting: i64 = db.query_one(
         "SELECT count(*) FROM lead_lookups WHERE due IS NOT NULL",
@@ -170,14 +169,14 @@ pub(super) fn ask_next_look_up(db: &Db) -> Result<Asked<(LeadId, EventTime)>, Er
     db.ask(text, ())
 }
 
-/// Schedules a waiting lookup for the time `due`.
+/// Reschedules a queued lookup for `due`.
 pub(crate) fn look_up_at(db: &Db, lead: LeadId, due: EventTime) -> Result<(), Error> {
     let text = "UPDATE lead_lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL";
     db.run(text, (lead.get(), due.micros()))
 }
 
-/// Notes that a lookup got no answer. Schedules it again, or gives it up after several tries with
-/// the result [`Finding::Unclear`].
+/// Records that a lookup got no response. It's either scheduled again or, after several attempts,
+/// abandoned with the result [`Finding::Unclear`].
 pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
     let text = "UPDATE lead_lookups SET tries = tries + 1 WHERE lead = ?1 AND due IS NOT NULL
          RETURNING tries";
@@ -192,7 +191,7 @@ pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> R
     }
 }
 
-/// Stores the result of a lookup. The lead's dead letters `failed` get a message about the result,
+/// Stores the result of a lookup. The lead's `failed` dead letters either get a message about it,
 /// or are sent without their employee.
 pub(crate) fn store_finding(
     store: &mut Store,
@@ -204,7 +203,7 @@ pub(crate) fn store_finding(
     let text = "UPDATE lead_lookups SET due = NULL, finding = ?2, answered = ?3 WHERE lead = ?1
          RETURNING asked";
     let asked = store.query_first(text, values)?;
-    // The directory still has a lead that the CRM no longer has: mark it as deleted.
+    // If the directory still lists a lead that no longer exists in the CRM, mark it as deleted.
     if found == Finding::LeadMissing && store.life(lead)?.living.is_some() {
         let news = LeadNews::new(
             lead,
@@ -216,7 +215,7 @@ pub(crate) fn store_finding(
     }
     let mut updated = 0;
     let mut left = 0;
-    // Dead letters from before the lookup was queued are left for a person to decide.
+    // Dead letters from before the lookup was queued are left for someone to decide.
     for (row, _) in failed_letters(store, lead, asked.unwrap_or(at))? {
         let (record, history) = record_and_history(store, row)?;
         unknown_employees::note_unknown_employee(store, &record, found, at)?;
@@ -253,9 +252,9 @@ fn explain(
     Ok(true)
 }
 
-/// Deletes lookups that were answered longer than [`REST`] ago. Also deletes lookups that have been
-/// due for a day, if no dead letter `failed` waits for them. So a lookup that waits for a right of
-/// the token is kept.
+/// Deletes lookups that were answered more than [`REST`] ago, and lookups that have been due for a
+/// day without a `failed` dead letter needing them. A lookup that is only waiting for a permission
+/// of the token is therefore kept.
 pub(crate) fn purge_look_ups(db: &Db, now: EventTime) -> Result<(), Error> {
     const VAIN: Duration = Duration::from_secs(24 * 3600);
     let text = "DELETE FROM lead_lookups WHERE lead IN (

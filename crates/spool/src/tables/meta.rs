@@ -1,5 +1,5 @@
-//! Small durable settings, including the CRM address, company, and application that the state is
-//! bound to.
+//! Small durable settings, including which CRM address, company, and application the state is bound
+//! to.
 
 use crate::db::Asked;
 use crate::store::HIGHEST_ID;
@@ -8,10 +8,10 @@ use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Name of the setting whose value is `yes` or [`UNCHECKED`] after a clean end. Missing otherwise.
+/// Name of a setting that is `yes` or [`UNCHECKED`] after a clean shutdown, and missing otherwise.
 pub(crate) const CLEAN: &str = "spool.clean";
-/// A value of [`CLEAN`] instead of `yes`: callbridge ended cleanly, but before the integrity check
-/// of the file was complete.
+/// The value of [`CLEAN`] if callbridge shut down cleanly, but before the file's integrity check
+/// was complete.
 pub(crate) const UNCHECKED: &str = "unchecked";
 /// Name of the setting that keeps the identity of the file that this state was written to
 /// ([`Seen::identity`](crate::identity::Seen::identity)).
@@ -35,17 +35,17 @@ pub(crate) fn remember_highest_id(store: &Store) -> Result<(), Error> {
     set_meta(store, HIGHEST_ID, &(store.next_id - 1).to_string())
 }
 
-/// Reads a small durable setting. `None` if it is not set.
+/// Reads a small durable setting, if it's set.
 pub fn meta(db: &Db, key: &str) -> Result<Option<String>, Error> {
     db.query_first("SELECT value FROM meta WHERE key = ?1", [key])
 }
 
-/// Sends the query for a small durable setting. The answer is read later.
+/// Sends the query for a small durable setting, whose result is read later.
 pub(super) fn ask_meta(db: &Db, key: &str) -> Result<Asked<String>, Error> {
     db.ask("SELECT value FROM meta WHERE key = ?1", [key])
 }
 
-/// Reads a small durable setting from its JSON. `None` if it is not set.
+/// Reads a small durable setting from its JSON, if it's set.
 pub(crate) fn recall<T: DeserializeOwned>(db: &Db, key: &str) -> Result<Option<T>, Error> {
     let text = meta(db, key)?;
     text.map(|text| db.read_json(RowId(0), &text)).transpose()
@@ -93,15 +93,15 @@ pub(crate) fn bind_company(db: &Db, company: &str, application: &str) -> Result<
     }
 }
 
-/// Name of the setting that keeps [`RequestMemory`].
+/// Name of the setting that stores [`RequestMemory`].
 pub(crate) const MEMORY: &str = "lead_requests.memory";
 
-/// Reads the stored [`RequestMemory`] about lead requests. Empty before the first request.
+/// Reads the stored [`RequestMemory`] for lead requests, which is empty before the first one.
 pub fn memory(db: &Db) -> Result<RequestMemory, Error> {
     Ok(recall(db, MEMORY)?.unwrap_or_default())
 }
 
-/// Reads the answer to [`ask_meta`] from its JSON. `None` if the setting is not set.
+/// Reads the result of [`ask_meta`] from its JSON, if the setting is set.
 pub(super) fn read_asked<T: DeserializeOwned>(
     db: &Db,
     asked: Asked<String>,

@@ -1,10 +1,10 @@
-//! Customers who called, reached no one, and have not been talked to since. They wait for a
-//! callback.
+//! Customers who called without reaching anyone, and who haven't been talked to since. They're
+//! waiting for a callback.
 //!
-//! Calls arrive in any order, so a call is judged by its own times. A customer waits since the
-//! first missed call that began at or after the end of the last talk. The talks and missed calls of
-//! a number have an index each (`TALKS`, `MISSED`), so the work for a call does not grow with the
-//! number of earlier calls.
+//! Since calls may arrive in any order, each one is judged by its own times. A customer has been
+//! waiting since the first missed call that started at or after the end of their last conversation.
+//! A number's conversations and missed calls have an index each (`TALKS` and `MISSED`), so handling
+//! a call doesn't take longer as earlier calls accumulate.
 
 use crate::{Db, Error, Finished, MissedCustomer, called_extensions, count};
 use callbridge_call::{Direction, EventTime};
@@ -12,27 +12,27 @@ use callbridge_model::{Judged, LeadId, Phone, Reason};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Time without a call after which a waiting customer is forgotten.
+/// How long after their last call a waiting customer is forgotten.
 const WAITS_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Maximum number of kept calls that `unanswered=no` leaves out of the journal.
+/// Maximum number of calls to keep among those that `unanswered=no` leaves out of the journal.
 pub(super) const KEPT_OUT_MAX: i64 = 100_000;
-/// Maximum number of rows of each table that one purge deletes.
+/// Maximum number of rows that a purge deletes from each table.
 const PURGED_MAX: u32 = 500;
 
-/// SQL for the calls of a number that prove a talk, with the condition of the index `calls_talks`.
-/// Discarded incomplete calls, calls between extensions, and calls with an impossible start prove
-/// no talk.
+/// SQL for a number's calls that prove a conversation, using the `calls_talks` index's condition.
+/// Discarded incomplete calls, calls between extensions, and calls with an impossible start time
+/// prove nothing.
 pub(super) const TALKS: &str = "calls WHERE phone = ?1 AND answered = 1 AND direction <> 'INTERNAL'
     AND coalesce(reason, '') <> 'invalid_epoch'
     AND NOT (state = 'discarded' AND coalesce(reason, '') = 'incomplete')";
-/// SQL for the missed calls of a number in `calls`, with the condition of the index `calls_missed`.
-/// Incomplete calls are excluded, because it is unknown whether they were missed.
+/// SQL for a number's missed calls in `calls`, using the `calls_missed` index's condition.
+/// Incomplete calls are excluded, since there's no telling whether they were missed.
 const MISSED: &str = "calls WHERE phone = ?1 AND answered = 0 AND direction = 'INBOUND'
     AND coalesce(reason, '') NOT IN ('invalid_epoch', 'incomplete')";
-/// SQL for the missed calls of a number that `unanswered=no` leaves out of the journal.
+/// SQL for a number's missed calls that `unanswered=no` leaves out of the journal.
 const LEFT_OUT: &str = "left_out_calls WHERE phone = ?1";
 
-/// What a call proves about its customer: an employee talked with the customer, or the call was
+/// What a call proves about its customer: either an employee talked to them, or the call was
 /// missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contact {
@@ -40,15 +40,15 @@ pub(super) enum Contact {
     Missed,
 }
 
-/// Returns the customer's number and what the call proves. `None` if it proves neither.
+/// Returns the customer's number and what the call proves, or `None` if it proves nothing.
 pub(super) fn contact(new: &Finished) -> Option<(&str, Contact)> {
     let Judged { record, reason, .. } = &new.judged;
-    // An impossible start cannot be compared with the starts of other calls.
+    // An impossible start time can't be compared with those of other calls.
     if *reason == Some(Reason::InvalidEpoch) {
         return None;
     }
     let phone = new.phone()?;
-    // Whether an incomplete call was missed is unknown.
+    // There's no telling whether an incomplete call was missed.
     let is_known = *reason != Some(Reason::Incomplete);
     let is_kept = new.judged.kept_out_unanswered || new.judged.outcome.is_kept();
     match record.direction {
@@ -66,7 +66,7 @@ pub(super) fn contact(new: &Finished) -> Option<(&str, Contact)> {
     }
 }
 
-/// Counts a call that was not known before.
+/// Counts a call that hasn't been seen before.
 pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     if new.judged.kept_out_unanswered {
         keep_out(db, new)?;
@@ -74,7 +74,7 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     apply(db, new)
 }
 
-/// Updates the wait of the call's customer. The call must not have been counted before.
+/// Updates how long the call's customer has been waiting. The call must not have been counted yet.
 pub(crate) fn apply(db: &Db, new: &Finished) -> Result<(), Error> {
     match contact(new) {
         Some((phone, Contact::Talked)) => note_talk(db, new, phone),
@@ -124,7 +124,7 @@ fn note_missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
 }
 
 fn note_talk(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
-    // The first and the last missed call of a customer who waits.
+    // The first and last missed calls, if the customer is waiting.
     let text = "SELECT first_at, last_at FROM missed_customers WHERE phone = ?1";
     match db.query_first(text, [phone])? {
         Some((_, last)) if new.end() > last => forget(db, phone),
@@ -133,9 +133,11 @@ fn note_talk(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     }
 }
 
-/// Removes the missed calls that began in `first..talk_end` from the wait of a customer, because a
-/// talk followed them. `last` is the start of the last missed call. Reads only the removed calls,
-/// so each missed call is read once, even if many talks arrive late.
+/// Removes the missed calls that started in `first..talk_end` from a customer's wait, since a
+/// conversation followed them. `last` is when the last missed call started.
+///
+/// Only the removed calls are read, so each missed call is read once, even if many conversations
+/// arrive late.
 fn wait_since(db: &Db, phone: &str, first: i64, talk_end: i64, last: i64) -> Result<(), Error> {
     let mut talked_about = 0_i64;
     let mut first_after = last;
@@ -154,8 +156,8 @@ fn wait_since(db: &Db, phone: &str, first: i64, talk_end: i64, last: i64) -> Res
     db.run(text, (phone, first_after, talked_about))
 }
 
-/// Returns the number of missed calls of this customer since the last talk. 0 if the customer does
-/// not wait for a callback.
+/// Returns how many of this customer's calls were missed since the last conversation, or 0 if they
+/// aren't waiting for a callback.
 pub(crate) fn count_tries(db: &Db, phone: &str) -> Result<u64, Error> {
     Ok(db
         .query_first(
@@ -169,7 +171,7 @@ fn forget(db: &Db, phone: &str) -> Result<(), Error> {
     db.run("DELETE FROM missed_customers WHERE phone = ?1", [phone])
 }
 
-/// The newest missed call of a number.
+/// A number's newest missed call.
 #[derive(Deserialize)]
 struct NewestMissed {
     started: i64,
@@ -178,8 +180,8 @@ struct NewestMissed {
     lead: Option<i64>,
 }
 
-/// Computes the wait of the customer with this number again, because facts of a counted call
-/// changed. Reads only index entries of the calls that count for the wait.
+/// Recalculates the wait of the customer with this number after a counted call has changed. Only
+/// reads index entries of the calls that matter for it.
 pub(crate) fn recount(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
     forget(db, phone)?;
     let text = format!("SELECT ended FROM {TALKS} ORDER BY ended DESC LIMIT 1");
@@ -222,9 +224,9 @@ pub(crate) fn recount(db: &Db, phone: &str, now: EventTime) -> Result<(), Error>
     db.run(text, values)
 }
 
-/// Reads at most `limit` customers who wait for a callback, longest wait first, after the customer
-/// `after`. With `since`, reads only customers whose last missed call began at that second or
-/// later.
+/// Reads up to `limit` customers waiting for a callback, longest wait first, starting after the
+/// customer `after`. With `since`, only reads those whose last missed call started at that second
+/// or later.
 pub fn missed_waiting(
     db: &Db,
     since: Option<i64>,
@@ -256,14 +258,14 @@ pub fn missed_waiting(
     )
 }
 
-/// Counts the customers who wait for a callback, by the trunk of their last missed call.
+/// Counts the customers waiting for a callback, by the trunk of their last missed call.
 pub fn missed_by_trunk(db: &Db) -> Result<Vec<(String, u64)>, Error> {
     let text = "SELECT trunk, count(*) FROM missed_customers GROUP BY trunk";
     db.query_all(text, ())
 }
 
-/// Forgets customers whose last missed call is older than [`WAITS_MAX`], and left-out calls of this
-/// age, a bounded number at a time.
+/// Forgets customers whose last missed call is older than [`WAITS_MAX`], along with left-out calls
+/// of that age, a limited number at a time.
 pub(crate) fn purge_missed(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(WAITS_MAX).floor_seconds().get();
     let text = "DELETE FROM missed_customers WHERE phone IN

@@ -1,9 +1,9 @@
-//! All SQL, one file per stored thing. The functions use the [`Db`](crate::Db), or the
-//! [`Store`](crate::Store) if they need its books and settings.
+//! All SQL, with one file for each kind of stored data. The functions take the [`Db`](crate::Db),
+//! or the [`Store`](crate::Store) if they need its books and settings.
 //!
 //! # Errors
-//! Each function can fail because of the disk or a damaged file. Other errors are documented at the
-//! function.
+//! Every function may fail because of the disk or a damaged file. Any other errors are documented
+//! on the function.
 
 pub mod audited;
 pub mod backfill;

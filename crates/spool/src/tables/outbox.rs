@@ -1,12 +1,12 @@
-//! The outbox: notices that the RabbitMQ broker has not confirmed. They report dead letters and
-//! waiting calls, and how these left.
+//! The outbox, which holds notifications that the RabbitMQ broker hasn't confirmed yet. They report
+//! new dead letters and waiting calls, and what became of them.
 
 use super::{calls, letters};
 use crate::{Db, Error, Left, Letter, Notice, RowId, Store, count};
 use callbridge_call::EventTime;
 
-/// Reports a new dead letter or waiting call to readers such as `dead watch`, and queues its notice
-/// in the same transaction.
+/// Reports a new dead letter or waiting call to readers such as `dead watch`, and queues its
+/// notification in the same transaction.
 pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     if !store.settings.notices {
         store.tally.letters.push(id);
@@ -20,8 +20,8 @@ pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reports a dead letter like [`queue_notice`], if it was already read. Returns `true` if a notice
-/// was queued. The caller must then set the column `reported`.
+/// Does the same as [`queue_notice`] for a dead letter that has already been read. Returns `true`
+/// if a notification was queued, in which case the caller must set the `reported` column.
 pub(super) fn queue_notice_of(store: &mut Store, mut letter: Letter) -> Result<bool, Error> {
     store.tally.letters.push(letter.id);
     let settings = &store.settings;
@@ -36,8 +36,8 @@ pub(super) fn queue_notice_of(store: &mut Store, mut letter: Letter) -> Result<b
     Ok(true)
 }
 
-/// Reads a dead letter or waiting call before a step that it can leave by. `None` if no notice was
-/// queued for it.
+/// Reads a dead letter or waiting call before a step that may end it, or returns `None` if no
+/// notification was queued for it.
 pub(crate) fn before_it_leaves(store: &Store, id: RowId) -> Result<Option<Letter>, Error> {
     if store.settings.notices && is_reported(store, id)? {
         letters::letter(store, id)
@@ -46,14 +46,16 @@ pub(crate) fn before_it_leaves(store: &Store, id: RowId) -> Result<Option<Letter
     }
 }
 
-/// Returns `true` if a notice was queued for this call. Always `true` for an unreadable message.
+/// Returns `true` if a notification was queued for this call. For an unreadable message, this is
+/// always `true`.
 fn is_reported(db: &Db, id: RowId) -> Result<bool, Error> {
     let reported = db.query_first("SELECT reported FROM calls WHERE id = ?1", [id.0])?;
     Ok(reported.unwrap_or(true))
 }
 
-/// Queues the notice that a dead letter or waiting call left, and how (`left`). `letter` is the
-/// dead letter before it left. The call's record in the notice is the current one.
+/// Queues the notification that a dead letter or waiting call is gone, where `left` says what
+/// became of it. `letter` is its last state, but the notification contains the call's current
+/// record.
 pub(crate) fn queue_leave(
     db: &Db,
     letter: &Letter,
@@ -68,8 +70,8 @@ pub(crate) fn queue_leave(
     add_notice(db, (letter.id, letter.times_dead), body, Some(left), at)
 }
 
-/// Queues the notice that a call is journaled that was a dead letter or a waiting call some time
-/// ago. Does nothing if no earlier notice was queued for it.
+/// Queues the notification that a call, which was once a dead letter or waiting, is now in the
+/// journal. Does nothing if no earlier notification was queued for it.
 pub(crate) fn queue_journaled(
     store: &Store,
     id: RowId,
@@ -90,8 +92,8 @@ pub(crate) fn queue_journaled(
     add_notice(store, (id, times_dead), body, Some(Left::Journaled), at)
 }
 
-/// Queues a notice. The message's headers, such as reason, state, and trunk, are taken from the
-/// body. `left` is how the dead letter or waiting call left. `None` if it appeared.
+/// Queues a notification. Its headers, such as reason, state, and trunk, are taken from the body.
+/// `left` says what became of the dead letter or waiting call, or is `None` if it's new.
 fn add_notice(
     db: &Db,
     (id, times_dead): (RowId, u32),
@@ -123,7 +125,7 @@ fn add_notice(
     db.run(insert, values)
 }
 
-/// Reads at most `limit` notices that are to be sent, oldest first.
+/// Reads up to `limit` notifications to send, oldest first.
 pub fn notices(db: &Db, limit: usize) -> Result<Vec<Notice>, Error> {
     let text = "SELECT id AS notice, message_id, body, nullif(reason, '') AS reason, state,
                 CASE WHEN at > 0 THEN at END AS at, uuid, linkedid, trunk
@@ -131,7 +133,7 @@ pub fn notices(db: &Db, limit: usize) -> Result<Vec<Notice>, Error> {
     db.query_all(text, [count(limit)])
 }
 
-/// Counts the notices that are to be sent.
+/// Counts the notifications that are still to be sent.
 pub fn notices_waiting(db: &Db) -> Result<u64, Error> {
     db.query_one("SELECT count(*) FROM notices", ())
 }

@@ -1,19 +1,19 @@
-//! Deletes old rows, a bounded number at a time.
+//! Deletes old rows, a limited number at a time.
 
 use super::{audited, deliveries, lead_requests, listed, look_ups, meta, missed};
 use super::{shows, trunk_calls};
 use crate::{Book, Error, FORWARDED_KEPT, PurgeCounts, State, Store};
 use callbridge_call::EventTime;
 
-/// Maximum number of calls of a kind that one purge deletes, which takes some milliseconds.
+/// Maximum number of calls of each kind that a purge deletes, which takes a few milliseconds.
 const CALLS_MAX: u32 = 500;
-/// Number of seen-call rows that one purge reads.
+/// Number of seen-call rows that a purge reads.
 const SEEN_CALLS_MAX: i64 = 2_000;
-/// A text that sorts after the name of every PBX.
+/// A string that sorts after the name of any PBX.
 const BEHIND_ALL: &str = "\u{10ffff}";
 /// Number of free pages that the file keeps for reuse.
 const FREE_PAGES_MAX: i64 = 4_096;
-/// Maximum number of free pages that one purge returns to the disk.
+/// Maximum number of free pages that a purge gives back to the file system.
 const FREED_PAGES: u32 = 1_024;
 
 pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Error> {
@@ -39,7 +39,7 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Er
 }
 
 /// Deletes calls that entered their state before `before`. `ended` is an SQL condition on the
-/// state, for which there must be an index over `since`.
+/// state, and needs an index over `since` that matches it.
 fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64, Error> {
     let old = format!("SELECT id FROM calls WHERE {ended} AND since < ?1 ORDER BY since LIMIT ?2");
     let values = (before.micros(), CALLS_MAX);
@@ -61,8 +61,8 @@ fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64,
     Ok(calls)
 }
 
-/// Deletes seen calls from before `before`. Their table has no index by age, because the index
-/// would slow down every call. Instead, each purge scans the next part of the table.
+/// Deletes seen calls from before `before`. An index by age would slow down every call, so the
+/// table doesn't have one. Instead, each purge scans another section of the table.
 fn purge_seen_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> {
     let (pbx, id) = store.seen_calls_cursor.clone();
     let text = "SELECT pbx, id FROM seen_calls WHERE (pbx, id) > (?1, ?2)

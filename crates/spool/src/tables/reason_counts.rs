@@ -1,11 +1,11 @@
-//! Numbers of dead letters and waiting calls by reason. They are changed in the same transaction as
-//! the calls.
+//! The number of dead letters and waiting calls for each reason, which is updated in the same
+//! transaction as the calls.
 
 use crate::{Db, Error, State};
 use callbridge_model::Reason;
 
-/// Adds `by` to the number of calls with this state and reason. Does nothing unless the state is
-/// dead or waiting.
+/// Adds `by` to the number of calls with this state and reason, provided that the state is dead or
+/// waiting.
 pub(super) fn change(db: &Db, state: State, reason: Option<Reason>, by: i64) -> Result<(), Error> {
     let Some(reason) = reason else {
         return Ok(());

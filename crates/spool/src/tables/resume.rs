@@ -1,5 +1,5 @@
-//! The position of each source, and the calls that are not over. After a restart, each source is
-//! read from its stored position, and the stored calls continue.
+//! The position of each source, and the calls still in progress. After a restart, sources are read
+//! from their stored positions and stored calls are picked up again.
 
 use crate::{Db, Error, RowId, json};
 
@@ -15,7 +15,7 @@ pub(crate) fn set_position(
     db.run(text, (source, position))
 }
 
-/// Reads the position of a source. `None` if no position was stored.
+/// Reads a source's position, if one was stored.
 pub fn position(db: &Db, source: &str) -> Result<Option<serde_json::Value>, Error> {
     let text = "SELECT position FROM positions WHERE source = ?1";
     let text = db.query_first::<String>(text, [source])?;
@@ -37,7 +37,8 @@ pub(crate) fn set_open(db: &Db, pbx: &str, key: u64, snapshot: Option<&[u8]>) ->
     }
 }
 
-/// Returns PBX, key, and snapshot of all open calls, in the order they were first saved.
+/// Returns the PBX, key, and snapshot of every open call, in the order in which they were first
+/// saved.
 pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
     let text = "SELECT pbx, key, snapshot FROM open_calls ORDER BY id";
     db.query_known(text, (), |(pbx, key, snapshot)| {
@@ -45,7 +46,7 @@ pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
     })
 }
 
-/// Counts the open calls of every PBX together.
+/// Counts the open calls across all PBXs.
 pub fn open_call_count(db: &Db) -> Result<u64, Error> {
     db.query_one("SELECT count(*) FROM open_calls", ())
 }

@@ -1,19 +1,20 @@
-//! The tables in SQLite, and the migration of a file with an older schema. PostgreSQL's tables are
-//! translated from these scripts (`postgres/schema.rs`).
+//! The tables in SQLite, and the migration of files with an older schema. The PostgreSQL tables are
+//! translated from these scripts (see `postgres/schema.rs`).
 
 use rusqlite::Connection;
 use std::cmp::Ordering;
 
-/// Marks a file as written by callbridge (`PRAGMA application_id`). The bytes are "cabr".
+/// Identifies files written by callbridge (`PRAGMA application_id`). The bytes spell "cabr".
 pub const APPLICATION: i64 = 0x6361_6272;
 
-/// One script per schema version. The n-th script migrates a database from version n - 1 to n.
+/// One script for each schema version, where the nth script migrates a database from version n - 1
+/// to n.
 pub const MIGRATIONS: &[&str] = &[VERSION_1];
 
 /// All tables. Times are microseconds since the epoch unless a comment says otherwise.
 ///
-/// A rowid table with a unique index over the uuid inserts twice as fast as a table with the uuid
-/// as primary key. Indexes are partial, so a write of a row only updates the indexes of its state.
+/// A rowid table with a unique index on the UUID takes inserts twice as fast as one whose primary
+/// key is the UUID. Indexes are partial, so writing a row only updates those for its state.
 const VERSION_1: &str = "
 CREATE TABLE calls (
     id INTEGER PRIMARY KEY,
@@ -378,20 +379,20 @@ CREATE TABLE shown_once (
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The database has no tables. `migrate` makes all tables.
+    /// The database has no tables yet. `migrate` creates all of them.
     New,
     Current,
-    /// The database has an older schema, with this version. `inspect` does not change the schema.
-    /// `migrate` updates it.
+    /// The database has an older schema, with this version, which `migrate` updates but `inspect`
+    /// doesn't.
     Migrated(i64),
-    /// The database has a newer schema, with this version. Nothing was changed.
+    /// The database has a newer schema, with this version, and was left unchanged.
     Newer(i64),
-    /// The tables belong to another program. Nothing was changed.
+    /// The tables belong to another program, and were left unchanged.
     Foreign,
 }
 
-/// Compares a database's schema with the newest version. Changes nothing. [`Found::Migrated`] means
-/// that `migrate` is needed.
+/// Compares a database's schema with the newest version, without changing anything. If this returns
+/// [`Found::Migrated`], `migrate` is needed.
 pub fn inspect(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> {
     let application: i64 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
@@ -405,7 +406,7 @@ pub fn inspect(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> 
 }
 
 /// Compares a schema with the newest version, `known`. `tables` is the number of tables, `is_ours`
-/// is `true` if callbridge made them, and `version` is the schema's version.
+/// says whether callbridge created them, and `version` is the schema's version.
 pub(crate) fn compare(tables: i64, is_ours: bool, version: i64, known: usize) -> Found {
     let known = i64::try_from(known).unwrap_or(i64::MAX);
     match version.cmp(&known) {
@@ -417,8 +418,8 @@ pub(crate) fn compare(tables: i64, is_ours: bool, version: i64, known: usize) ->
     }
 }
 
-/// Migrates a database to the last of `migrations`, in one transaction. Returns the schema that it
-/// had before.
+/// Migrates a database through the last of `migrations` in a single transaction, and returns the
+/// schema it had before.
 pub fn migrate(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> {
     let found = inspect(db, migrations)?;
     let from = match found {

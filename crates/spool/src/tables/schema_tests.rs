@@ -4,7 +4,7 @@ fn version(db: &Connection) -> i64 {
         .expect("a version")
 }
 
-/// Returns the value of a pragma as text: `wal`, or `Integer(2)` for a number.
+/// Returns the value of a pragma as text, such as `wal`, or `Integer(2)` for a number.
 fn pragma_text(store: &crate::store::Store, pragma: &str) -> String {
     let connection = store.sqlite_connection().expect("SQLite");
     let found = connection.pragma_query_value(None, pragma, |row| row.get(0));
@@ -31,7 +31,7 @@ fn commits_are_synced_into_a_write_ahead_log() {
     let db = Connection::open(&path).expect("opens");
     let store =
         crate::store::Store::from_connection(db, &path, Default::default()).expect("a store");
-    // 2 is FULL: the log is synced before a commit is answered.
+    // 2 stands for FULL, which syncs the log before reporting a commit.
     assert_eq!(pragma_text(&store, "synchronous"), "Integer(2)");
     assert_eq!(pragma_text(&store, "journal_mode"), "wal");
 }

@@ -1,4 +1,4 @@
-//! The ids of finished calls, so late events do not make a second call.
+//! The IDs of finished calls, which keep late events from creating a second call.
 
 use crate::value::Columns;
 use crate::{Db, Error, Finished, SeenCall};
@@ -11,10 +11,11 @@ const MARK_OWN: &str = "INSERT INTO seen_calls (pbx, id, uuid, is_linkedid, star
          started = excluded.started, at = excluded.at
      WHERE seen_calls.is_linkedid = 0";
 
-/// Marks a call as seen under its linkedid and its other channel ids. A linkedid replaces the same
-/// id of another call's channel, because the second customer of a conference also has a channel in
-/// the first customer's call. Returns the start (epoch seconds) of the earlier call with the
-/// linkedid.
+/// Marks a call as seen under its linkedid and its other channel IDs, returning the start time (in
+/// epoch seconds) of an earlier call with the same linkedid.
+///
+/// A linkedid takes precedence over the same ID on another call's channel, since the second
+/// customer in a conference also has a channel in the first customer's call.
 pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     let pbx = &new.judged.record.pbx;
     let linkedid = &new.judged.record.linkedid;
@@ -29,7 +30,7 @@ pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     Ok(None)
 }
 
-/// Ids of a group's calls that are not known yet. No two calls have an id in common.
+/// The IDs of a group's calls that aren't known yet. No two of these calls share an ID.
 #[derive(Debug, Default)]
 pub(super) struct SeenRows {
     own: Columns,
@@ -50,7 +51,7 @@ impl SeenRows {
         }
     }
 
-    /// Marks the calls as seen in PostgreSQL, as [`mark_seen`] does.
+    /// Marks the calls as seen in PostgreSQL, like [`mark_seen`].
     pub(super) fn store(self, db: &Db) -> Result<(), Error> {
         const ROWS: &str = "unnest(?1::text[], ?2::text[], ?3::bytea[], ?4::bigint[], ?5::bigint[])
              AS new(pbx, id, uuid, started, at)";
@@ -77,7 +78,7 @@ impl SeenRows {
     }
 }
 
-/// Marks a call as seen under its other channel ids. Its linkedid is already marked.
+/// Marks a call as seen under its other channel IDs. Its linkedid must already be marked.
 pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
     let record = &new.judged.record;
     let at = new.judged.judged_at.micros();
@@ -90,9 +91,9 @@ pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the uuid of a finished call by its linkedid or one of its unique ids, on any PBX.
+/// Returns the UUID of the finished call with this linkedid or channel ID, on any PBX.
 pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Error> {
-    // One lookup per PBX, because a scan of the whole table would be slow.
+    // This does one lookup per PBX, because scanning the whole table would be slow.
     let text = "WITH RECURSIVE each(pbx) AS (
              SELECT (SELECT pbx FROM seen_calls ORDER BY pbx LIMIT 1)
              UNION ALL
@@ -103,14 +104,14 @@ pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Erro
     db.query_first(text, [id])
 }
 
-/// Returns `true` if a finished call of this PBX is still remembered. Calls are remembered for
+/// Returns `true` if any finished call on this PBX is still remembered. Calls are remembered for
 /// [`Settings::retention`](crate::Settings::retention), which is 30 days by default.
 pub fn knows_pbx(db: &Db, pbx: &str) -> Result<bool, Error> {
     db.exists("SELECT 1 FROM seen_calls WHERE pbx = ?1 LIMIT 1", [pbx])
 }
 
-/// Returns the finished call that the id of this PBX belongs to, if the call is still remembered,
-/// as in [`knows_pbx`].
+/// Returns the finished call that this PBX's ID belongs to, if it's still remembered (see
+/// [`knows_pbx`]).
 pub fn seen_call(db: &Db, pbx: &str, id: &str) -> Result<Option<SeenCall>, Error> {
     let text = "SELECT uuid, is_linkedid, started FROM seen_calls WHERE pbx = ?1 AND id = ?2";
     db.query_first(text, (pbx, id))

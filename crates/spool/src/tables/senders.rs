@@ -1,19 +1,19 @@
-//! The senders of each branch: its collector, and perhaps a script or a second collector with the
-//! same token.
+//! The senders of each branch: its collector, and possibly a script or a second collector that uses
+//! the same token.
 //!
-//! Each sender has the `seq` of its own last answer. If a branch had only one, the requests of one
-//! sender would raise it, and hide from the others that the hub has lost commits.
+//! Each sender has the `seq` of its own last response. With a single one per branch, the requests
+//! of one sender would raise it, which would hide from the others that the hub has lost commits.
 
 use crate::db::Asked;
 use crate::{BranchRequest, BranchSender, Db, Error};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Maximum number of senders of a branch that are kept. The sender with the oldest answer makes
-/// room for a new one.
+/// Maximum number of senders to keep per branch. A new one replaces the sender with the oldest
+/// response.
 const SENDERS_MAX: usize = 8;
 
-/// A branch with one of its senders, if it has any.
+/// A branch along with one of its senders, if it has any.
 #[derive(Deserialize)]
 pub(super) struct SenderRow {
     branch_seq: u64,
@@ -22,15 +22,16 @@ pub(super) struct SenderRow {
     seen: Option<u64>,
 }
 
-/// What the last answer to a sender was, and what the sender had seen by then.
+/// The last response to a sender, and what the sender had seen by then.
 struct LastAnswer {
     seq: u64,
     seen: u64,
 }
 
-/// The senders of a branch before a request.
+/// A branch's senders before a request.
 pub(super) struct Senders {
-    /// A sender that isn't known can have seen answers up to this `seq`, which the state then knew.
+    /// Senders that aren't known may have seen responses up to this `seq`, which the state knew
+    /// then.
     branch_seq: u64,
     known: BTreeMap<String, LastAnswer>,
 }
@@ -42,7 +43,7 @@ pub(super) fn ask(db: &Db, branch: &str) -> Result<Asked<SenderRow>, Error> {
     db.ask(text, [branch])
 }
 
-/// Reads the answer to [`ask`]. `None` if there is no such branch.
+/// Reads the result of [`ask`], or returns `None` if there's no such branch.
 pub(super) fn read(db: &Db, asked: Asked<SenderRow>) -> Result<Option<Senders>, Error> {
     let mut senders = None;
     for row in asked.all(db)? {
@@ -63,14 +64,14 @@ fn key(request: &BranchRequest) -> &str {
 }
 
 impl Senders {
-    /// Returns the highest `seq` that this state can have answered the sender of the request.
+    /// Returns the highest `seq` that this state may have sent to the request's sender.
     pub(super) fn answered(&self, request: &BranchRequest) -> u64 {
         let last = self.known.get(key(request));
         last.map_or(self.branch_seq, |last| last.seq)
     }
 
-    /// Stores that the sender got an answer with this `seq`. `seen` is the `seq` in its request if
-    /// that belongs to the present incarnation.
+    /// Records that the sender was sent a response with this `seq`. `seen` is the `seq` in its
+    /// request, if that belongs to the current incarnation.
     pub(super) fn note(
         &self,
         db: &Db,
@@ -85,7 +86,7 @@ impl Senders {
         let at = request.at.floor_seconds().get();
         let newest = self.known.values().map(|other| other.seq).max();
         let alternated = last.is_some_and(|last| newest > Some(last.seq));
-        // A script can send any position.
+        // A script may send any position, so this only applies to named senders.
         let went_back = match (last, seen) {
             (Some(last), Some(seen)) => !sender.is_empty() && seen < last.seen,
             _ => false,
@@ -112,8 +113,8 @@ impl Senders {
         db.run(text, values)
     }
 
-    /// Forgets the sender with the oldest answer if the branch has too many. If it sends again, it
-    /// must not look as if its answers had been lost.
+    /// Forgets the sender with the oldest response if the branch has too many. If that sender comes
+    /// back, it must not look as if its responses had been lost.
     fn make_room(&self, db: &Db, branch: &str) -> Result<(), Error> {
         let oldest = self.known.iter().min_by_key(|(_, last)| last.seq);
         let Some((sender, last)) = oldest.filter(|_| self.known.len() >= SENDERS_MAX) else {
@@ -126,12 +127,12 @@ impl Senders {
     }
 }
 
-/// Forgets what the senders had seen of the earlier incarnation.
+/// Forgets what the senders had seen of the previous incarnation.
 pub(super) fn begin_again(db: &Db) -> Result<(), Error> {
     db.run("UPDATE branch_senders SET seen = 0", ())
 }
 
-/// Returns the senders of each branch, in the order of their IDs.
+/// Returns each branch's senders, ordered by ID.
 pub(super) fn by_branch(db: &Db) -> Result<BTreeMap<String, Vec<BranchSender>>, Error> {
     #[derive(Deserialize)]
     struct Row {

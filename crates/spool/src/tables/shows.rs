@@ -1,5 +1,4 @@
-//! The values about calls that fields of leads in the CRM must show (`--lead-field`), one row per
-//! lead.
+//! What lead fields in the CRM have to show about calls (`--lead-field`), with one row per lead.
 
 use super::{calls, meta, missed};
 use crate::db::Asked;
@@ -16,41 +15,42 @@ use callbridge_model::LeadId;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Time after a lead's newest call for which its values are remembered. Older calls are not shown.
+/// How long after a lead's newest call its values are remembered. Older calls aren't shown.
 const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
-/// Maximum number of leads whose values are remembered. Beyond it, the values of leads with the
-/// oldest calls are deleted.
+/// Maximum number of leads whose values are remembered. Beyond that, the leads whose calls are the
+/// oldest lose theirs.
 const LEADS_MAX: i64 = 50_000;
-/// Maximum number of rows that each statement of a purge deletes.
+/// Maximum number of rows that each of a purge's statements deletes.
 const PURGE_MAX: i64 = 1_000;
-/// Name of the setting that keeps the CRM's catalog of fields, as it was last read.
+/// Name of the setting that stores the CRM's field catalog as it was last read.
 pub(crate) const CATALOG: &str = "lead_field.catalog";
-/// Name of the setting that keeps the fields whose values the CRM refused.
+/// Name of the setting that stores the fields whose values the CRM refused.
 const REFUSED: &str = "lead_field.refused";
-/// Name of the setting that keeps the floor, in epoch seconds. A lead without remembered values
-/// shows no call that began at this time or before, because newer values were perhaps deleted.
+/// Name of the setting that stores the floor, in epoch seconds. A lead without remembered values
+/// doesn't show any call that started at or before this time, since newer values may have been
+/// deleted.
 pub(crate) const FLOOR: &str = "lead_field.floor";
 
-/// Name of the counter of values that were written to the CRM.
+/// Name of the counter for values written to the CRM.
 pub(crate) const WRITTEN: &str = "lead_fields_written";
 
-/// Name of the counter of values that were left out because their field cannot be written.
+/// Name of the counter for values that were skipped because their field can't be written.
 pub(crate) const LEFT_OUT: &str = "lead_fields_left_out";
 
-/// State of the fields of `--lead-field`, for the status.
+/// The state of the `--lead-field` fields, for use in the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadFields {
-    /// Name and id of each field, and how it fits the CRM's catalog. `None` before the catalog was
-    /// read.
+    /// The name and ID of each field, and how it fits the CRM's catalog, or `None` if the catalog
+    /// hasn't been read yet.
     pub fields: Vec<(Name, FieldId, Option<Fit>)>,
-    /// Number of leads with values to write, or with a write in flight.
+    /// Number of leads with values still to be written, or with a write in flight.
     pub waiting: u64,
-    /// Reason why writing is paused, and until when. `None` if it is not paused.
+    /// Why writing is paused and until when, or `None` if it isn't.
     pub rests: Option<Rest>,
 }
 
-/// Updates the values of a journaled call's lead, so its fields show the call. A field that shows a
-/// newer call stays.
+/// Updates the values of a journaled call's lead so that its fields show the call. Fields that show
+/// a newer call are left alone.
 pub(crate) fn show_call(store: &mut Store, row: RowId, at: EventTime) -> Result<(), Error> {
     let Some(settings) = store.settings.shows.clone() else {
         return Ok(());
@@ -93,7 +93,7 @@ fn floor(db: &Db) -> Result<Option<i64>, Error> {
     Ok(meta::meta(db, FLOOR)?.and_then(|text| text.parse().ok()))
 }
 
-/// Reads the values that a lead must show. `None` if no values of the lead are remembered.
+/// Reads the values that a lead has to show, or `None` if none are remembered for it.
 pub fn field_state(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
     let text = "SELECT field_state, lead AS id FROM lead_field_values WHERE lead = ?1";
     Ok(db.query_first(text, [lead.get()])?.map(|Json(shows)| shows))
@@ -115,15 +115,14 @@ pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result
     db.run(text, values)
 }
 
-/// Sends the query for the lead whose fields are written next, and the time at which this is due.
+/// Sends the query for the lead whose fields are to be written next, and when that's due.
 pub(super) fn ask_next_write(db: &Db) -> Result<Asked<(LeadId, EventTime)>, Error> {
     let text =
         "SELECT lead, due FROM lead_field_values WHERE next_action = ?1 ORDER BY due LIMIT 1";
     db.ask(text, [NextAction::Write.word()])
 }
 
-/// A lead whose write was accepted, the time at which its poll is due, and its [`LeadFieldState`]
-/// as JSON.
+/// A lead whose write was accepted, when to poll it, and its [`LeadFieldState`] as JSON.
 #[derive(Deserialize)]
 pub(super) struct NextPoll {
     pub(super) lead: LeadId,
@@ -131,7 +130,7 @@ pub(super) struct NextPoll {
     field_state: String,
 }
 
-/// Sends the query for the lead whose write is polled next.
+/// Sends the query for the lead whose write is to be polled next.
 pub(super) fn ask_next_poll(db: &Db) -> Result<Asked<NextPoll>, Error> {
     let text = "SELECT lead, due, field_state FROM lead_field_values
          WHERE next_action = ?1 ORDER BY due LIMIT 1";
@@ -139,7 +138,7 @@ pub(super) fn ask_next_poll(db: &Db) -> Result<Asked<NextPoll>, Error> {
 }
 
 impl NextPoll {
-    /// Returns the request that polls the accepted write. `None` if no write was accepted.
+    /// Returns the request that polls the accepted write, or `None` if no write was accepted.
     pub(super) fn field_poll(&self, db: &Db) -> Result<Option<FieldPoll>, Error> {
         let shows: LeadFieldState = db.read_json(RowId(self.lead.get()), &self.field_state)?;
         let accepted = shows.request.and_then(|write| write.accepted);
@@ -151,8 +150,8 @@ impl NextPoll {
     }
 }
 
-/// Makes the write of this lead's fields that is due now. The write has no items if all values are
-/// written. `None` if the values or the catalog are not known.
+/// Builds the write that is now due for this lead's fields, or returns `None` if the values or the
+/// catalog aren't known. If all values have been written already, it has no items.
 pub fn field_write(
     store: &Store,
     lead: LeadId,
@@ -173,8 +172,8 @@ pub fn refused_fields(db: &Db) -> Result<RefusedFields, Error> {
     Ok(meta::recall(db, REFUSED)?.unwrap_or_default())
 }
 
-/// Notes that the CRM refused these items of a lead. Their fields are left out for a while. Queues
-/// a warning for the log if this is new.
+/// Records that the CRM refused these items for a lead, so their fields are skipped for a while. If
+/// that's new, also queues a warning for the log.
 pub(crate) fn note_refused(
     store: &mut Store,
     lead: LeadId,
@@ -200,7 +199,7 @@ pub(crate) fn note_refused(
     meta::remember(store, REFUSED, &all)
 }
 
-/// Notes that the CRM accepted these items, so their fields are no longer left out.
+/// Records that the CRM accepted these items, so their fields are no longer skipped.
 pub(crate) fn note_accepted(store: &Store, items: &[(Name, Item)]) -> Result<(), Error> {
     let mut all = refused_fields(store)?;
     if all.note_accepted(items) {
@@ -209,8 +208,8 @@ pub(crate) fn note_accepted(store: &Store, items: &[(Name, Item)]) -> Result<(),
     Ok(())
 }
 
-/// Checks each field of `--lead-field` against the CRM's catalog. A result is `None` before the
-/// catalog was read.
+/// Checks each `--lead-field` field against the CRM's catalog. The results are `None` until the
+/// catalog has been read.
 fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
     let catalog = catalog(store)?;
     let refused = refused_fields(store)?;
@@ -224,12 +223,12 @@ fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
     Ok(fits)
 }
 
-/// Returns the CRM's catalog of fields, as it was last read. `None` before that.
+/// Returns the CRM's field catalog as it was last read, if ever.
 pub fn catalog(db: &Db) -> Result<Option<Catalog>, Error> {
     meta::recall(db, CATALOG)
 }
 
-/// Returns the state of the fields of `--lead-field`. `None` without the flag.
+/// Returns the state of the `--lead-field` fields, or `None` if the flag isn't set.
 pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, Error> {
     if store.settings.shows.is_none() {
         return Ok(None);
@@ -244,7 +243,7 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
     }))
 }
 
-/// Finds fields of `--lead-field` that are possibly not written.
+/// Finds the `--lead-field` fields that might not get written.
 pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
     let fits = fits(store)?.into_iter();
     let doubtful = fits.filter_map(|(name, field, fit)| {
@@ -254,7 +253,7 @@ pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
     Ok(doubtful.collect())
 }
 
-/// Returns the number of leads that have values to write, or whose write is in flight.
+/// Returns the number of leads with values still to be written, or with a write in flight.
 pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
     db.query_one(
         "SELECT count(*) FROM lead_field_values WHERE next_action IS NOT NULL",
@@ -262,8 +261,9 @@ pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
     )
 }
 
-/// Deletes the values of leads whose newest call is older than [`KEPT`], and of the leads with the
-/// oldest calls beyond [`LEADS_MAX`]. Raises the floor to the newest call of a deleted lead.
+/// Deletes the values of leads whose newest call is older than [`KEPT`], and those of the leads
+/// with the oldest calls once there are more than [`LEADS_MAX`]. The floor is raised to the newest
+/// call among the deleted leads.
 pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error> {
     let count: i64 = store.query_one("SELECT count(*) FROM lead_field_values", ())?;
     let kept = now.minus(KEPT).floor_seconds().get();
@@ -275,9 +275,10 @@ pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error
             Some(action) => format!("= '{}'", action.word()),
         };
         let left = too_many - i64::try_from(gone.len()).unwrap_or(i64::MAX);
-        // First rows from before `kept`, then as many of the oldest rows as exceed the limit.
+        // First the rows from before `kept`, and then as many of the oldest rows as exceed the
+        // limit.
         for (before, limit) in [(kept, PURGE_MAX), (i64::MAX, left.max(0))] {
-            // Both columns are named, so the index is used.
+            // Naming both columns lets the index be used.
             let text = format!(
                 "DELETE FROM lead_field_values WHERE lead IN (
                      SELECT lead FROM lead_field_values

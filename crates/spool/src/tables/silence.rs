@@ -1,4 +1,4 @@
-//! The only row of the table `silence`.
+//! The `silence` table, which never has more than one row.
 
 use crate::db::Asked;
 use crate::{Db, Error, Silence, SilenceReason};
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The columns of the row, in the order of the query in [`ask`].
 type Stored = (String, u64, String);
 
-/// Sends the query for the row. The answer is read with [`read`].
+/// Sends the query for the row, whose result is read with [`read`].
 pub(crate) fn ask(db: &Db) -> Result<Asked<Stored>, Error> {
     db.ask("SELECT boot_id, until, why FROM silence", ())
 }

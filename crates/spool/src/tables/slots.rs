@@ -1,10 +1,11 @@
-//! The slots of the sender's budget, and the silence while requests count that have no slot.
+//! The slots of the sender's budget, and the silence that is kept while requests without a slot
+//! still count against it.
 
 use super::silence;
 use crate::{Db, Error, Silence, SlotRow, Store};
 use std::time::Duration;
 
-/// Converts a time into nanoseconds as they are stored. Up to 292 years fit.
+/// Converts a time into nanoseconds for storage, which works for up to 292 years.
 fn nanos(since_boot: Duration) -> i64 {
     i64::try_from(since_boot.as_nanos()).unwrap_or(i64::MAX)
 }
@@ -27,7 +28,7 @@ pub(crate) fn set_slot(store: &mut Store, slot: &SlotRow) -> Result<(), Error> {
     store.run(text, values)
 }
 
-/// Stores a silence, unless the stored one ends later in the same boot.
+/// Stores a silence, unless the one already stored ends later in the same boot.
 pub(crate) fn begin_silence(store: &mut Store, silence: &Silence) -> Result<(), Error> {
     let is_covered = (store.silence.as_ref())
         .is_some_and(|kept| kept.boot_id == silence.boot_id && kept.until >= silence.until);
@@ -38,7 +39,7 @@ pub(crate) fn begin_silence(store: &mut Store, silence: &Silence) -> Result<(), 
     Ok(())
 }
 
-/// Removes the silence if it was over when a request was sent at `sent`.
+/// Removes the silence if it was over by the time a request was sent at `sent`.
 fn end_silence(store: &mut Store, sent: Duration) -> Result<(), Error> {
     if (store.silence.as_ref()).is_none_or(|silence| silence.until > sent) {
         return Ok(());
@@ -52,7 +53,7 @@ pub(crate) fn drop_slot(db: &Db, slot: u32) -> Result<(), Error> {
     db.run("DELETE FROM slots WHERE slot = ?1", [slot])
 }
 
-/// Returns all taken slots, in the order of their numbers.
+/// Returns all used slots, in order of their numbers.
 pub fn slots(db: &Db) -> Result<Vec<SlotRow>, Error> {
     let text = "SELECT slot, token, boot_id, sent, answered, wall_sent FROM slots ORDER BY slot";
     let rows = db.query_all(text, ())?.into_iter();

@@ -9,8 +9,8 @@ use callbridge_call::EventTime;
 use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason};
 
-/// Name of the setting that keeps the branch or PBX whose call was sent last. The next branch or
-/// PBX by name has the next turn.
+/// Name of the setting that stores which branch or PBX had a call sent last. The next one by name
+/// gets the next turn.
 pub(super) const LAST_TURN: &str = "sender.last_turn";
 
 const fn leave_kind(step: &Step, to: State) -> Left {
@@ -130,7 +130,7 @@ pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error
     outbox::queue_notice(store, row)
 }
 
-/// Stores the branch or PBX whose call is sent now as the one that had the last turn.
+/// Records that the call being sent uses up the turn of its branch or PBX.
 fn had_turn(db: &Db, row: RowId) -> Result<(), Error> {
     let text = "INSERT INTO meta (key, value) SELECT ?2, turn FROM calls WHERE id = ?1
          ON CONFLICT (key) DO UPDATE SET value = excluded.value";
@@ -159,9 +159,10 @@ fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {
     db.run(text, values)
 }
 
-/// Stores the values in `record` for a dead letter or a waiting call that is sent again. The
-/// record's uuid must be the row's uuid. A dead letter `uuid_conflict` has no uuid in its row, so
-/// it is refused with [`Error::UuidTaken`].
+/// Stores the values in `record` for a dead letter or waiting call that's being resent.
+///
+/// The record's UUID must match the row's. A `uuid_conflict` dead letter has no UUID in its row, so
+/// it's refused with [`Error::UuidTaken`].
 fn send_corrected(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(), Error> {
     let uuid = (record.uuid).ok_or_else(|| Error::NoUuid(record.linkedid.clone()))?;
     let text = "SELECT uuid, answered FROM calls WHERE id = ?1";
@@ -170,8 +171,8 @@ fn send_corrected(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Re
         return Err(Error::UuidTaken(row, uuid));
     }
     set_record(db, row, record)?;
-    // A person corrected whether the call was answered, so check again whether the customer waits
-    // for a callback.
+    // Someone corrected whether the call was answered, which may change whether the customer is
+    // waiting for a callback.
     match &record.client_phone {
         Some(phone) if answered != Some(record.answered) => missed::recount(db, phone.as_str(), at),
         Some(_) | None => Ok(()),

@@ -1,20 +1,21 @@
-//! Queries for the ready call to try of a branch whose calls the CRM has refused several times in a
-//! row.
+//! Queries that choose which ready call to try for a branch whose calls the CRM has refused several
+//! times in a row.
 
 use super::ready::{READY, ReadyCall};
 use crate::db::Asked;
 use crate::{Db, Due, Error, QueueQuery, SuspendedBranch, Trial};
 
-/// Maximum number of ready calls in which each query searches. A customer or an employee with more
-/// calls than this hides the others, so a trial only follows with the next call.
+/// Maximum number of ready calls that each query searches. If a customer or an employee has more
+/// calls than that, they hide everyone else's, and a trial has to wait for the next call.
 const SEARCHED_MAX: u32 = 200;
 
-/// Queries for the ready calls of one branch, whose answers are read later.
+/// Queries for a branch's ready calls, whose results are read later.
 #[derive(Default)]
 pub(super) struct TrialQuestions(Vec<Asked<ReadyCall>>);
 
 impl TrialQuestions {
-    /// Sends the queries for each suspended branch. No query is sent for a branch that tries none.
+    /// Sends the queries for each suspended branch, except for branches that aren't to try any
+    /// call.
     pub(super) fn ask(db: &Db, ask: &QueueQuery) -> Result<Vec<Self>, Error> {
         let mut all = Vec::new();
         for branch in &ask.suspended.branches {
@@ -30,7 +31,7 @@ impl TrialQuestions {
         Ok(all)
     }
 
-    /// Returns the call to try.
+    /// Returns the call to try, if any.
     pub(super) fn choose(self, db: &Db, branch: &SuspendedBranch) -> Result<Option<Due>, Error> {
         let (mut unsuspected, mut any) = (None, None);
         for asked in self.0 {
@@ -54,8 +55,8 @@ impl TrialQuestions {
 /// Sends the query for the newest calls that were never held back.
 fn ask_newest(db: &Db, live: bool, turn: &str) -> Result<Asked<ReadyCall>, Error> {
     let fresh = format!("{READY} AND not_before = 0");
-    // The order is that of the index. With `live = …` or `turn = …`, PostgreSQL would scan all
-    // calls backward.
+    // This order matches the index. With `live = …` or `turn = …`, PostgreSQL would scan all calls
+    // backward.
     if turn.is_empty() {
         let text =
             format!("{fresh} AND live >= ?1 AND live <= ?1 ORDER BY live DESC, id DESC LIMIT ?2");
@@ -67,7 +68,7 @@ fn ask_newest(db: &Db, live: bool, turn: &str) -> Result<Asked<ReadyCall>, Error
     db.ask(&text, (live, turn, SEARCHED_MAX))
 }
 
-/// Sends the query for calls that were held back and can be sent now.
+/// Sends the query for calls that were held back but can be sent now.
 fn ask_held_back(db: &Db, live: bool, ask: &QueueQuery) -> Result<Asked<ReadyCall>, Error> {
     let text = format!(
         "{READY} AND not_before <= ?2 AND not_before > 0 AND live = ?1

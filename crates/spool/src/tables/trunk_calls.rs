@@ -1,6 +1,6 @@
-//! Counts of the calls of each trunk: the total, the last call, and the calls in each quarter of an
-//! hour of the last days. With quarters, a day can be counted in any time zone. Calls between
-//! extensions have an empty trunk name.
+//! Call counts for each trunk: the total, the last call, and the calls in each quarter-hour of the
+//! last few days, from which a day can be counted in any time zone. Calls between extensions have
+//! an empty trunk name.
 
 use crate::value::Columns;
 use crate::{Db, Error, Finished, TrunkCalls};
@@ -9,14 +9,14 @@ use callbridge_model::Outcome;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Seconds in a quarter of an hour. In every time zone, days begin at a multiple of this.
+/// Seconds in a quarter-hour. Days start at a multiple of this in every time zone.
 const QUARTER: i64 = 900;
-/// Time for which quarters are kept.
+/// How long quarter-hours are kept.
 const KEPT: Duration = Duration::from_secs(8 * 24 * 3600);
-/// Maximum number of rows that one purge deletes.
+/// Maximum number of rows that a purge deletes.
 const PURGED_MAX: u32 = 500;
 
-/// Counts a call that was not known before.
+/// Counts a call that hasn't been seen before.
 pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     let record = &new.judged.record;
     let pbx = &record.pbx;
@@ -42,10 +42,10 @@ fn has_extension(new: &Finished) -> bool {
     new.judged.outcome != Outcome::Skipped && new.judged.record.employee.is_some()
 }
 
-/// Calls of a group that were not known before, added up.
+/// The sums of a group's calls that haven't been seen before.
 #[derive(Debug, Default)]
 pub(super) struct TrunkSums {
-    /// Number of calls and start of the last call, by PBX and trunk.
+    /// The number of calls and the start of the last one, by PBX and trunk.
     trunks: BTreeMap<(String, String), (i64, i64)>,
     quarters: BTreeMap<(String, String, i64), QuarterSum>,
 }
@@ -108,8 +108,8 @@ impl TrunkSums {
     }
 }
 
-/// Counts the calls of each trunk since `from` (epoch seconds, rounded down to a quarter of an
-/// hour), and since the state was created. Calls between extensions have an empty trunk name.
+/// Counts each trunk's calls since `from` (in epoch seconds, rounded down to a quarter-hour) and
+/// since the state was created. Calls between extensions have an empty trunk name.
 pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
     let text = "SELECT t.pbx, t.trunk, t.calls AS ever, t.last_at,
                 CAST(coalesce(sum(q.calls), 0) AS BIGINT) AS calls,
@@ -121,7 +121,7 @@ pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
     db.query_all(text, [from - from.rem_euclid(QUARTER)])
 }
 
-/// Deletes old quarters, a bounded number at a time.
+/// Deletes old quarter-hours, a limited number at a time.
 pub(crate) fn purge_quarters(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(KEPT).floor_seconds().get();
     let text = "DELETE FROM trunk_quarters WHERE (pbx, trunk, quarter) IN

@@ -1,6 +1,5 @@
-//! Employees whom the CRM does not know. An employee is noted when a call with this employee
-//! FAILED, and removed when such a call is in the journal. Also returns the extensions of the
-//! newest calls.
+//! Employees that the CRM doesn't know. One is added when a call with that employee FAILED, and
+//! removed once such a call is in the journal. Also lists the extensions used in the newest calls.
 
 use super::{calls, meta};
 use crate::{Db, Error, RowId};
@@ -12,36 +11,36 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 pub(crate) const KEY: &str = "employees.unknown";
-/// Maximum number of employees that are kept. This many show that the list of employees is wrong.
+/// Maximum number of employees to keep, which is enough to show that the employee list is wrong.
 const KEPT: usize = 100;
 /// Number of newest calls whose extensions are returned.
 const CALLS: u32 = 500;
 
-/// A stored entry of an employee whom the CRM does not know.
+/// The stored entry for an employee that the CRM doesn't know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownEmployee {
-    /// The extension of the first call that FAILED because of the employee.
+    /// The extension in the first call that FAILED because of the employee.
     pub extension: Option<String>,
     /// Number of calls that FAILED because of the employee.
     pub calls: u64,
-    /// Epoch seconds at which it was first found that the CRM does not know the employee.
+    /// When the CRM was first found not to know the employee, in epoch seconds.
     pub since: i64,
 }
 
-/// Unknown employees by their ids in the CRM.
+/// Unknown employees by their ID in the CRM.
 pub(crate) type UnknownEmployees = BTreeMap<i64, UnknownEmployee>;
 
-/// Reads the employees whom the CRM does not know, by their ids in the CRM.
+/// Reads the employees that the CRM doesn't know, by their ID in the CRM.
 pub fn unknown_employees(db: &Db) -> Result<UnknownEmployees, Error> {
     let text = meta::meta(db, KEY)?;
-    // An unreadable value is logged and reset when a process starts.
+    // If the value can't be read, it's logged and reset when a process starts.
     let read = text.and_then(|text| serde_json::from_str(&text).ok());
     Ok(read.unwrap_or_default())
 }
 
-/// Notes the employee of a FAILED call as unknown to the CRM, if `found` shows that the call's lead
-/// exists.
+/// Records that the CRM doesn't know the employee of a FAILED call, provided that `found` shows
+/// that the call's lead exists.
 pub(crate) fn note_unknown_employee(
     db: &Db,
     call: &CallRecord,
@@ -69,8 +68,8 @@ pub(crate) fn note_unknown_employee(
     meta::remember(db, KEY, &all)
 }
 
-/// Removes the employee of a journaled call from the unknown employees, because the CRM knows the
-/// employee.
+/// Removes a journaled call's employee from the unknown ones, since the call shows that the CRM
+/// knows the employee.
 pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
     if meta::meta(db, KEY)?.is_none() {
         return Ok(());
@@ -87,8 +86,8 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
     }
 }
 
-/// Returns the extensions of the newest 500 calls. Calls without an extension or a trunk are left
-/// out.
+/// Returns the extensions used in the newest 500 calls, skipping calls without an extension or
+/// trunk.
 pub fn extensions_met(db: &Db) -> Result<Vec<UsedExtension>, Error> {
     let text = "SELECT pbx, trunk, extension, started
          FROM calls ORDER BY id DESC LIMIT ?1";

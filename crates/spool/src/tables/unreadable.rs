@@ -1,4 +1,4 @@
-//! Messages of a source that cannot be read.
+//! Messages from a source that couldn't be read.
 
 use super::{meta, outbox};
 use crate::state::{Refused, State, Step};
@@ -8,10 +8,10 @@ use crate::{UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
 use std::collections::BTreeSet;
 
-/// Name of the counter of messages that were not kept because the limit is reached.
+/// Name of the counter for messages that weren't kept because a limit was reached.
 const NOT_KEPT: &str = "unreadable_not_kept";
 
-/// Stores an unreadable message of a source as a dead letter. Beyond the limits, the message is
+/// Stores a source's unreadable message as a dead letter. Once a limit is reached, messages are
 /// only counted.
 pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Result<Done, Error> {
     let bytes = &unread.bytes;
@@ -51,8 +51,8 @@ pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Re
     Ok(Done::Unreadable(Some(id)))
 }
 
-/// Returns for each of these messages of a source whether it is to be kept: it isn't kept yet, and
-/// the source has fewer than [`SOURCE_LETTERS_MAX`] dead letters.
+/// For each of these messages from a source, returns whether it should be kept. It should if it
+/// isn't kept yet and the source has fewer than [`SOURCE_LETTERS_MAX`] dead letters.
 pub fn are_new(db: &Db, source: &str, messages: &[&[u8]]) -> Result<Vec<bool>, Error> {
     let counted = db.ask::<u64>(
         "SELECT count(*) FROM unreadable WHERE source = ?1",
@@ -76,7 +76,7 @@ pub fn are_new(db: &Db, source: &str, messages: &[&[u8]]) -> Result<Vec<bool>, E
     Ok(new)
 }
 
-/// Finds the dead letter of the same file with the same content, because files are read again after
+/// Finds the dead letter for the same file with the same content, since files are read again after
 /// a restart.
 fn kept_as_is(
     store: &Store,
@@ -91,7 +91,7 @@ fn kept_as_is(
     Ok(id.map(RowId))
 }
 
-/// Deletes the dead letters of a file, because the file was read again.
+/// Deletes a file's dead letters, since the file has been read again.
 pub(crate) fn settle_file(
     store: &mut Store,
     source: &str,
@@ -106,7 +106,7 @@ pub(crate) fn settle_file(
     Ok(())
 }
 
-/// Returns `true` if another message with `more` bytes can be kept.
+/// Returns `true` if there's room for another message of `more` bytes.
 fn has_room(store: &Store, more: usize) -> Result<bool, Error> {
     if store.tally.get(Book::UnreadableKept) >= UNREADABLE_LETTERS_MAX {
         return Ok(false);
@@ -115,8 +115,8 @@ fn has_room(store: &Store, more: usize) -> Result<bool, Error> {
     Ok(kept.saturating_add(more as u64) <= UNREADABLE_BYTES_ALL)
 }
 
-/// Applies `Discard` or `Retry` to an unreadable dead letter, which deletes it. With `Retry`, the
-/// same request must store the call.
+/// Applies `Discard` or `Retry` to an unreadable dead letter, either of which deletes it. With
+/// `Retry`, the same request has to store the call.
 pub(crate) fn step_unreadable(
     store: &mut Store,
     row: RowId,
@@ -139,7 +139,7 @@ pub(crate) fn step_unreadable(
     Ok(Done::Stepped(to))
 }
 
-/// Deletes an unreadable dead letter, and queues the notice that it left.
+/// Deletes an unreadable dead letter, and queues a notification that it's gone.
 fn leave(store: &mut Store, row: RowId, left: Left, at: EventTime) -> Result<(), Error> {
     let letter = outbox::before_it_leaves(store, row)?;
     let text = "DELETE FROM unreadable WHERE id = ?1 RETURNING length(bytes)";

@@ -1,6 +1,6 @@
-//! Settings that an earlier process has stored and this process cannot read, because callbridge was
-//! rolled back to an older version, or a word was renamed. Each such setting is logged and reset,
-//! so it cannot block the work.
+//! Settings that an earlier process stored and this one can't read, because callbridge was rolled
+//! back to an older version or a name has changed. Each of them is logged and reset so that it
+//! can't hold up work.
 
 use super::meta;
 use super::{backfill, deliveries, shows, unknown_employees};
@@ -10,11 +10,11 @@ use callbridge_leads::lead_field::Catalog;
 use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::de::DeserializeOwned;
 
-/// A setting that an earlier process has stored.
+/// A setting that an earlier process may have stored.
 struct StoredSetting {
     key: &'static str,
     reads: fn(&str) -> bool,
-    /// Effect of the reset, for the log message.
+    /// The effect of resetting it, for the log message.
     effect: &'static str,
 }
 
@@ -56,7 +56,7 @@ fn parses_as<T: DeserializeOwned>(text: &str) -> bool {
     serde_json::from_str::<T>(text).is_ok()
 }
 
-/// Resets the settings that cannot be read. Runs in the first commit of a process.
+/// Resets the settings that can't be read, in a process's first commit.
 pub(crate) fn reset(db: &Db) -> Result<(), Error> {
     for StoredSetting { key, reads, effect } in ALL {
         let Some(text) = meta::meta(db, key)?.filter(|text| !reads(text)) else {
@@ -78,10 +78,10 @@ pub(crate) fn reset(db: &Db) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets [`shows::FLOOR`] to the start of the newest known call, because the stored value cannot be
-/// read. That call can be the newest call of a lead whose values were deleted.
+/// Sets [`shows::FLOOR`] to when the newest known call started, because the stored value can't be
+/// read. That may be the newest call of a lead whose values were deleted.
 fn reset_floor(db: &Db) -> Result<(), Error> {
-    // This runs once, and only for a damaged state, because it can scan the table.
+    // This may scan the table, but it runs only once, and only if the state is damaged.
     let newest: Option<i64> = db.query_one("SELECT max(started) FROM calls", ())?;
     match newest {
         Some(newest) => meta::set_meta(db, shows::FLOOR, &newest.to_string()),

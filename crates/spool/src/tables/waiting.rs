@@ -1,17 +1,17 @@
-//! Waiting calls, by the phone number whose lead they wait for.
+//! Waiting calls, by the phone number whose lead they're waiting for.
 
 use crate::{Db, Error, Json, RowId, WaitingPhone, count};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, Phone};
 
-/// Query for a number's waiting calls and dead letters `ambiguous_lead`, oldest first.
+/// Query for a number's waiting calls and `ambiguous_lead` dead letters, oldest first.
 pub(super) const WAITING_BY_PHONE: &str =
     "SELECT id FROM calls WHERE state = 'waiting' AND phone = ?1
      UNION ALL SELECT id FROM calls
      WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id";
 
-/// Returns at most `limit` phone numbers after `after` that have no lead and whose calls wait for
-/// one, in the order of the numbers.
+/// Returns up to `limit` phone numbers after `after`, in order, that have no lead and whose calls
+/// are waiting for one.
 pub fn waiting_phones(
     db: &Db,
     after: Option<&Phone>,
@@ -41,13 +41,13 @@ pub fn waiting_phones(
     phones.collect()
 }
 
-/// Returns a number's waiting calls and dead letters `ambiguous_lead`, oldest first.
+/// Returns a number's waiting calls and `ambiguous_lead` dead letters, oldest first.
 pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
     db.query_all(WAITING_BY_PHONE, [phone.as_str()])
 }
 
-/// Returns at most `limit` dead letters `ambiguous_lead` with a known number after `last`, ordered
-/// by number and id.
+/// Returns up to `limit` `ambiguous_lead` dead letters with a known number after `last`, ordered by
+/// number and ID.
 pub fn ambiguous_after(
     db: &Db,
     last: Option<&(Phone, RowId)>,
@@ -63,8 +63,8 @@ pub fn ambiguous_after(
     })
 }
 
-/// Returns at most `limit` waiting calls after `last`, with the time since which they wait, longest
-/// wait first.
+/// Returns up to `limit` waiting calls after `last`, longest wait first, along with when they
+/// started waiting.
 pub fn waiting_after(
     db: &Db,
     last: Option<(EventTime, RowId)>,
@@ -76,7 +76,7 @@ pub fn waiting_after(
     db.query_all(text, (since, id, count(limit)))
 }
 
-/// Returns at most `limit` calls that began to wait before `before`, longest wait first.
+/// Returns up to `limit` calls that started waiting before `before`, longest wait first.
 pub fn waiting_before(db: &Db, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
     let text =
         "SELECT id FROM calls WHERE state = 'waiting' AND since < ?1 ORDER BY since LIMIT ?2";

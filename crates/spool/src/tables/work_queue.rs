@@ -1,4 +1,4 @@
-//! Queries for the work from which the sender chooses its next request.
+//! Queries for the pending work from which the sender chooses its next request.
 
 use super::ready::{READY, ReadyCall};
 use super::step::LAST_TURN;
@@ -19,8 +19,9 @@ const UNCONFIRMED: &str = "SELECT id AS row, uuid, linkedid, trunk, turn, true A
     absent_at, resubmits,
     coalesce(if_absent, 'resubmit') AS if_absent, message FROM calls WHERE state = 'submitted'";
 
-/// Returns the requests that can be made now, and the times of the next requests. All queries are
-/// sent together, and then the queries that depend on an answer: two round trips.
+/// Returns the requests that could be made now, and when the next ones are due. This takes two
+/// round trips: one for most of the queries, and another for those that depend on an earlier
+/// result.
 pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     let books = store.books();
     let pace = deliveries::ask_webhook_pace(store)?;
@@ -62,17 +63,17 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     Ok(head)
 }
 
-/// Queries about ready calls, whose answers are read later.
+/// Queries about ready calls, whose results are read later.
 struct ReadyQuestions {
     had_turn: Asked<String>,
-    /// Calls that were held back: first live calls, then other calls.
+    /// Calls that were held back: first the live ones, then the others.
     held: [Vec<Asked<ReadyCall>>; 2],
     retried: Asked<Due>,
     trials: Vec<TrialQuestions>,
     next_held: Vec<Asked<EventTime>>,
 }
 
-/// The queries about ready calls, including those that depend on the branch that had the last turn.
+/// The queries about ready calls, including those that depend on which branch had the last turn.
 struct TurnQuestions {
     had_turn: String,
     /// The newest live call and the newest other call of the branch whose turn it is.
@@ -124,7 +125,8 @@ impl TurnQuestions {
             late => (None, late),
         };
         let backlog = first_in_backlog(late, other, &had_turn);
-        // A branch with endless live calls must also let the backlog of other branches pass.
+        // Even if a branch never runs out of live calls, other branches' backlog has to get
+        // through.
         let waits = live.as_ref().is_some_and(|call| call.turn == had_turn);
         let passes = backlog
             .as_ref()
@@ -145,10 +147,10 @@ impl TurnQuestions {
     }
 }
 
-/// Queries about submitted calls, whose answers are read later.
+/// Queries about submitted calls, whose results are read later.
 struct SubmittedQuestions {
-    /// Calls whose poll is due. Then calls whose time of the poll was set before the clock was set
-    /// back.
+    /// Calls that are due for polling, followed by those whose polling time was set before the
+    /// clock was set back.
     polls: [Vec<Asked<Unconfirmed>>; 2],
     next_poll: Asked<EventTime>,
     first_accepted: Vec<Asked<Unconfirmed>>,
@@ -158,7 +160,7 @@ struct SubmittedQuestions {
     tokens: Asked<String>,
 }
 
-/// The queries about submitted calls, including those that depend on the tokens of submitted calls.
+/// The queries about submitted calls, including those that depend on their tokens.
 struct UnresolvedQuestions {
     polls: [Vec<Asked<Unconfirmed>>; 2],
     next_poll: Asked<EventTime>,
@@ -230,9 +232,11 @@ impl UnresolvedQuestions {
     }
 }
 
-/// Returns the calls that a reconciliation looks for. First come submitted calls that fewer than
-/// two reconciliations did not show, in the order of their acceptance. Then come other submitted
-/// calls that no token in `ask` can poll.
+/// Returns the calls that a reconciliation looks for.
+///
+/// First come submitted calls that have been missing from fewer than two reconciliations, in the
+/// order in which they were accepted. They're followed by other submitted calls that can't be
+/// polled with any token in `ask`.
 pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
     let limit = count(RECONCILE_MAX);
     let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
@@ -245,8 +249,8 @@ pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error
     Ok(calls)
 }
 
-/// Returns the call to send first. A call of the branch or PBX that had the last turn (`had_turn`)
-/// comes last. Otherwise the newer call goes first.
+/// Returns the call to send first. Any call of the branch or PBX that had the last turn
+/// (`had_turn`) goes last. Otherwise, the newer call goes first.
 fn first_in_backlog(
     one: Option<ReadyCall>,
     two: Option<ReadyCall>,
@@ -256,11 +260,12 @@ fn first_in_backlog(
     calls.max_by_key(|call| (call.turn != had_turn, call.due.row))
 }
 
-/// Sends the query for the newest call of the branch whose turn it is, among calls that were never
-/// held back. The turn goes to the branch after `had_turn` by name. After the last branch comes the
-/// first. No branch has an empty name.
+/// Sends the query for the newest call of the branch whose turn it is, considering only calls that
+/// were never held back.
 ///
-/// The order is that of the index. With `turn = …`, PostgreSQL would scan all calls backward.
+/// The turn passes to the branch whose name follows `had_turn`, and from the last branch back to
+/// the first. No branch has an empty name. The order matches the index. With `turn = …`, PostgreSQL
+/// would scan all calls backward.
 fn ask_turn(db: &Db, live: bool, had_turn: &str) -> Result<Asked<ReadyCall>, Error> {
     let turn = format!(
         "{READY} AND not_before = 0 AND live = ?1 AND turn > coalesce((
@@ -272,8 +277,8 @@ fn ask_turn(db: &Db, live: bool, had_turn: &str) -> Result<Asked<ReadyCall>, Err
     db.ask(&turn, (live, had_turn))
 }
 
-/// Replaces a call of a suspended branch with a call of the next branch that is not suspended.
-/// Asking for one branch after the other skips all calls of a branch at once.
+/// Replaces a suspended branch's call with a call of the next branch that isn't suspended. Asking
+/// for one branch after another skips all calls of a branch at once.
 fn skip_suspended(
     db: &Db,
     mut fresh: Option<ReadyCall>,
@@ -294,8 +299,8 @@ fn skip_suspended(
     Ok(fresh.filter(|call| !ask.suspended.contains(&call.turn)))
 }
 
-/// Sends the queries for a call that was held back and can be sent now. While requests fail, the
-/// call with the fewest failures goes first.
+/// Sends the queries for a call that was held back but can be sent now. While requests are failing,
+/// the call with the fewest failures goes first.
 fn ask_held(db: &Db, live: bool, ask: &QueueQuery) -> Result<Vec<Asked<ReadyCall>>, Error> {
     let order = if ask.untried_first {
         "failures, not_before"
@@ -325,8 +330,9 @@ fn ask_held(db: &Db, live: bool, ask: &QueueQuery) -> Result<Vec<Asked<ReadyCall
     Ok(asked)
 }
 
-/// Returns the newer of two calls: `fresh`, the newest call of the branch whose turn it is, and
-/// `held`, a call that was held back and can be sent now. While requests fail, `fresh` goes first.
+/// Returns the newer of two calls: `fresh`, the newest call of the branch whose turn it is, or one
+/// in `held`, which were held back but can be sent now. While requests are failing, `fresh` goes
+/// first.
 fn next_ready(
     db: &Db,
     fresh: Option<ReadyCall>,
@@ -350,7 +356,7 @@ fn ask_retried(db: &Db, now: EventTime) -> Result<Asked<Due>, Error> {
 }
 
 fn ask_next_held(db: &Db, now: EventTime) -> Result<Vec<Asked<EventTime>>, Error> {
-    // SQLite uses the first of two bounds, so that must be the narrower one.
+    // SQLite uses the first of two bounds, so the narrower one has to come first.
     let text = "SELECT not_before FROM calls
          WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1
          ORDER BY not_before LIMIT 1";
@@ -431,7 +437,7 @@ fn ask_alone(db: &Db, ask: &QueueQuery) -> Result<Vec<Asked<Unconfirmed>>, Error
 }
 
 /// Sends the queries for unresolved calls that are due. `tokens` are the tokens of submitted calls
-/// that are no longer valid, so the requests of these calls cannot be polled.
+/// that are no longer valid, which means that the requests for these calls can't be polled.
 fn ask_unresolved(
     db: &Db,
     tokens: &[String],
@@ -448,8 +454,8 @@ fn ask_unresolved(
     Ok(asked)
 }
 
-/// Query for the distinct tokens of submitted calls. It skips from one token to the next, because
-/// each token can have many calls.
+/// Query for the distinct tokens of submitted calls. Since each token may have many calls, it skips
+/// from one token to the next.
 const TOKENS: &str = "WITH RECURSIVE each(token) AS (
          SELECT (SELECT token FROM calls WHERE state = 'submitted' AND token IS NOT NULL
                  ORDER BY token LIMIT 1)
@@ -459,7 +465,7 @@ const TOKENS: &str = "WITH RECURSIVE each(token) AS (
          FROM each WHERE each.token IS NOT NULL)
      SELECT token FROM each WHERE token IS NOT NULL";
 
-/// Returns the `tokens` that are not in `living`, the tokens that are still valid.
+/// Returns those of `tokens` that aren't in `living`, the tokens that are still valid.
 fn expired_tokens(mut tokens: Vec<String>, living: &[TokenFingerprint]) -> Vec<String> {
     tokens.retain(|token| living.iter().all(|print| print.as_str() != token));
     tokens
@@ -471,8 +477,8 @@ fn ask_next_poll(db: &Db, now: EventTime) -> Result<Asked<EventTime>, Error> {
     db.ask(text, [now.micros()])
 }
 
-/// Returns the latest time that a call can wait for, in microseconds. A later time was written
-/// before the clock was set back.
+/// Returns the latest time that a call may be waiting for, in microseconds. Any later time was
+/// written before the clock was set back.
 fn latest(now: EventTime) -> i64 {
     now.plus(HELD_MAX).micros()
 }

@@ -1,4 +1,4 @@
-//! Runs every operation and every query of the spool, one after the other, over a given number of
+//! Runs every operation and every query in the spool, one after another, with a given number of
 //! rows of each kind.
 
 use super::acts_queue::{ask, asked_lead, head, suspended_head};
@@ -19,10 +19,10 @@ use std::time::Duration;
 const MONTH: i64 = 30 * 24 * 3600;
 const PAGE: usize = 5;
 
-/// Rows by their kind, in the order they were made.
+/// Rows by kind, in the order in which they were created.
 pub struct Rows([Vec<RowId>; KINDS.len()]);
 
-/// How a row of each kind is made, and the steps that follow.
+/// How a row of each kind is created, and the steps it then takes.
 const KINDS: [(Outcome, Option<Reason>, &[&str]); 12] = [
     (Outcome::Journal, None, &[]),
     (Outcome::Journal, None, &["send", "return"]),
@@ -80,7 +80,7 @@ fn step_named(name: &str, n: u32) -> Step {
     }
 }
 
-/// Makes the n-th call of a kind.
+/// Creates the nth call of a kind.
 fn call(kind: usize, n: u32) -> Finished {
     let (outcome, reason, _) = KINDS[kind];
     let mut call = finished_call(
@@ -96,7 +96,7 @@ pub fn write(store: &mut Store, ops: Vec<Op>) -> Vec<Done> {
     store.write(ops).expect("stored")
 }
 
-/// Makes the operation that stores an open call. Without a snapshot, it deletes the call.
+/// Returns the operation that stores an open call, or deletes it if there's no snapshot.
 fn open_op(snapshot: Option<Vec<u8>>) -> Op {
     Op::Open {
         pbx: "pbx1".into(),
@@ -114,7 +114,7 @@ pub fn step(store: &mut Store, row: RowId, step: Step) {
     write(store, vec![Op::Step { row, step, at }]);
 }
 
-/// Makes an operation that learns a lead with its own number, as reported at this second.
+/// Returns an operation that learns of a lead with a number of its own, as reported at this second.
 fn learn_op(n: u32, at: i64) -> Op {
     let lead = LeadId::new(i64::from(n) + 1).expect("positive");
     let phone = FirstPhone::Is(number(n));
@@ -131,7 +131,7 @@ fn number(n: u32) -> Phone {
     Phone::from_digits(998_930_000_000 + i64::from(n)).expect("a number")
 }
 
-/// Makes settings with which every operation has an effect.
+/// Returns settings that let every operation have an effect.
 pub fn settings() -> Settings {
     Settings {
         notices: true,
@@ -149,7 +149,8 @@ pub fn settings() -> Settings {
     }
 }
 
-/// Fills a spool with `n` rows of each kind, and as many unreadable dead letters and notices.
+/// Fills a spool with `n` rows of each kind, plus as many unreadable dead letters and
+/// notifications.
 pub fn filled_store(n: u32) -> (Store, Rows) {
     let mut store = super::store(settings());
     store.remember_statements();
@@ -186,7 +187,7 @@ fn row_id_of(done: &Done) -> RowId {
 }
 
 impl Rows {
-    /// Returns the k-th of the middle rows of a kind.
+    /// Returns the kth row from the middle of a kind.
     pub fn at(&self, kind: usize, k: usize) -> RowId {
         let rows = &self.0[kind];
         rows[(rows.len() / 2 + k) % rows.len()]
@@ -200,7 +201,7 @@ impl Rows {
 /// The name of an act, and the function that performs it.
 pub type Act = (&'static str, fn(&mut Store, &Rows));
 
-/// All acts. The order matters, because some acts make the row that a later one needs.
+/// All acts. Their order matters, because some of them create a row that a later one needs.
 pub const ACTS: &[Act] = &[
     ("a new call", |store, _| finish(store, journal(900_001))),
     ("the same call", |store, rows| {

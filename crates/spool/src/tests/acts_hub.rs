@@ -1,4 +1,4 @@
-//! The operations and queries of a hub and of a collector, for `plans.rs`.
+//! A hub's and a collector's operations and queries, for `plans.rs`.
 
 use super::acts::Act;
 use super::call::time_at;

@@ -1,4 +1,4 @@
-//! The acts that are not about calls: lookups, merges, and lead fields.
+//! The acts that deal with leads rather than calls: lookups, merges, and lead fields.
 
 use super::acts::{Act, SUBMITTED, step, token, write};
 use super::acts_queue::ask;
@@ -24,7 +24,7 @@ fn fail_call(store: &mut Store, row: RowId) {
     write(store, vec![failed]);
 }
 
-/// The acts about leads. They follow [`super::acts::ACTS`].
+/// The acts that deal with leads. They run after [`super::acts::ACTS`].
 pub const LEAD_ACTS: &[Act] = &[
     ("fail, look up, fail again", |store, rows| {
         let lead_request = LeadRequest::LookUp(lead());

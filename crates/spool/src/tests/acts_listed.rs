@@ -1,4 +1,4 @@
-//! The acts of `calls`: pages of calls, of a number, and of calls between extensions.
+//! The acts behind `calls`, which list calls by page, by number, and between extensions.
 
 use super::acts::{Act, SUBMITTED, write};
 use super::call::{T0, finished_call, time_at};
@@ -13,7 +13,8 @@ fn page(store: &Store, filter: &CallFilter) {
     tables::listed::list_calls(store, filter, filter.beginning()).expect("readable");
 }
 
-/// Stores the n-th call, which began at second `started`. All these calls have the same customer.
+/// Stores the nth call, which started at second `started`. All of these calls have the same
+/// customer.
 fn store_customer_call(store: &mut Store, n: u32, started: i64, answered: bool) {
     let mut call = finished_call(n, Outcome::Journal, None);
     call.judged.record.client_phone = Phone::from_digits(998_930_000_002);
@@ -23,7 +24,7 @@ fn store_customer_call(store: &mut Store, n: u32, started: i64, answered: bool) 
     write(store, vec![Op::Finish(Box::new(call))]);
 }
 
-/// Makes the n-th call as an audit asks for it.
+/// Returns the nth call as an audit looks it up.
 fn audited_call(n: u32) -> AuditedCall {
     let call = finished_call(n, Outcome::Journal, None);
     let ids = call.call.also_known_as.iter();
@@ -34,7 +35,7 @@ fn audited_call(n: u32) -> AuditedCall {
     }
 }
 
-/// The acts of `calls`. They follow [`super::acts_lead_requests::LEAD_ACTS`].
+/// The acts behind `calls`. They run after [`super::acts_lead_requests::LEAD_ACTS`].
 pub const LISTED: &[Act] = &[
     ("a page of calls", |store, _| {
         page(store, &CallFilter::default())

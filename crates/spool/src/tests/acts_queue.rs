@@ -1,4 +1,5 @@
-//! The acts that read the head of the sender's queue, and what an assigned lead changes.
+//! The acts that read the head of the sender's queue, and those that find what assigning a lead
+//! changes.
 
 use super::acts::{Rows, token};
 use crate::tests::call::time_at;
@@ -16,7 +17,7 @@ pub fn ask(seconds: i64, token: Option<TokenFingerprint>) -> QueueQuery {
     }
 }
 
-/// Runs the query while the calls of a branch, or all calls, are suspended.
+/// Runs the query while one branch's calls, or all calls, are suspended.
 pub fn suspended_head(store: &mut Store, _: &Rows) {
     for turn in ["pbx1", ""] {
         let mut query = ask(500, Some(token()));
@@ -29,14 +30,14 @@ pub fn suspended_head(store: &mut Store, _: &Rows) {
     }
 }
 
-/// Runs the query with the token in use, and with another one.
+/// Runs the query with the current token, with a different one, and without any.
 pub fn head(store: &Store, seconds: i64) {
     for token in [Some(token()), Some(TokenFingerprint::of("another")), None] {
         tables::work_queue::head(store, &ask(seconds, token)).expect("a head");
     }
 }
 
-/// Asks whether a lead is known, and which dead letters of a number it may change.
+/// Checks whether a lead is known, and which of a number's dead letters it may affect.
 pub fn asked_lead(store: &mut Store, _: &Rows) {
     let lead = LeadId::new(4001).expect("an id");
     tables::directory::has_lead(store, lead).expect("readable");

@@ -1,5 +1,5 @@
-//! Tests that an imported state equals the exported state, and that damaged or hostile archives are
-//! refused.
+//! Tests that a state is the same after export and import, and that damaged or malicious archives
+//! are refused.
 
 use crate::archive::{ArchiveError, ArchivedSecrets, MANIFEST, Manifest, ManifestFile};
 use crate::folder::{FILE, LOCK};
@@ -38,7 +38,7 @@ fn import_folder(path: &Path, state: &Path) -> Result<Manifest, ArchiveError> {
     import(&place, (from, path), &mut |_| ())
 }
 
-/// Exports a state with a row `mark` of value `here`, while the state is open.
+/// Exports a state that's still open, after setting its `mark` to `here`.
 async fn archive(folder: &Path) -> PathBuf {
     let (state, path) = (folder.join("state"), folder.join("exported"));
     let (handle, guard) = open(&state, Settings::default()).expect("open");
@@ -93,7 +93,7 @@ async fn import_into_used_or_nonempty_folder_is_refused() {
     assert!(error.exit_code() == Code::Configuration && error.to_string().contains("not empty"));
 }
 
-/// Makes a connection whose secrets are easily found.
+/// Returns a connection whose secrets are easy to find.
 fn connection() -> StoredConnection {
     StoredConnection {
         refresh_token: Secret::from("svcrt_hidden"),
@@ -176,7 +176,7 @@ async fn cut_or_changed_archive_is_refused() {
     let folder = folder.path();
     let path = archive(folder).await;
     let whole = std::fs::read(&path).expect("read");
-    // Each entry begins with a block of 512 bytes, and the manifest fits into the second block.
+    // Every entry starts with a 512-byte block, and the manifest fits into the second block.
     for (cut, text) in [
         (0, "manifest.json is missing in it"),
         (1, "not a complete tar"),
@@ -218,7 +218,7 @@ async fn export_without_a_state_is_refused() {
     ));
 }
 
-/// An entry of a tar file, which can be hostile.
+/// A tar file entry, which may be malicious.
 #[derive(Clone)]
 struct TarEntry {
     name: String,
@@ -250,7 +250,7 @@ fn tar_of(entries: &[TarEntry]) -> Vec<u8> {
     let mut tar = Builder::new(Vec::new());
     for entry in entries {
         let mut header = Header::new_ustar();
-        // `set_path` would refuse some of these names.
+        // `set_path` would reject some of these names.
         header.as_old_mut().name[..entry.name.len()].copy_from_slice(entry.name.as_bytes());
         header.as_old_mut().linkname[..entry.link.len()].copy_from_slice(entry.link.as_bytes());
         header.set_entry_type(entry.kind);
@@ -283,7 +283,7 @@ fn manifest(files: &[ManifestFile]) -> TarEntry {
     TarEntry::file(MANIFEST, &serde_json::to_vec(&manifest).expect("JSON"))
 }
 
-/// Packs an archive that is complete by its manifest, with this database in it.
+/// Packs this database into an archive that's complete according to its manifest.
 fn pack_archive(database: &[u8]) -> Vec<u8> {
     tar_of(&[
         manifest(&[manifest_file(FILE, database)]),
@@ -410,7 +410,7 @@ fn newer_schema_in_manifest_is_refused_with_its_number() {
     assert!(!folder.path().join("state").exists());
 }
 
-/// Returns the database of a state after these statements.
+/// Returns a state's database after running these statements.
 fn changed_database(folder: &Path, name: &str, statements: &str) -> Vec<u8> {
     let state = folder.join(format!("from-{name}"));
     let (handle, guard) = open(&state, Settings::default()).expect("open");
@@ -482,13 +482,13 @@ fn import_of_foreign_or_damaged_database_is_refused() {
     ] {
         assert_refused(folder, name, &pack_archive(database), text);
     }
-    // An intact archive is imported in the same way.
+    // An intact archive can be imported in the same way.
     let path = folder.join("packed");
     std::fs::write(&path, pack_archive(&whole)).expect("written");
     import_folder(&path, &folder.join("taken % over?#")).expect("imported");
 }
 
-/// Checks that an import of this file fails with this text, and leaves nothing in the folder.
+/// Checks that importing this archive fails with this message and leaves nothing in the directory.
 fn assert_refused(folder: &Path, name: &str, archive: &[u8], text: &str) {
     let path = folder.join(format!("archive of {name}"));
     std::fs::write(&path, archive).expect("written");

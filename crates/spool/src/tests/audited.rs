@@ -1,5 +1,5 @@
-//! Tests that the audit finds the fate of each call in a PBX's CDR file, even if the call's row is
-//! purged.
+//! Tests that the audit finds out what became of each call in a PBX's CDR file, even once the
+//! call's row has been purged.
 
 use super::call::{finished_call, journal, time_at};
 use crate::tables::audited::SUMMARIES_KEPT_FOR;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Makes a call as a file reports it: by its own id if `own` is true, or only by a channel's id.
+/// Returns a call as a file reports it, either under its own ID (`own`) or only under a channel's.
 fn audited_call(call: &Finished, own: bool) -> AuditedCall {
     let ids = call.call.also_known_as.iter().skip(usize::from(!own));
     AuditedCall {
@@ -27,7 +27,7 @@ fn audited_call(call: &Finished, own: bool) -> AuditedCall {
     }
 }
 
-/// Returns a uuid that no call has.
+/// Returns a UUID that no call has.
 fn unknown_uuid() -> CallUuid {
     CallUuid(uuid::Uuid::from_u128(u128::MAX))
 }
@@ -55,7 +55,7 @@ fn step(store: &mut Store, step: Step, now: EventTime) {
     store.write(vec![op]).expect("a step");
 }
 
-/// Purges all rows that are due at this time.
+/// Purges all rows that are due by this time.
 fn purge(store: &mut Store, now: EventTime) {
     for _ in 0..4 {
         store.write(vec![Op::Purge(now)]).expect("purged");
@@ -163,8 +163,8 @@ fn deleted_row_is_reported_and_call_can_be_added_again() {
     let forget = Op::Forget { pbx, ids };
     let again = Op::Finish(Box::new(call.clone()));
     for _ in 0..2 {
-        // In the second round, the call is stored, so nothing is forgotten, and no second call is
-        // added.
+        // The second time around, the call is stored, so nothing is forgotten and the call isn't
+        // added again.
         store
             .write(vec![forget.clone(), again.clone()])
             .expect("taken in");
@@ -177,7 +177,7 @@ fn deleted_row_is_reported_and_call_can_be_added_again() {
     }
 }
 
-/// Applies the steps of row 1 from ready to confirmed by the CRM.
+/// Takes row 1 through all the steps from ready to confirmed by the CRM.
 fn confirm_call(store: &mut Store, now: EventTime) {
     let token = callbridge_model::TokenFingerprint::of("token");
     let request_id = "r-1".to_owned();
@@ -271,7 +271,7 @@ fn call_lost_by_crm_is_sent_again_with_same_uuid() {
         books.balance() && books.ready == 1 && books.journaled == 0,
         "{books:?}"
     );
-    // A webhook reports the call before it is sent, so the call is journaled.
+    // A webhook reports the call before we send it, so it counts as journaled.
     step(
         &mut store,
         Step::Journaled(crate::OutcomeSource::Webhook),

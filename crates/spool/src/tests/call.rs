@@ -1,4 +1,4 @@
-//! Invented calls and times for the tests of the spool.
+//! Made-up calls and times for the spool's tests.
 
 use crate::{CallFailure, FIRST_POLL, Finished, Op, QueueQuery, RowId, SuspendedCalls};
 use callbridge_call::{
@@ -9,7 +9,7 @@ use callbridge_model::{
 };
 use std::time::Duration;
 
-/// The time at which tests begin.
+/// When the tests begin.
 pub const T0: i64 = 1_795_151_317;
 
 /// Returns the time this many seconds after [`T0`].
@@ -21,7 +21,7 @@ fn unique_id(text: &str) -> UniqueId {
     UniqueId::new(text).expect("not empty")
 }
 
-/// Makes the `n`-th call, with its own number, linkedid, and uuid.
+/// Creates the `n`th call, with a number, linkedid, and UUID of its own.
 pub fn finished_call(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
     let linkedid = format!("{T0}.{}", n * 2);
     let number = format!("99890{n:07}");
@@ -95,12 +95,12 @@ pub fn finished_call(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finish
     Finished::new(judged, call)
 }
 
-/// Makes a call for the journal.
+/// Creates a call for the journal.
 pub fn journal(n: u32) -> Finished {
     finished_call(n, Outcome::Journal, None)
 }
 
-/// Makes the operation that reports a FAILED call at this time.
+/// Returns the operation that reports a call as FAILED at this time.
 pub fn failure_op(row: RowId, at: EventTime) -> Op {
     let (message, errors) = ("FAILED".to_owned(), serde_json::Value::Null);
     Op::FailedCall(CallFailure {
@@ -111,7 +111,7 @@ pub fn failure_op(row: RowId, at: EventTime) -> Op {
     })
 }
 
-/// Makes the query of a sender with the token `token`.
+/// Returns the query of a sender whose token is `token`.
 pub fn ask(now: EventTime) -> QueueQuery {
     QueueQuery {
         now,

@@ -1,4 +1,4 @@
-//! Tests of which leads are looked up if several leads claim a number, and how often.
+//! Tests which leads are looked up when several of them claim a number, and how often.
 
 use super::call::{ask, finished_call, time_at};
 use crate::{Op, Settings, Store, tables};
@@ -18,7 +18,7 @@ fn write(store: &mut Store, op: Op) {
     store.write(vec![op]).expect("stored");
 }
 
-/// Makes a dead letter whose number belongs to leads 1 and 2, by pages of leads.
+/// Stores a dead letter for a number that belongs to leads 1 and 2 according to pages of leads.
 fn store_with_ambiguous_number() -> (Store, Phone) {
     let settings = Settings {
         look_up: true,
@@ -41,7 +41,7 @@ fn purge(store: &mut Store, seconds: i64) {
     write(store, Op::Purge(time_at(seconds)));
 }
 
-/// Returns the lead that is to be looked up, if nothing else is due.
+/// Returns the lead that is due to be looked up, provided nothing else is due.
 fn due_lookup(store: &Store, seconds: i64) -> Option<LeadId> {
     let due = tables::lead_requests::lead_requests(store, &ask(time_at(seconds)));
     match &due.expect("lead requests").due[..] {

@@ -1,4 +1,4 @@
-//! Tests that the connection is private, and is kept after its process has ended.
+//! Tests that the connection is private, and that it outlives its process.
 
 use crate::{ConnectionChange, ConnectionStore, Error, Op, Settings, StoredConnection, open};
 use callbridge_model::Secret;
@@ -33,7 +33,7 @@ async fn connection_outlives_its_process_in_private_file() {
     assert_eq!(store.change(&connect), Ok(true));
     drop(handle);
     guard.close();
-    // The connection is read and changed without any other process, in the same file.
+    // The connection can be read and changed in the same file without any other process.
     assert_eq!(store.read(), Ok(Some(stored_connection("a"))));
     let about = folder.path().join("spool.db").metadata().expect("there");
     assert_eq!(about.permissions().mode() & 0o777, 0o600);

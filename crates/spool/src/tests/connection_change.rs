@@ -1,10 +1,12 @@
-//! Tests that only the holder of the refresh token changes a connection, from any process.
+//! Tests that a connection can only be changed by whoever holds its refresh token, but in any
+//! process.
 
 use crate::tables::connection;
 use crate::tests::connection::{change, stored_connection};
 use crate::{Done, Op, Settings};
 
-/// A change that names a token that is not stored is refused, by the leader and by any process.
+/// A change that refers to a token other than the stored one is refused, whether it's made by the
+/// leader or by another process.
 #[tokio::test(flavor = "multi_thread")]
 async fn connection_change_requires_the_stored_refresh_token() {
     let place = super::place();
@@ -19,7 +21,7 @@ async fn connection_change_requires_the_stored_refresh_token() {
         (Some("b"), Some("c"), false, Some("a")),
         (Some("b"), None, false, Some("a")),
         (Some("a"), Some("b"), true, Some("b")),
-        // The answer to the previous change was lost, so it is made again.
+        // The response to the previous change was lost, so the change is repeated.
         (Some("a"), Some("b"), true, Some("b")),
         (Some("a"), Some("c"), false, Some("b")),
         (Some("b"), Some("b"), true, Some("b")),

@@ -1,4 +1,5 @@
-//! Tests of a dead letter `incomplete` whose call is reported again, with more facts.
+//! Tests what happens to an `incomplete` dead letter when its call is reported again in more
+//! detail.
 
 use super::call::{finished_call, journal, time_at};
 use crate::{Done, Finished, Op, RowId, Settings, State, Step, Store, tables};
@@ -24,7 +25,7 @@ fn unretried_incomplete_dead_letter_is_corrected_once() {
     let Done::New(row) = finish(&mut store, &incomplete_call(1)) else {
         panic!("a letter")
     };
-    // The same incomplete call again changes nothing.
+    // Reporting the same incomplete call again changes nothing.
     assert_eq!(
         finish(&mut store, &incomplete_call(1)),
         Done::Repeat(Some(row))

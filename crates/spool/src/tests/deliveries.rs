@@ -1,4 +1,4 @@
-//! Tests of the changes that webhooks of the CRM make, and of their recognition.
+//! Tests which changes the CRM's webhooks make, and how duplicates are recognized.
 
 use super::call::{ask, finished_call, journal, time_at};
 use super::table::steps;
@@ -23,13 +23,13 @@ fn store() -> Store {
     store
 }
 
-/// Returns a signature that is not valid for any other text.
+/// Returns a signature that isn't valid for any other text.
 pub fn signature(text: &str) -> [u8; 32] {
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     digest.as_ref().try_into().expect("32 bytes")
 }
 
-/// Makes an event of our company with the id `name`: the `n`-th call is complete.
+/// Creates an event from our company with the ID `name`, saying that the `n`th call was completed.
 fn event(name: &str, n: u32, seconds: i64) -> Delivery {
     Delivery {
         installation: "9001".into(),
@@ -59,7 +59,7 @@ fn step(store: &mut Store, row: RowId, step: Step, seconds: i64) -> Result<Done,
     done.map(|mut done| done.pop().expect("an answer"))
 }
 
-/// Stores call 1 as ready, applies these steps, and returns its row.
+/// Stores call 1 as ready, applies these steps to it, and returns its row.
 fn store_call(store: &mut Store, way: &[Step]) -> RowId {
     let done = store.write(vec![Op::Finish(Box::new(journal(1)))]);
     let Ok([Done::New(row)]) = done.as_deref() else {
@@ -101,7 +101,7 @@ fn state_of(store: &Store, row: RowId) -> State {
         .state
 }
 
-/// Returns the steps of an accepted call that becomes a dead letter of this reason.
+/// Returns the steps of a call that's accepted and then becomes a dead letter for this reason.
 fn letter_steps(reason: Reason) -> Vec<Step> {
     vec![Step::Send, accepted_step(), died_step(reason)]
 }
@@ -195,7 +195,7 @@ fn answer_after_webhook_changes_nothing_and_is_accepted() {
         Ok(Done::Stepped(State::Journaled)),
         "it is no longer dead"
     );
-    // A person can send the call again, because the journal can lose calls.
+    // Someone may resend the call, because the journal can lose calls.
     for other in steps() {
         if other.is_answer() || matches!(other, Step::SendAgain { .. } | Step::Reopened { .. }) {
             continue;
@@ -372,7 +372,8 @@ fn delivery_in_failed_write_is_rolled_back_and_repeatable() {
     assert!(matches!(again, Delivered::Confirmed { .. }), "{again:?}");
 }
 
-/// Makes an event like [`event`], but with 4 s of talk and no other value of the call.
+/// Creates an event like [`event`] that contains 4 seconds of talk time and no other value of the
+/// call.
 fn echo_event(name: &str, n: u32, seconds: i64) -> Delivery {
     let mut echo = event(name, n, seconds);
     if let WebhookEvent::Completed { shown, .. } = &mut echo.news {
@@ -385,7 +386,7 @@ fn echo_event(name: &str, n: u32, seconds: i64) -> Delivery {
     echo
 }
 
-/// Returns the fields of call 1 that were compared after these steps and two deliveries.
+/// Returns which fields of call 1 were compared after these steps and two deliveries.
 fn compared_fields(steps: &[Step]) -> Vec<(SentField, u64, Echo)> {
     let mut store = store();
     store_call(&mut store, steps);
@@ -420,8 +421,8 @@ fn webhook_values_are_compared_only_for_calls_sent_here() {
     );
 }
 
-/// Makes the report that a provider of this company has journaled call 1. The reported start is
-/// `seconds` later than the start of our call.
+/// Returns the report that one of this company's providers has journaled call 1, with a start time
+/// `seconds` later than ours.
 pub fn report_foreign_call(company: &str, provider: &str, seconds: i64) -> Op {
     let record = journal(1).judged.record;
     Op::Foreign {
@@ -465,13 +466,13 @@ fn call_journaled_by_other_provider_matches_in_any_order() {
     }
 }
 
-/// Returns the state of a call after these steps and a page of the journal that shows the call with
+/// Returns a call's state after these steps, followed by a journal page that shows the call with
 /// this lead.
 fn state_after_page(steps: &[Step], lead: i64) -> State {
     let mut store = store();
     let row = store_call(&mut store, steps);
     let uuid = |n| journal(n).judged.record.uuid.expect("a uuid");
-    // The second call of the page is unknown here.
+    // The second call on the page isn't known here.
     let calls = [1, 2].map(|n| ShownCall {
         uuid: uuid(n),
         leads: vec![lead],
@@ -498,7 +499,7 @@ fn page_confirms_calls_that_were_sent_from_here() {
     assert_eq!(state_after_page(&unconfirmed, 4001), State::Journaled);
     let failed = letter_steps(Reason::Failed);
     assert_eq!(state_after_page(&failed, 4001), State::Dead);
-    // Another sender may have sent the call.
+    // Some other sender may have sent the call.
     assert_eq!(state_after_page(&[], 4001), State::Ready);
 }
 

@@ -1,4 +1,4 @@
-//! Tests that the directory in the database agrees with the rules for leads.
+//! Tests that the directory in the database follows the rules for leads.
 
 use super::call::{finished_call, time_at};
 use crate::{DirectorySize, Done, Handle, Op, Settings, Store, tables};
@@ -195,7 +195,7 @@ fn responsible_employees_exclude_deleted_and_merged_leads() {
     assert_eq!(found, [(15, 3)]);
 }
 
-/// Returns a page of at most 3 numbers after the n-th number.
+/// Returns a page of up to 3 numbers after the nth number.
 fn phones_after(store: &Store, after: Option<i64>) -> Vec<Phone> {
     let after = after.map(phone);
     let page = tables::directory::directory(store, after.as_ref(), 3).expect("readable");
@@ -219,7 +219,7 @@ fn awaited_numbers(handle: &Handle) -> Option<Vec<Phone>> {
     asked.expect("readable")
 }
 
-/// Stores a call from the n-th number that is a dead letter of this reason.
+/// Stores a dead letter with this reason for a call from the nth number.
 fn store_letter(handle: &Handle, n: i64, reason: Reason) {
     let mut call = finished_call(
         u32::try_from(n).expect("small"),
@@ -231,7 +231,7 @@ fn store_letter(handle: &Handle, n: i64, reason: Reason) {
     assert!(matches!(done.as_deref(), Ok([Done::New(_)])), "{done:?}");
 }
 
-/// Stores the news that lead `id` was created with the n-th number.
+/// Stores the news that lead `id` was created with the nth number.
 fn store_created(handle: &Handle, id: i64, at: i64, n: i64) {
     let op = learn(news(id, at, ChangeKind::Created, Some(n)));
     handle.write(vec![op]).wait().expect("stored");

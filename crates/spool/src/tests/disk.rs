@@ -1,4 +1,4 @@
-//! Tests of a full disk.
+//! Tests what happens when the disk is full.
 
 use super::call::journal;
 use crate::dispatch::prepare;
@@ -75,7 +75,7 @@ fn group_write_on_full_disk_stores_only_accepted_requests() {
 #[test]
 fn full_disk_error_stays_until_data_is_written() {
     let (mut store, taken) = full_store();
-    // Fills the last free bytes, so not one row has room.
+    // Fill up the last free bytes so that not even a single row fits.
     for n in 0.. {
         let small = Op::Meta {
             key: format!("corner {n}"),

@@ -1,5 +1,5 @@
-//! Tests that stored values other than calls count as missing if they cannot be read, and block
-//! nothing.
+//! Tests that stored values other than calls are treated as missing if they can't be read, and
+//! don't hold up anything.
 
 use super::call::{T0, ask, journal, time_at};
 use crate::{Op, Settings, tables};
@@ -7,7 +7,7 @@ use callbridge_testkit::Wait as _;
 
 const TEXTS: [&str; 4] = ["", "{\"of\": \"another version\"}", "7 x 8 9", "[1"];
 
-/// Every key whose value is more than one word, as its module names it.
+/// Every key with a structured value, under the name that its module uses.
 const KEYS: [&str; 5] = [
     "lead_requests.memory",
     "lead_field.catalog",

@@ -1,4 +1,4 @@
-//! Tests of the data that is stored after the end of a process, and of who can open the data.
+//! Tests what is still stored after a process ends, and who can open it.
 
 use super::call::journal;
 use crate::folder::{FILE, LOCK};
@@ -46,7 +46,7 @@ fn locked_state_error_names_the_process_that_holds_it() {
     open(dir.path(), Settings::default()).expect("free again");
 }
 
-/// A text of the refusal, and a function that makes the file that is refused.
+/// Text from the refusal, and a function that makes the file unacceptable.
 type Case = (&'static str, fn(&Path));
 
 /// Promise: A newer, foreign, or damaged state is refused and kept.
@@ -106,7 +106,7 @@ fn uncreatable_state_folder_error_names_the_state_flag() {
     );
 }
 
-/// Makes a state of many calls, as a kill would leave it.
+/// Creates a state with many calls, in the condition in which a kill would leave it.
 fn database_after_kill(dir: &Path) -> rusqlite::Connection {
     let (handle, guard) = open(dir, Settings::default()).expect("opens");
     let calls = (0..300).map(|n| Op::Finish(Box::new(journal(n))));
@@ -118,7 +118,7 @@ fn database_after_kill(dir: &Path) -> rusqlite::Connection {
     db
 }
 
-/// Waits for the check's result while writes go on.
+/// Waits for the result of the check while writes continue.
 fn wait_for_check(dir: &Path) -> Integrity {
     let (handle, _guard) = open(dir, Settings::default()).expect("opens");
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
@@ -141,8 +141,8 @@ fn spool_file_is_checked_in_background_after_unclean_stop() {
     );
 }
 
-/// Returns the first page below `root` that holds rows. An interior page (type 5) has the offset of
-/// its first cell after its header, and the cell begins with the number of the page to its left.
+/// Returns the first page below `root` that holds rows. In an interior page (type 5), the header is
+/// followed by the offset of the first cell, which begins with the number of its left child page.
 fn first_leaf(file: &[u8], root: u64) -> u64 {
     let mut page = root;
     loop {
@@ -164,7 +164,7 @@ fn integrity_check_reports_a_torn_page_and_keeps_the_file() {
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'calls'";
     let root = db.query_row(root, [], |row| row.get::<_, i64>(0));
     let root = root.map(i64::cast_unsigned).expect("a page");
-    // The content of the log goes into the file.
+    // Move the contents of the log into the file.
     db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
         .expect("folded");
     db.close().expect("closed");
@@ -179,7 +179,7 @@ fn integrity_check_reports_a_torn_page_and_keeps_the_file() {
     let before = std::fs::read(&file).expect("readable");
     let found = wait_for_check(dir.path());
     assert!(matches!(found, Integrity::Damaged(_)), "{found:?}");
-    // The start writes its own page of settings. The torn page stays as it was found.
+    // Startup writes a settings page of its own, but leaves the torn page exactly as it was.
     let after = std::fs::read(&file).expect("readable");
     let start = usize::try_from((page - 1) * 4096).expect("in memory");
     assert!(after[start..start + 4096] == before[start..start + 4096]);
@@ -193,7 +193,7 @@ fn count_files(folder: &Path) -> Option<usize> {
     folder.read_dir().map(Iterator::count).ok()
 }
 
-/// A way in which a state folder disappears while it is in use.
+/// A way for a state directory to disappear while it's in use.
 type Removal = fn(&Path);
 
 #[test]

@@ -1,10 +1,10 @@
-//! Tests that the same tests run on both engines.
+//! Tests that both engines run the same tests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Tests that run on one engine only, and the reason.
+/// Tests that run on only one engine, and why.
 const EXCEPTIONS: [(&str, &str); 16] = [
     ("archive", "a state folder as a tar file"),
     ("connection", "the mode of the file"),
@@ -24,7 +24,7 @@ const EXCEPTIONS: [(&str, &str); 16] = [
     ("lead", "the lock of a session, which only PostgreSQL has"),
 ];
 
-/// Returns the names of the tests in this program that begin with `prefix`.
+/// Returns the names of this program's tests that start with `prefix`.
 fn tests_below(prefix: &str) -> BTreeSet<String> {
     let program = std::env::current_exe().expect("a path");
     let listed = Command::new(program)

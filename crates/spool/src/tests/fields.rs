@@ -1,4 +1,4 @@
-//! Tests of the values that lead fields show of calls.
+//! Tests which values lead fields show about calls.
 
 use super::call::{T0, ask, journal, time_at};
 use crate::{Handle, Op, RowId, Settings, Step, Store, tables};
@@ -60,7 +60,7 @@ fn learn_catalog(store: &mut Store, kinds: &[(i64, &str)], seconds: i64) {
     report_outcome(store, LeadOutcome::Catalog(read), seconds);
 }
 
-/// Stores the n-th call, which began at second `started`, and journals it at second `seconds`.
+/// Stores the nth call, which started at second `started` and is journaled at second `seconds`.
 fn store_journaled(store: &mut Store, n: u32, started: i64, seconds: i64) {
     store_journaled_with(store, n, started, seconds, |_| {});
 }
@@ -108,7 +108,7 @@ fn body_at(store: &Store, seconds: i64) -> String {
     write.map_or_else(String::new, |write| write.body.to_string())
 }
 
-/// Returns the values that a request made now would write.
+/// Returns the values that a request made at this second would write.
 fn values_to_write(store: &Store, seconds: i64) -> LeadOutcome {
     let write = tables::shows::field_write(store, lead(), time_at(seconds)).expect("readable");
     LeadOutcome::Writes(lead(), write.expect("shows"))
@@ -164,8 +164,8 @@ fn make_outbound_talk(call: &mut CallRecord) {
     call.direction = Direction::Outbound;
 }
 
-/// Checks the values of the fields 12, 13, and 15 in the next write. The value `"-"` marks a field
-/// that is not written.
+/// Checks the values of fields 12, 13, and 15 in the next write. The value `"-"` stands for a field
+/// that isn't written.
 fn assert_written(store: &Store, values: [Value; 3]) {
     let ids = [12, 13, 15].into_iter().zip(values);
     let items = ids.filter(|(_, value)| *value != json!("-"));
@@ -302,7 +302,7 @@ fn is_field_write_paused(store: &Store) -> bool {
         .is_some()
 }
 
-/// Reports that the CRM refused the values that are written at this second.
+/// Reports that the CRM refused the values written at this second.
 fn refuse_values(store: &mut Store, seconds: i64) {
     let sent = values_to_write(store, seconds);
     report_outcome(store, sent, seconds);
@@ -326,7 +326,7 @@ fn field_writes_pause_an_hour_after_repeated_refusals() {
     assert!(!is_idle(&store, 22 + 3_600), "an hour later");
 }
 
-/// Returns the name of each field, and whether it is a field of leads or has a problem.
+/// Returns each field's name, and whether it's a lead field or has a problem.
 fn field_fits(store: &Store) -> String {
     let fields = tables::shows::lead_fields(store, time_at(23)).expect("readable");
     let fields = fields.expect("fields").fields.into_iter();
@@ -427,7 +427,7 @@ fn purged_field_state_is_not_replaced_by_older_call() {
     );
 }
 
-/// Returns the requests that a sender with these tokens can make at second 30.
+/// Returns the requests that a sender with these tokens could make at second 30.
 fn due_for_tokens(store: &Store, tokens: &[&str]) -> Vec<(Urgency, LeadRequest)> {
     let mut query = ask(time_at(30));
     query.tokens = tokens

@@ -1,4 +1,4 @@
-//! Tests of how a new call is stored.
+//! Tests how a new call is stored.
 
 use super::call::{ask, finished_call, journal, time_at};
 use crate::{Done, Finished, LetterFilter, Op, RowId, Settings, State, Step, Store, tables};
@@ -95,14 +95,14 @@ fn same_uuid_with_other_number_or_start_is_dead_letter() {
     );
 }
 
-/// Makes the `n`-th call as a phone system's message.
+/// Creates the `n`th call as if a phone system had sent it in a message.
 fn message(n: u32) -> Finished {
     let mut message = journal(n);
     message.call.given = Some(GivenIds::default());
     message
 }
 
-/// Changes what the call's source reported.
+/// Changes what the call's source has reported.
 fn report(mut call: Finished, answered: bool, talk_ms: u64, length_ms: u64) -> Finished {
     call.call.answered = answered;
     call.call.talk = Duration::from_millis(talk_ms);

@@ -1,5 +1,5 @@
-//! Tests that the cost of a call does not depend on the number of earlier calls of its number, or
-//! with its ID.
+//! Tests that the cost of a call doesn't depend on how many earlier calls have the same number or
+//! ID.
 
 use super::call::time_at;
 use super::place::Engine;
@@ -12,21 +12,21 @@ use callbridge_call::{EventTime, GivenIds, UniqueId};
 use callbridge_model::{Outcome, Phone, Reason};
 use std::time::Duration;
 
-/// Steps of SQLite's virtual machine that a call can take on average. Reading all calls of the
-/// number once per call takes more than twice as many.
+/// How many steps a call may take on average in SQLite's virtual machine. Reading all of the
+/// number's calls for each call takes more than twice as many.
 const STEPS_MAX: u32 = 1_500;
-/// Steps of a call that is compared with a hundred earlier ones. Comparing it with all of them
-/// takes almost five times as many.
+/// How many steps a call may take if it's compared with a hundred earlier ones. Comparing it with
+/// all of them takes nearly five times as many.
 const COMPARED_STEPS_MAX: u32 = 2_000;
-/// Number of calls from one number in these tests.
+/// How many calls come from the same number in these tests.
 const CALLS: u32 = 2_000;
-/// Number of calls of a flood in PostgreSQL.
+/// How many calls make a flood in PostgreSQL.
 const FEW_CALLS: u32 = 400;
-/// Number of rows that a call can read from PostgreSQL, however many calls came before. If a call
-/// is compared with all earlier ones, the last of [`FEW_CALLS`] read twice as many.
+/// How many rows a call may read from PostgreSQL, no matter how many calls came before it. When
+/// compared with all earlier calls, the last of [`FEW_CALLS`] reads twice as many.
 const ROWS_MAX: u64 = 150;
 
-/// A way in which the calls of one number can arrive.
+/// A way for the calls from one number to arrive.
 type Arrival = (&'static str, fn(u32) -> Finished);
 
 const fn unanswered_callback(start: i64) -> CustomerCall {
@@ -43,12 +43,12 @@ const fn kept_out_call(start: i64) -> CustomerCall {
     }
 }
 
-/// Returns the start of the n-th call. Calls are further apart than a talk lasts.
+/// Returns when the nth call starts. Calls are further apart than a conversation lasts.
 fn start(n: u32) -> i64 {
     i64::from(n) * 100
 }
 
-/// Makes the n-th call as an incomplete dead letter, for which it is known whether it was answered.
+/// Creates the nth call as an incomplete dead letter that is known to be answered or missed.
 fn incomplete_call(n: u32, one: CustomerCall) -> Finished {
     let mut call = call(n, one);
     call.judged.outcome = Outcome::DeadLetter;
@@ -57,7 +57,7 @@ fn incomplete_call(n: u32, one: CustomerCall) -> Finished {
     call
 }
 
-/// Makes a call under the uuid of call 1 with another start.
+/// Creates a call that has the UUID of call 1 but starts at a different time.
 fn reused_id(n: u32) -> Finished {
     let mut conflicting_uuid = call(1, missed_call(start(n)));
     conflicting_uuid.call.started = EventTime::from_seconds(super::call::T0 + start(n));
@@ -114,14 +114,14 @@ const ARRIVALS: &[Arrival] = &[
     }),
 ];
 
-/// Makes the n-th call under the uuid and the start of call 1.
+/// Creates the nth call with call 1's UUID and start time.
 fn same_id_and_start(n: u32) -> Finished {
     let mut call = call(1, missed_call(start(1)));
     call.judged.judged_at = time_at(100_000 + i64::from(n));
     call
 }
 
-/// Replaces the number, both as it was sent and as it is stored.
+/// Replaces the number, both as sent and as stored.
 fn with_number(mut call: Finished, n: u32) -> Finished {
     let digits = 998_930_000_000 + i64::from(n);
     call.judged.record.client_phone = Phone::from_digits(digits);
@@ -129,7 +129,7 @@ fn with_number(mut call: Finished, n: u32) -> Finished {
     call
 }
 
-/// Ways in which a PBX can repeat an id, a start, or a number. The calls are numbered from 1.
+/// Ways in which a PBX might repeat an ID, a start time, or a number. Calls are numbered from 1.
 const REPETITIONS: &[Arrival] = &[
     ("the same call again", same_id_and_start),
     ("one id, other starts", reused_id),
@@ -235,7 +235,7 @@ fn conflicts_beyond_a_hundred_with_one_start_are_only_counted() {
     for engine in [Engine::Sqlite, Engine::Postgres] {
         let mut store = engine.store(Settings::default());
         let most = u32::try_from(CONFLICTS_MAX).expect("small");
-        // The first call is not a conflict.
+        // The first call isn't a conflict.
         for n in 0..=most {
             let done = finish(&mut store, with_number(same_id_and_start(n), n));
             assert!(matches!(done, Done::New(_) | Done::Conflict(_)), "{done:?}");
@@ -244,7 +244,7 @@ fn conflicts_beyond_a_hundred_with_one_start_are_only_counted() {
         assert_eq!(finish(&mut store, next.clone()), Done::NotKept);
         assert_eq!(finish(&mut store, next), Done::NotKept);
         assert_eq!(store.counters()["conflicts_not_kept"], 2);
-        // A known call is still recognized, and another start has room of its own.
+        // A known call is still recognized, and a different start time has its own limit.
         let known = with_number(same_id_and_start(0), most);
         assert!(matches!(finish(&mut store, known), Done::Repeat(Some(_))));
         let later = with_number(reused_id(5), most + 1);
@@ -301,7 +301,7 @@ fn talk_with_an_invalid_start_clears_no_missed_call() {
     assert_eq!(waiting_times(&store), Some((100, 100, 1)));
 }
 
-/// Returns the CPU time of this thread, which does not depend on what else runs.
+/// Returns this thread's CPU time, which doesn't depend on what else is running.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     let nanos = text.split(' ').next().expect("a first number");
@@ -322,7 +322,7 @@ fn missed_call_cpu_time_does_not_grow_with_call_count() {
         }
         quarters.push(cpu_time() - began);
     }
-    // A cost that grows with the number of calls would be seven times as high.
+    // If the cost grew with the number of calls, it would be seven times as high.
     assert!(quarters[3] < quarters[0] * 4, "{quarters:?}");
     assert_eq!(waiting_tries(&store), (101, 20_100));
 }
@@ -334,7 +334,7 @@ fn call_of_other_number(n: u32) -> Finished {
     other
 }
 
-/// Returns the number of customers who wait, and the sum of their tries.
+/// Returns the number of waiting customers, and how often they've tried in total.
 fn waiting_tries(store: &Store) -> (usize, u64) {
     let all = crate::tables::missed::missed_waiting(store, None, None, 1_000).expect("readable");
     (all.len(), all.iter().map(|one| one.tries).sum())

@@ -1,4 +1,4 @@
-//! Tests that leads that a person assigned, and actions on dead letters, are kept unchanged.
+//! Tests that leads assigned by a user and actions on dead letters are kept unchanged.
 
 use super::call::{finished_call, time_at};
 use crate::{ACTIONS_MAX, Action, LeadByHand, Op, RowId, Settings, tables};

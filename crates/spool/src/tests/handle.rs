@@ -1,4 +1,4 @@
-//! Tests of the guarantees of the spool's thread to its callers.
+//! Tests what the spool's thread guarantees to its callers.
 
 use super::call::{journal, time_at};
 use crate::{Done, Error, Op, RowId, Settings, State, Step, tables};
@@ -37,7 +37,7 @@ fn queued_writes_share_one_commit_with_separate_answers() {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        // The thread is held in a read until all requests are queued.
+        // Keep the thread busy with a read until all requests are queued.
         let (reading, is_reading) = tokio::sync::oneshot::channel();
         let (release, released) = mpsc::sync_channel::<()>(1);
         let holder = handle.clone();
@@ -60,7 +60,8 @@ fn queued_writes_share_one_commit_with_separate_answers() {
             tokio::spawn(async move { handle.write(ops).await })
         });
         let asked: Vec<_> = asked.collect();
-        // On one thread, each task runs until it waits for its answer. Then this task continues.
+        // On a single thread, every task runs until it has to wait for its response, before this
+        // one continues.
         tokio::task::yield_now().await;
         release.send(()).expect("it waits");
         hold.await.expect("joined").expect("read");
@@ -112,7 +113,7 @@ async fn read_sees_every_write_queued_before_it() {
         row.expect("readable").map(|row| row.state),
         Some(State::Ready)
     );
-    // If the guard is dropped inside an async task, the thread still ends in order.
+    // If the guard is dropped inside an async task, the thread still shuts down cleanly.
     drop(guard);
     assert_eq!(handle.write(vec![call(2)]).await, Err(Error::Closed));
     handle.closed().await;
@@ -122,7 +123,7 @@ async fn read_sees_every_write_queued_before_it() {
 async fn writes_queued_at_close_are_still_stored() {
     let place = super::place();
     let (handle, guard) = place.open(Settings::default());
-    // The thread is held in a read until the guard asks it to end.
+    // Keep the thread busy with a read until the guard tells it to stop.
     let stop = Arc::clone(&guard.stop);
     let (reading, is_reading) = tokio::sync::oneshot::channel();
     let holder = handle.clone();
@@ -144,7 +145,8 @@ async fn writes_queued_at_close_are_still_stored() {
             async move { handle.write(vec![call(n)]).await },
         ));
     }
-    // On one thread, each task runs until it waits for its answer. Then this task continues.
+    // On a single thread, every task runs until it has to wait for its response, before this one
+    // continues.
     tokio::task::yield_now().await;
     guard.close();
     hold.await.expect("joined").expect("read");

@@ -1,10 +1,10 @@
-//! Tests of which changes of a database make its commits uncertain.
+//! Tests which changes to a database cast doubt on its commits.
 
 use crate::postgres::{Access, PostgresUrl, Session, history};
 use crate::tables::schema::MIGRATIONS;
 use callbridge_testbed::postgres::{Durability, Postgres};
 
-/// Returns the history as the leader of this server reads it.
+/// Returns the history as this server's leader reads it.
 fn read_history(server: &Postgres) -> String {
     let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
     let session = Session::open(&url, Access::Write, "test").expect("a session");

@@ -1,4 +1,4 @@
-//! Tests that a hub notices that it has lost commits, and that a collector keeps its calls.
+//! Tests that a hub notices when it has lost commits, and that a collector keeps its calls.
 
 use super::call::{journal, time_at};
 use crate::{
@@ -120,12 +120,12 @@ fn hub_store_numbers_each_commit_and_other_stores_have_none() {
 fn restored_hub_state_is_detected_by_a_later_branch_position() {
     let mut store = hub(&["a", "b"]);
     send_request(&mut store, "b", None, "x");
-    // The branch saw commits that this state no longer has.
+    // The branch has seen commits that this state no longer contains.
     let lost = HubPosition {
         incarnation: "first".to_owned(),
         seq: 50,
     };
-    // Other commits have passed the lost sequence number in the meantime.
+    // In the meantime, other commits have moved past the lost sequence number.
     for n in 1..60 {
         store.write(vec![finish(journal(n))]).expect("stored");
     }
@@ -141,13 +141,13 @@ fn restored_hub_state_is_detected_by_a_later_branch_position() {
     );
     let head = tables::work_queue::head(&store, &super::call::ask(time_at(9))).expect("a head");
     assert_eq!(head.silence, Some(silence));
-    // The other branch has seen the incarnation before, so it has lost nothing new.
+    // The other branch has seen this incarnation before, so it hasn't lost anything new.
     let answer = send_request(&mut store, "b", Some(&lost), "third");
     assert!(!answer.lost_commits);
     assert_eq!(answer.position.incarnation, "second");
 }
 
-/// Returns the senders of branch `a`.
+/// Returns branch `a`'s senders.
 fn senders(store: &Store) -> Vec<BranchSender> {
     let mut branches = tables::branches::branches(store).expect("readable");
     let branch = branches.drain(..).find(|branch| branch.name == "a");
@@ -158,7 +158,7 @@ fn senders(store: &Store) -> Vec<BranchSender> {
 fn script_with_the_same_token_hides_no_lost_commits() {
     let mut store = hub(&["a"]);
     let first = send_request(&mut store, "a", None, "x").position;
-    // The state is restored to now, and the collector had seen more.
+    // The state is restored to this point, although the collector has seen more.
     let lost = HubPosition {
         seq: first.seq + 3,
         ..first
@@ -174,7 +174,8 @@ fn script_with_the_same_token_hides_no_lost_commits() {
 fn sender_unknown_to_a_restored_state_reveals_lost_commits() {
     let mut store = hub(&[]);
     let known = store.hub().expect("a hub").position.clone();
-    // The state knew all answers to a removed branch of this name when this one was added.
+    // When this branch was added, the state knew all responses to a removed branch of the same
+    // name.
     add(&mut store, "a", "a");
     assert!(!send_request(&mut store, "a", Some(&known), "x").lost_commits);
     let lost = HubPosition {
@@ -191,7 +192,7 @@ fn second_sender_of_a_branch_is_noted_once_both_send() {
     for seconds in [5, 6] {
         write_request(&mut store, request_of(None, "a", None, "x", seconds));
     }
-    // A new collector replaces the script.
+    // A new collector takes the script's place.
     for seconds in [7, 8] {
         write_request(&mut store, request("a", None, "x", seconds));
     }
@@ -216,11 +217,11 @@ fn copied_collector_is_noted_when_its_position_goes_back() {
     let mut store = hub(&["a"]);
     let first = send_request(&mut store, "a", None, "x").position;
     let second = send_request(&mut store, "a", Some(&first), "x").position;
-    // The answer was lost, so the collector knows no more than before.
+    // The response was lost, so the collector doesn't know any more than before.
     send_request(&mut store, "a", Some(&first), "x");
     send_request(&mut store, "a", Some(&second), "x");
     assert_eq!(senders(&store)[0].went_back, None);
-    // A script can send any position.
+    // A script may send any position.
     for seen in [None, Some(&second), Some(&first)] {
         write_request(&mut store, request_of(None, "a", seen, "x", 5));
     }
@@ -459,7 +460,7 @@ fn branch_gets_one_turn_however_many_pbxs_it_has() {
     assert_eq!(sent, [3, 5, 2, 4]);
 }
 
-/// Makes the operation that keeps a refused line of a branch.
+/// Returns the operation that keeps a branch's refused line.
 fn refused_line(branch: &str, bytes: &[u8]) -> Op {
     Op::Unreadable(UnreadableBytes {
         source: format!("{BRANCH_SOURCE}{branch}"),

@@ -1,5 +1,5 @@
-//! Tests that calls that PostgreSQL stores together have the same result as calls that SQLite
-//! stores one by one.
+//! Tests that calls stored together by PostgreSQL give the same result as calls stored one by one
+//! by SQLite.
 
 use super::call::{finished_call, time_at};
 use super::place::Engine;
@@ -16,12 +16,12 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 const PBXS: [&str; 2] = ["pbx1", "pbx2"];
-/// Number of ids that calls share.
+/// Number of IDs shared among the calls.
 const IDS: u32 = 8;
-/// Number of customers that calls share.
+/// Number of customers shared among the calls.
 const CUSTOMERS: u64 = 3;
 
-/// A verdict: outcome, reason, and whether `unanswered=no` keeps the call out.
+/// A verdict: the outcome, the reason, and whether `unanswered=no` keeps the call out.
 const VERDICTS: [(Outcome, Option<Reason>, bool); 9] = [
     (Outcome::Journal, None, false),
     (Outcome::Journal, None, false),
@@ -44,7 +44,7 @@ fn directions() -> impl Strategy<Value = Direction> {
 }
 
 prop_compose! {
-    /// Makes a call whose ids, start, and customer other calls have as well.
+    /// Generates a call that shares its IDs, start time, and customer with others.
     fn call()(
         pbx in 0..PBXS.len(),
         n in 0..IDS,
@@ -95,7 +95,7 @@ prop_compose! {
     }
 }
 
-/// Makes operations of the sources of calls.
+/// Generates operations like those that call sources request.
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         12 => call().prop_map(|new| Op::Finish(Box::new(new))),
@@ -160,7 +160,7 @@ fn hub(notices: bool) -> Store {
     store
 }
 
-/// Returns the answers, with errors as text because their place differs.
+/// Returns the results, with errors as text because they contain different places.
 fn answers(store: &mut Store, group: &[Vec<Op>]) -> Vec<Result<Vec<Done>, String>> {
     let mut prepared = Vec::new();
     for request in group {
@@ -172,8 +172,8 @@ fn answers(store: &mut Store, group: &[Vec<Op>]) -> Vec<Result<Vec<Done>, String
         .collect()
 }
 
-/// Returns all rows. A transaction that was rolled back leaves a gap in the ids that PostgreSQL
-/// gives.
+/// Returns all rows, without the IDs that PostgreSQL assigns, since rolled-back transactions leave
+/// gaps in them.
 fn rows(store: &Store) -> Vec<String> {
     let dump = dump(store).expect("readable");
     let mut rows = Vec::new();
@@ -187,7 +187,7 @@ fn rows(store: &Store) -> Vec<String> {
     rows
 }
 
-/// Deletes all rows, and reads the store again.
+/// Deletes all rows, and then reloads the store.
 fn empty(store: &mut Store) {
     let session = store.session().expect("PostgreSQL");
     let text = "SELECT string_agg(relname, ', ') FROM pg_class
@@ -254,7 +254,7 @@ fn request_of_500_calls_needs_at_most_four_round_trips() {
         store.write(ops).expect("stored");
         trips.push(store.session().expect("PostgreSQL").round_trips() - before);
     }
-    // The first rounds also prepare statements.
+    // The first rounds also have to prepare statements.
     assert!(trips[2] <= 4 && trips[3] <= 4, "{trips:?}");
 }
 

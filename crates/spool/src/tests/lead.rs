@@ -1,4 +1,4 @@
-//! Tests of which process leads on PostgreSQL, and of a process that lost its session.
+//! Tests which process leads with PostgreSQL, and what happens to one that lost its session.
 
 use super::call::{journal, time_at};
 use super::place::{Engine, Place, url};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Maximum time until another process leads.
+/// How long it may take until another process leads.
 const TAKEOVER: Duration = Duration::from_secs(15);
 
 pub(super) fn schema() -> (Place, String) {
@@ -35,7 +35,7 @@ pub(super) fn instance(name: &str) -> Instance {
 }
 
 pub(super) async fn open_instance(url: PostgresUrl, instance: Instance) -> (Handle, Guard) {
-    // This blocks while it waits for the server.
+    // This blocks while waiting for the server.
     tokio::task::spawn_blocking(move || open_postgres(&url, instance, Settings::default()))
         .await
         .expect("joined")
@@ -48,7 +48,7 @@ pub(super) async fn close_guard(guard: Guard) {
         .expect("joined");
 }
 
-/// Waits until the leadership satisfies the condition.
+/// Waits until the leadership meets the condition.
 pub(super) async fn wait_for_leadership(
     watch: &mut watch::Receiver<Leadership>,
     wanted: fn(&Leadership) -> bool,
@@ -57,7 +57,7 @@ pub(super) async fn wait_for_leadership(
     found.expect("in time").expect("open").clone()
 }
 
-/// Waits until this process leads again after a loss. The loss can be over already.
+/// Waits until this process leads again after losing its leadership, which may already be over.
 async fn wait_to_lead_again(watch: &mut watch::Receiver<Leadership>) {
     let again = async {
         loop {
@@ -191,7 +191,7 @@ async fn ended_session_is_reported_and_old_handles_are_refused() {
     close_guard(guard).await;
 }
 
-/// Returns the server's process of this session.
+/// Returns the process ID of this session's backend.
 async fn backend(handle: &Handle) -> i64 {
     let read = handle.read(|store| store.query_one("SELECT pg_backend_pid()", ()));
     read.await.expect("readable")
@@ -259,7 +259,7 @@ async fn commit_whose_answer_is_dropped_is_stored_once() {
     for n in 1..4 {
         let handle = handle.renewed();
         watch.mark_unchanged();
-        // The answers stop at some point within many commits.
+        // Responses stop at some point in the middle of many commits.
         let writing = async {
             for call in 0.. {
                 if handle.write(finish(n * 10_000 + call)).await.is_err() {
@@ -336,7 +336,7 @@ async fn leader_knows_its_slots_after_restart_of_server() {
         .await
         .expect("readable");
     assert_eq!(books.ready, 1);
-    // A reader that failed pauses for a second.
+    // A reader pauses for a second after a failure.
     pass(Duration::from_secs(1)).await;
     leads.find(&phone).expect("readable again");
     close_guard(guard).await;
@@ -433,7 +433,7 @@ fn session_has_the_timeouts_that_free_the_lock() {
     }
 }
 
-/// Opens the state of this server with the password of this file.
+/// Opens this server's state using the password in this file.
 fn open_with_secret(server: &Postgres, secret: &Path, ca: &str) -> Result<(), Error> {
     let url = format!(
         "postgres://callbridge@localhost:{}/calls?schema=hub&secret-file={}{ca}",
@@ -483,7 +483,7 @@ fn database_over_tls_is_verified_and_its_password_is_not_shown() {
     }
 }
 
-/// The owner of a schema could put functions and operators into it.
+/// A schema's owner could add functions and operators to it.
 #[test]
 fn schema_of_another_role_is_refused() {
     let (_place, schema) = schema();
@@ -500,8 +500,8 @@ fn schema_of_another_role_is_refused() {
     try_open(&server.url(&schema)).expect("its own schema");
 }
 
-/// Without other clients, such a pooler chooses the same backend each time, so the session's
-/// settings seem to be kept.
+/// Without other clients, such a pooler picks the same backend every time, so it looks as if the
+/// session's settings were kept.
 #[test]
 fn pooler_of_transactions_is_refused_at_start() {
     let (_place, schema) = schema();

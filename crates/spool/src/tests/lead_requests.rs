@@ -1,4 +1,4 @@
-//! Tests of calls that FAILED, and of the requests about their leads.
+//! Tests of calls that FAILED, and of requests about their leads.
 
 use super::call::{T0, ask, failure_op, journal, time_at};
 use crate::{Done, LetterFilter, Op, Row, RowId, Settings, State, Step, Store, tables};
@@ -46,8 +46,8 @@ fn report_outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) -> Done
     write_op(store, Op::Lead(LeadChange::Request { outcome, at }))
 }
 
-/// Stores the n-th call, with the lead `id` and an employee, and applies its steps until the CRM
-/// has accepted the call.
+/// Stores the nth call, with the lead `id` and an employee, and takes it through its steps until
+/// the CRM has accepted it.
 fn submit_call(store: &mut Store, n: u32, id: i64) -> RowId {
     let mut call = journal(n);
     call.judged.record.lead_id = Some(lead(id));
@@ -139,7 +139,7 @@ fn failed_calls_of_one_lead_share_one_lookup_and_message() {
         assert!(!fix.contains("--employee"), "{fix}");
     }
     assert_books_balance(&store);
-    // A finding does not stay valid forever.
+    // A finding doesn't stay valid forever.
     let again = submit_call(&mut store, 900, 4_999);
     fail_call(&mut store, again, 113 + 601);
     assert_eq!(
@@ -204,7 +204,7 @@ fn unknown_employee_is_dropped_once_and_counted() {
         message.contains("employee 501 is not known, and left out"),
         "{message}"
     );
-    // A known finding makes no dead letter and no notice.
+    // If the finding is already known, there's neither a dead letter nor a notification.
     let notices = tables::outbox::notices(&store, 10).expect("notices").len();
     let second = submit_call(&mut store, 2, 4_001);
     assert_eq!(
@@ -216,7 +216,7 @@ fn unknown_employee_is_dropped_once_and_counted() {
         notices
     );
     assert_eq!(store.counters().get("employees_dropped"), Some(&2));
-    // If the employee was not the cause, the call stays a dead letter.
+    // If the employee wasn't the cause, the call stays a dead letter.
     accept_call(&mut store, second);
     assert_eq!(
         fail_call(&mut store, second, 120),
@@ -311,7 +311,7 @@ fn granted_right_ends_the_pause_of_forbidden_lookups() {
     assert_eq!(due_lookups(&due), [lead(4_001)]);
 }
 
-/// Purges after this many days, and returns how many lookups then wait.
+/// Purges after this many days, and returns how many lookups are still waiting.
 fn lookups_after_purge(store: &mut Store, days: i64) -> u64 {
     let now = time_at(110 + days * 86_400);
     store.write(vec![Op::Purge(now)]).expect("purged");
@@ -424,7 +424,7 @@ fn failed_call_of_merged_lead_goes_to_surviving_lead_once() {
         Ok((0, 0))
     );
     assert_eq!(store.counters().get("calls_to_survivor"), Some(&1));
-    // The lead was merged back, so the call is not sent in a circle.
+    // The lead was merged back, but the call isn't sent around in circles.
     merge_leads(&mut store, 4_001, &[4_003], 70);
     accept_call(&mut store, row_id);
     assert_eq!(
@@ -469,7 +469,7 @@ fn lead_merge_releases_dead_letter_once_and_keeps_others() {
     merge_leads(&mut store, 4_002, &[4_001], 90);
     assert_eq!(store.counters().get("calls_to_survivor"), Some(&1), "once");
     assert_books_balance(&store);
-    // A call that becomes a dead letter again stays one.
+    // A call that becomes a dead letter for a second time stays one.
     accept_call(&mut store, first);
     assert_eq!(
         fail_call(&mut store, first, 200),

@@ -1,4 +1,4 @@
-//! Tests of the fields of a dead letter, and of the actions of a person.
+//! Tests of a dead letter's fields, and of what users can do with it.
 
 use super::call::{finished_call, journal, time_at};
 use crate::{
@@ -67,7 +67,7 @@ fn empty_message_is_stored_as_a_dead_letter() {
     }
 }
 
-/// Stores a dead letter that the CRM refused, with an action of a person.
+/// Stores a dead letter that the CRM refused, along with a user's action.
 fn rejected_letter() -> crate::Letter {
     let mut store = store();
     let id = finish(&mut store, journal(1));
@@ -312,7 +312,7 @@ fn unreadable_message_keeps_its_content_type_and_bytes() {
     assert_eq!(message.bytes, bytes, "all that are kept");
 }
 
-/// Writes `number` unreadable messages of these bytes, and returns how many are kept.
+/// Writes `number` unreadable messages with these bytes, and returns how many are kept.
 fn count_kept(store: &mut Store, number: u64, bytes: &[u8]) -> u64 {
     let ops = (0..number).map(|_| unreadable(bytes.to_vec())).collect();
     let done = store.write(ops).expect("stored").into_iter();
@@ -336,7 +336,7 @@ fn unreadable_messages_over_the_byte_limit_are_not_kept() {
     let mut store = store();
     let long = vec![0xff; UNREADABLE_BYTES_MAX];
     assert_eq!(count_kept(&mut store, 1, &long), 1);
-    // This simulates earlier messages. The sum of their bytes decides which messages are kept.
+    // Pretend there were earlier messages, since their total size decides which ones are kept.
     let before = UNREADABLE_BYTES_ALL - (3 << 20);
     store.tally.add(Book::UnreadableBytes, before.cast_signed());
     assert_eq!(count_kept(&mut store, 3, &long), 2);
@@ -404,7 +404,7 @@ fn repeated_dead_letter_queues_one_notice_each_time() {
     );
 }
 
-/// Returns `MESSAGE-ID STATE at SECOND` of each notice, after a check that its body agrees.
+/// Returns `MESSAGE-ID STATE at SECOND` for each notification, after checking that its body agrees.
 fn notice_lines(store: &Store) -> Vec<String> {
     let mut lines = Vec::new();
     for notice in tables::outbox::notices(store, 100).expect("notices") {
@@ -504,7 +504,7 @@ fn closed_dead_letter_queues_a_notice_with_its_outcome() {
     let notices = tables::outbox::notices(&store, 100).expect("notices");
     assert_eq!(notices[6].reason, Some(Reason::Failed), "as the letter was");
     assert_eq!(notices[12].reason, None, "it was no letter any more");
-    // There is no notice for a call that was never a dead letter.
+    // A call that was never a dead letter doesn't get a notification.
     let other = finish(&mut store, journal(7));
     step(
         &mut store,

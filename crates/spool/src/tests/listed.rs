@@ -1,4 +1,4 @@
-//! Tests of the calls that `calls` finds.
+//! Tests which calls `calls` finds.
 
 use super::call::{T0, finished_call, journal, time_at};
 use crate::{
@@ -24,7 +24,7 @@ fn step(store: &mut Store, row: i64, step: Step) {
         .expect("a step");
 }
 
-/// Returns all entries, page by page.
+/// Returns all entries, one page after another.
 fn list_all(store: &Store, filter: &CallFilter) -> Vec<Listed> {
     let (mut found, mut next) = (Vec::new(), Some(filter.beginning()));
     while let Some(after) = next {
@@ -53,7 +53,7 @@ fn typed_number(text: &str) -> TypedNumber {
 #[test]
 fn calls_are_listed_by_start_across_pages() {
     let mut store = store();
-    // 1,201 calls are three pages.
+    // 1,201 calls fill three pages.
     for n in (0..1_201).rev() {
         finish(&mut store, journal(n));
     }
@@ -159,11 +159,11 @@ fn number_is_found_by_last_digits_among_similar_numbers() {
     assert_eq!((start_seconds(&back), next), (vec![11, 1], None));
 }
 
-/// Returns the starts of all entries, the newest first, page by page.
+/// Returns when each entry started, newest first, one page after another.
 fn starts_from_newest(store: &Store, filter: &CallFilter) -> Vec<i64> {
     let (mut found, mut next) = (Vec::new(), Some(Place::END));
     while let Some(before) = next {
-        // The place passes through a link in its text form.
+        // Links contain the place in its text form.
         let before = Place::read(&before.to_string()).expect("a place");
         let (calls, then) =
             tables::listed::list_calls_back(store, filter, before, 70).expect("readable");
@@ -277,8 +277,8 @@ fn newest_1000_internal_calls_are_kept_for_7_days() {
         5,
         "those of the last seven days"
     );
-    // After a week without internal calls, SQLite's ids begin again. A reader that has followed the
-    // calls sees the next call.
+    // After a week without internal calls, SQLite's IDs start over. A reader that has been
+    // following the calls still sees the next one.
     let now = now.plus(Duration::from_secs(week.unsigned_abs()));
     store.write(vec![Op::Purge(now)]).expect("purged");
     finish(&mut store, finished_call(kept + 9, Outcome::Internal, None));
@@ -314,7 +314,7 @@ fn moved_since_returns_each_new_or_changed_call_once() {
         crate::tables::listed::moved_since(&store, after, 10),
         Ok(Some((vec![], after)))
     );
-    // A step that is not stored is not a move.
+    // A step that isn't stored doesn't count as a move.
     let refused = Op::Step {
         row: RowId(1),
         step: Step::Journaled(crate::OutcomeSource::Confirmation),

@@ -1,4 +1,4 @@
-//! Tests of a lock that is lost between two statements.
+//! Tests what happens when the lock is lost between two statements.
 
 use super::call::{journal, time_at};
 use crate::tests::place::Place;
@@ -7,7 +7,7 @@ use callbridge_model::TokenFingerprint;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Makes the requests of a call until the CRM accepts it, one request per commit.
+/// Returns a call's requests until the CRM accepts it, with one request per commit.
 fn requests(n: u32, row: RowId) -> [Vec<Op>; 3] {
     let accepted = Step::Accepted {
         request_id: "r".into(),
@@ -20,7 +20,7 @@ fn requests(n: u32, row: RowId) -> [Vec<Op>; 3] {
     ]
 }
 
-/// Makes settings with which the session is lost before the n-th statement, once.
+/// Returns settings that make the store lose its session once, before the nth statement.
 fn session_loss_settings(n: u64) -> (Settings, Arc<AtomicU64>) {
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);
@@ -33,7 +33,7 @@ fn session_loss_settings(n: u64) -> (Settings, Arc<AtomicU64>) {
     (settings, count)
 }
 
-/// Takes the lock again. A lost session of PostgreSQL does not come back.
+/// Reacquires the lock. With PostgreSQL, a lost session never comes back.
 fn regain(store: &mut Store, place: &Place) {
     match place {
         Place::Folder(_) => store.reload().expect("readable"),
@@ -45,8 +45,8 @@ fn finish(n: u32) -> Vec<Op> {
     vec![Op::Finish(Box::new(journal(n)))]
 }
 
-/// Writes the requests. If the session is lost, reads the books again, and repeats the request.
-/// Returns whether the session was lost.
+/// Writes the requests and returns whether the session was lost, in which case the books are read
+/// again and the request is repeated.
 fn work(store: &mut Store, place: &Place, n: u32) -> bool {
     let mut was_lost = false;
     let row = RowId(store.next_id);

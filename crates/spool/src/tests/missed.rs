@@ -1,4 +1,4 @@
-//! Tests that a customer waits for a callback exactly until an employee has talked with them.
+//! Tests that customers wait for a callback until an employee has talked to them, and no longer.
 
 use super::call::{T0, finished_call, time_at};
 use crate::employee_work::{EmployeeWork, employee_work};
@@ -11,14 +11,14 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A call of one customer.
+/// A customer's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CustomerCall {
     pub start: i64,
     pub length: u32,
     pub inbound: bool,
     pub answered: bool,
-    /// `unanswered=no` keeps the call out of the journal if it was missed.
+    /// Whether `unanswered=no` keeps the call out of the journal if it was missed.
     pub kept_out: bool,
 }
 
@@ -91,7 +91,7 @@ fn second_of(at: EpochSeconds) -> i64 {
     at.get() - T0
 }
 
-/// Returns the first attempt, the last attempt, and the number of attempts.
+/// Returns the times of the first and last attempts, and the number of attempts.
 pub fn waiting_times(store: &Store) -> Option<(i64, i64, u64)> {
     let all = waiting_customers(store);
     assert!(all.len() <= 1, "{all:?}");
@@ -100,7 +100,7 @@ pub fn waiting_times(store: &Store) -> Option<(i64, i64, u64)> {
     Some((first, second_of(only.last_at), only.tries))
 }
 
-/// Computes the values of [`waiting_times`] directly from the list of calls.
+/// Computes what [`waiting_times`] should return, directly from the list of calls.
 fn expected_times(calls: &[CustomerCall]) -> Option<(i64, i64, u64)> {
     let talks = calls.iter().filter(|one| one.answered);
     let until = talks.map(|one| one.start + i64::from(one.length)).max();
@@ -154,7 +154,7 @@ fn answered_internal_call_clears_no_missed_call() {
     let mut internal = call(1, talk(100));
     internal.judged.record.direction = Direction::Internal;
     finish(&mut store, internal);
-    // The missed call begins before the internal call ends.
+    // The missed call starts before the internal call ends.
     finish(&mut store, call(2, missed_call(110)));
     assert_eq!(waiting_times(&store), Some((110, 110, 1)));
 }
@@ -233,7 +233,7 @@ fn incomplete_call_marked_answered_by_hand_is_not_missed() {
     );
 }
 
-/// Returns the time this many days and one second after second 100.
+/// Returns the time this many days plus one second after second 100.
 fn day(days: i64) -> EventTime {
     time_at(100 + days * 86_400 + 1)
 }
@@ -320,7 +320,7 @@ proptest! {
     }
 }
 
-/// Returns the work from second `from` to second `until`, by extension.
+/// Returns the employees' work from second `from` to second `until`, by extension.
 async fn work_between(
     handle: &Handle,
     from: i64,

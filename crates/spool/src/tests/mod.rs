@@ -1,4 +1,4 @@
-//! Tests of the spool, one file per topic. Those of `suite.rs` run on both engines.
+//! The spool's tests, with one file per topic. Those in `suite.rs` run on both engines.
 
 mod archive;
 pub mod call;

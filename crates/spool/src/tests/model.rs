@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One operation.
 #[derive(Clone, Debug)]
 enum Act {
-    /// The n-th call ends, in the k-th way.
+    /// The nth call ends in the kth way.
     Finish(u32, usize),
-    /// The n-th of the rows so far takes the k-th step.
+    /// The nth row so far takes the kth step.
     Step(usize, usize),
-    /// A step of a row that does not exist.
+    /// A step on a row that doesn't exist.
     Nobody,
 }
 
@@ -30,7 +30,7 @@ const WAYS: [(Outcome, Option<Reason>); 5] = [
     (Outcome::Skipped, None),
 ];
 
-/// The simplest model of the spool.
+/// The simplest possible model of the spool.
 #[derive(Clone, Debug, Default)]
 struct Model {
     rows: BTreeMap<RowId, (u32, State)>,
@@ -38,7 +38,7 @@ struct Model {
     internal: u64,
     skipped: u64,
     repeats: u64,
-    /// Calls that a webhook confirmed. Later answers change nothing.
+    /// Calls that a webhook has confirmed, so that later responses don't change anything.
     settled_externally: BTreeSet<RowId>,
 }
 
@@ -65,7 +65,7 @@ impl Model {
         }
     }
 
-    /// Compares the answer to an operation with the expected one. Row ids come from the answer.
+    /// Compares an operation's result with the expected one. Row IDs are taken from the result.
     fn apply(&mut self, act: &Act, op: &Op, done: Option<&Done>) -> bool {
         match (act, op) {
             (Act::Finish(n, way), _) => {
@@ -161,7 +161,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Makes groups of requests, each with several operations.
+/// Generates groups of requests, each with several operations.
 fn groups() -> impl Strategy<Value = Vec<Vec<Vec<Act>>>> {
     let request = prop::collection::vec(act(), 1..4);
     prop::collection::vec(prop::collection::vec(request, 1..5), 1..20)
@@ -199,8 +199,8 @@ fn check(store: &Store, model: &Model) {
     assert!(due == books.submitted.min(8) || due < books.submitted && head.unresolved.is_some());
 }
 
-/// Runs groups. Rows are made inside a group, so the operations of a group are chosen from the rows
-/// before it.
+/// Runs groups. Since rows are created within a group, its operations choose from the rows that
+/// existed before it.
 fn run(groups: &[Vec<Vec<Act>>]) {
     let mut store = super::store(Settings::default());
     let mut model = Model::default();

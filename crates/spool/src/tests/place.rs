@@ -1,4 +1,4 @@
-//! The places of states in tests. The same tests run on both engines.
+//! The places where tests keep their states, so that the same tests can run on both engines.
 
 use crate::postgres::{Access, PostgresUrl, Session, take_leader_lock};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use callbridge_testbed::postgres::Postgres;
 
-/// An engine that the tests run on.
+/// An engine to run the tests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     Sqlite,
@@ -15,12 +15,12 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Makes a store whose rows are deleted when the value is dropped.
+    /// Creates a store whose rows are deleted when it's dropped.
     pub fn store(self, settings: Settings) -> Store {
         match self {
             Self::Sqlite => Store::in_memory(settings).expect("memory"),
             Self::Postgres => {
-                // Tables of this schema are dropped at the end of their session.
+                // The tables in this schema are dropped when their session ends.
                 let url = url("pg_temp");
                 let session = Session::open(&url, Access::Write, "test").expect("a session");
                 session
@@ -31,7 +31,8 @@ impl Engine {
         }
     }
 
-    /// Returns the number of random cases. PostgreSQL runs a tenth of SQLite's.
+    /// Returns the number of random test cases, which is ten times smaller for PostgreSQL than for
+    /// SQLite.
     pub const fn cases(self, on_sqlite: u32) -> u32 {
         match self {
             Self::Sqlite => on_sqlite,
@@ -44,7 +45,7 @@ pub fn url(schema: &str) -> PostgresUrl {
     PostgresUrl::parse(&Postgres::shared().url(schema)).expect("a URL")
 }
 
-/// A state that can be opened several times.
+/// A state that can be opened more than once.
 pub enum Place {
     Folder(tempfile::TempDir),
     Schema(String),
@@ -75,7 +76,7 @@ impl Place {
         }
     }
 
-    /// Opens the store without a thread. It holds the lock until it is dropped.
+    /// Opens the store without a thread. It holds the lock until it's dropped.
     pub fn store(&self, settings: Settings) -> Store {
         match self {
             Self::Folder(dir) => {
@@ -87,7 +88,8 @@ impl Place {
                 let session = Session::open(&url(schema), Access::Write, "test");
                 let session = session.expect("a session");
                 while !take_leader_lock(&session).expect("a lock") {
-                    // The server can notice late that the last session of this process has ended.
+                    // It may take the server a while to notice that this process's last session has
+                    // ended.
                     std::thread::yield_now();
                 }
                 Store::over_session(session, settings).expect("a store")
@@ -116,7 +118,8 @@ impl Place {
         }
     }
 
-    /// Runs a statement as another program would, while none of our processes has the state.
+    /// Runs a statement the way another program would, while none of our processes has the state
+    /// open.
     pub fn sql(&self, text: &str) {
         match self {
             Self::Folder(dir) => {

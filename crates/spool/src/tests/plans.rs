@@ -1,8 +1,8 @@
-//! Tests that an operation costs the same, however many rows there are.
+//! Tests that each operation costs the same no matter how many rows there are.
 //!
-//! Every operation and every query runs on a small and a large spool, and SQLite's count of its
-//! steps is compared. The test fails for a line of `tables/` that runs a statement and is not
-//! reached here. If you add a statement, add the act that reaches it to `acts.rs`.
+//! Every operation and every query runs on a small and a large spool, and the number of steps that
+//! SQLite takes is compared. The test fails if any line in `tables/` that runs a statement isn't
+//! reached, so when you add a statement, also add an act to `acts.rs` that reaches it.
 
 use super::sqlite::suite::acts::{ACTS, filled_store};
 use super::sqlite::suite::acts_hub::HUB;
@@ -14,21 +14,21 @@ use std::path::Path;
 
 const SMALL: u32 = 100;
 const LARGE: u32 = 600;
-/// A number of rows so small that a purge reaches the end of the seen calls.
+/// A number of rows that's small enough for a purge to reach the end of the seen calls.
 const TINY: u32 = 8;
 
-/// Returns the steps that are allowed in addition to one and a half times the small count. Queries
-/// that return more calls than the small spool has can cost as much as their limit.
+/// Returns how many steps are allowed beyond one and a half times the small spool's count. Queries
+/// that return more calls than the small spool has may cost as much as their limit.
 fn slack(name: &str) -> i32 {
     match name {
         "what a sweep seeks" => 40_000,
-        // All calls that wait for a confirmation. The budget limits their number.
+        // This reads all calls waiting to be confirmed, but the budget limits how many there are.
         "the sender's head, all due" => 9_000,
         "the sender's head, none due" => 9_000,
         "the sender's head after the clock was set back" => 9_000,
-        // The limit of the search for a call to try, in four queries for each branch.
+        // This is the limit of the search for a call to try, with four queries per branch.
         "the sender's head while calls are suspended" => 60_000,
-        // A collector makes all calls that it has forwarded ready again.
+        // A collector makes all the calls it has forwarded ready again.
         "a collector's offers" => 900_000,
         _ => 300,
     }
@@ -76,7 +76,7 @@ const ASKS: [&str; 9] = [
     ".exists(",
 ];
 
-/// Returns the lines of `tables/` that run a statement.
+/// Returns the lines in `tables/` that run a statement.
 fn asking_lines() -> BTreeSet<(String, u32)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tables");
     let mut lines = BTreeSet::new();
@@ -105,7 +105,8 @@ fn assert_acts_reach_all_statements(stores: &[&Store]) {
     let met: BTreeSet<(String, u32)> = askers
         .filter_map(|(file, line)| Some((file.rsplit_once('/')?.1.to_owned(), line)))
         .collect();
-    // These statements are exempt: they handle a failed transaction, or write the books.
+    // Statements in this file are exempt, because they handle failed transactions or write the
+    // books.
     let exempt = ["books.rs"];
     let lines = asking_lines();
     let unmet: Vec<_> = lines
@@ -115,10 +116,10 @@ fn assert_acts_reach_all_statements(stores: &[&Store]) {
     assert!(unmet.is_empty(), "no act of acts.rs reaches {unmet:?}");
 }
 
-/// Only a statement with a LIMIT can scan a table, and then an index must give the order.
+/// Only statements with a LIMIT may scan a table, in which case an index has to provide the order.
 fn assert_statements_use_indexes(store: &Store) {
-    // `few`: statements that read calls in flight and open calls. `whole`: statements of the
-    // recount, which only tests make.
+    // `few` are statements that read calls in flight and open calls, and `whole` are those of the
+    // recount, which only tests run.
     let few = ["WHERE state = 'sending'", "FROM open_calls"];
     let whole = ["GROUP BY state", "sum(length(bytes))", "HAVING"];
     for text in store.statements() {

@@ -1,4 +1,4 @@
-//! The tests of both engines, on PostgreSQL.
+//! The tests that run on both engines, with PostgreSQL.
 
 use super::place::Engine;
 

@@ -1,7 +1,6 @@
-//! Tests that PostgreSQL finds the index of each statement, whatever its statistics of the tables
-//! are.
+//! Tests that PostgreSQL finds each statement's index, whatever its table statistics say.
 //!
-//! A statement of a session is planned once, perhaps while the tables are empty.
+//! A session plans each statement only once, possibly while the tables are still empty.
 
 use super::place;
 use super::postgres::suite::acts::{ACTS, Rows, filled_store, token};
@@ -18,9 +17,9 @@ use callbridge_model::{LeadId, Phone, TokenFingerprint};
 use callbridge_testbed::postgres::Postgres;
 use std::collections::BTreeSet;
 
-/// Number of copies of each row.
+/// How many copies are made of each row.
 const COPIES: u32 = 1_000;
-/// Tables that grow with the number of calls or leads.
+/// Tables that grow as calls or leads accumulate.
 const LARGE: [&str; 7] = [
     "calls",
     "seen_calls",
@@ -36,8 +35,8 @@ fn script(store: &Store, text: &str) {
     session.long_script(text).expect("a script");
 }
 
-/// Counts the rows of the store's tables for PostgreSQL's planner. Without a list, `ANALYZE` reads
-/// the tables of other tests too, and fails if one is dropped meanwhile.
+/// Updates the statistics for PostgreSQL's planner. Without a list of tables, `ANALYZE` would also
+/// read the tables of other tests, and fail if one of them was dropped in the meantime.
 fn analyze(store: &Store) {
     let session = store.session().expect("PostgreSQL");
     let tables = "SELECT oid::regclass::text FROM pg_class
@@ -47,7 +46,7 @@ fn analyze(store: &Store) {
     script(store, &format!("ANALYZE {}", tables.join(", ")));
 }
 
-/// Makes a store that has run every statement, with few rows.
+/// Creates a store with few rows that has run every statement.
 fn small_store() -> (Store, Rows) {
     let (mut store, rows) = filled_store(8);
     for (_, act) in ACTS.iter().chain(LEAD_ACTS).chain(LISTED).chain(HUB) {
@@ -56,7 +55,7 @@ fn small_store() -> (Store, Rows) {
     (store, rows)
 }
 
-/// Copies each call with its related rows.
+/// Copies each call along with its related rows.
 fn grow(store: &Store) {
     let text = format!(
         "INSERT INTO calls SELECT (copy).* FROM (
@@ -70,7 +69,7 @@ fn grow(store: &Store) {
     script(store, &text);
 }
 
-/// Returns PostgreSQL's plan for any values, one line per part.
+/// Returns PostgreSQL's plan for arbitrary values, as a list of lines.
 fn plan(store: &Store, text: &str) -> Vec<String> {
     let values = (1..100).take_while(|n| text.contains(&format!("?{n}")));
     let mut nulls = vec!["NULL"; values.count()].join(", ");
@@ -87,14 +86,15 @@ fn plan(store: &Store, text: &str) -> Vec<String> {
     plan.expect("a plan")
 }
 
-/// Returns the lines of the plan that sort, or that read a large table without a bounding index.
+/// Returns the lines of the plan that sort, or that read a large table without an index to limit
+/// it.
 fn plan_faults(plan: &[String]) -> Vec<&String> {
     let mut faults = Vec::new();
     for (at, line) in plan.iter().enumerate() {
         let reads_large = LARGE.iter().any(|table| {
             line.contains(&format!(" on {table} ")) && !line.contains("Bitmap Index Scan")
         });
-        // The conditions of a plan node follow it.
+        // A plan node is followed by its conditions.
         let conditions = plan[at + 1..]
             .iter()
             .take_while(|line| !line.contains("->"));
@@ -111,7 +111,7 @@ fn plan_faults(plan: &[String]) -> Vec<&String> {
     faults
 }
 
-/// Statements that read all rows of a table, or sort the few that they found by an index.
+/// Statements that read a whole table, or that sort the few rows they found through an index.
 const EXCEPTIONS: [&str; 7] = [
     "GROUP BY state",
     "sum(length(bytes))",
@@ -122,7 +122,7 @@ const EXCEPTIONS: [&str; 7] = [
     "reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id",
 ];
 
-/// Adds the names of the indexes in a plan.
+/// Adds the names of all indexes in a plan.
 fn note_indexes(plan: &[String], used: &mut BTreeSet<String>) {
     for line in plan {
         let mut words = line.split_whitespace();
@@ -168,7 +168,7 @@ fn statements_use_their_indexes_at_any_table_size() {
     assert_indexes_of_calls_serve(&used);
 }
 
-/// Each write of a call maintains the indexes of its state, so none may be without a use.
+/// Every write to a call has to update the indexes for its state, so each of them must be useful.
 fn assert_indexes_of_calls_serve(used: &BTreeSet<String>) {
     let lines = MIGRATIONS.iter().flat_map(|script| script.lines());
     let names = lines.filter_map(|line| line.strip_prefix("CREATE INDEX calls_"));
@@ -201,7 +201,7 @@ fn work_queue_is_read_in_two_round_trips() {
         act(&mut store, &rows);
         for token in [token(), TokenFingerprint::of("another")] {
             let ask = ask(100_000, Some(token));
-            // The first run also prepares statements.
+            // The first run also has to prepare statements.
             for is_prepared in [false, true] {
                 let before = store.session().expect("PostgreSQL").round_trips();
                 let head = tables::work_queue::head(&store, &ask).expect("a head");
@@ -240,7 +240,7 @@ fn leads_of_500_numbers_are_read_in_two_round_trips() {
     }
     let session = store.session().expect("PostgreSQL");
     let mut trips = 0;
-    // The first run also prepares the statements.
+    // The first run also has to prepare statements.
     for _ in 0..2 {
         let before = session.round_trips();
         let found = tables::directory::leads_of_phones(&store, &phones).expect("readable");

@@ -1,4 +1,4 @@
-//! Tests of a process that only reads a PostgreSQL state.
+//! Tests of a process that only reads a state in PostgreSQL.
 
 use super::lead::{close_guard, finish, instance, open_instance, schema};
 use super::place::url;
@@ -17,7 +17,7 @@ async fn ready_calls(reader: &Handle) -> Result<u64, Error> {
     reader.read(|store| Ok(store.books().ready)).await
 }
 
-/// Returns the leader's name and the problem that a reader shows.
+/// Returns the leader's name and the problem, as reported by a reader.
 fn leader_and_problem(reader: &Handle) -> (Option<String>, Option<Error>) {
     let leadership = reader.leadership().borrow().clone();
     let Leadership::Standby { leader, problem } = leadership else {
@@ -111,7 +111,7 @@ async fn reader_refuses_other_schema_versions_until_they_match() {
     close_guard(reader_guard).await;
 }
 
-/// Ends the reader's session, as a restart of the server does.
+/// Ends the reader's session, as restarting the server would.
 async fn end_session(reader: &Handle) {
     let read = reader.read(|store: &Store| store.query_one::<i64>("SELECT pg_backend_pid()", ()));
     let backend = read.await.expect("readable");
@@ -154,7 +154,7 @@ async fn reader_reports_a_lost_server_and_resumes_when_it_is_back() {
     let refused = reader.write(finish(2)).await.expect_err("no server");
     assert!(refused.is_retryable(), "{refused}");
     server.start_again();
-    // A reader that failed pauses for a second.
+    // A reader pauses for a second after a failure.
     pass(Duration::from_secs(1)).await;
     assert_eq!(ready_calls(&reader).await, Ok(1));
     close_guard(guard).await;

@@ -1,4 +1,4 @@
-//! Tests of dead letters `unreadable`, and of files that become readable.
+//! Tests of `unreadable` dead letters, and of files that become readable.
 
 use super::call::time_at;
 use super::letters::store;
@@ -17,7 +17,7 @@ pub(super) fn unreadable_op(n: u32) -> Op {
     })
 }
 
-/// Makes the bytes of a file that holds one record.
+/// Returns the operation that keeps a file holding a single record.
 pub(super) fn unreadable_file(bytes: &[u8], cut_from: Option<u64>) -> Op {
     Op::Unreadable(UnreadableBytes {
         source: "file:///cdr/".into(),
@@ -31,7 +31,7 @@ pub(super) fn unreadable_file(bytes: &[u8], cut_from: Option<u64>) -> Op {
     })
 }
 
-/// Makes the report that this file of this source is read.
+/// Returns the report that this source's file has been read.
 fn file_read_op(source: &str, file: &str) -> Op {
     Op::FileRead {
         source: source.to_owned(),
@@ -80,7 +80,7 @@ fn unreadable_file_has_one_dead_letter_until_it_is_read() {
     assert_eq!(store.books().unreadable, 2);
 }
 
-/// Stores an unreadable file twice with the same content, and then reports that the file is read.
+/// Stores an unreadable file twice with the same content, and then reports that it has been read.
 pub(super) fn make_readable(store: &mut Store) {
     let torn = unreadable_file(b"{", None);
     let read = file_read_op("file:///cdr/", "/cdr/a.json");

@@ -1,4 +1,4 @@
-//! Tests that a copy of a state is distinguished from the state itself.
+//! Tests that a copy of a state can be told apart from the state itself.
 
 use super::call::time_at;
 use crate::folder::{FILE, LOCK};
@@ -8,7 +8,7 @@ use callbridge_testkit::Wait as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Name of SQLite's log, which exists while the database is open, and after a kill.
+/// Name of SQLite's log, which exists while the database is open and after a kill.
 const LOG: &str = "spool.db-wal";
 
 fn slot() -> Op {
@@ -22,8 +22,8 @@ fn slot() -> Op {
     })
 }
 
-/// Opens the state, checks whether it is restored, makes a request if wanted, and closes it in
-/// order.
+/// Opens the state, checks whether it was restored, makes a request if asked to, and shuts down
+/// cleanly.
 fn is_restored(dir: &Path, request: bool) -> bool {
     let (handle, guard) = open(dir, Settings::default()).expect("opens");
     let restored = handle.read(|store| Ok(store.silence().is_some())).wait();
@@ -34,7 +34,7 @@ fn is_restored(dir: &Path, request: bool) -> bool {
     restored.expect("readable")
 }
 
-/// Makes a folder in which requests were made, and the place of its backup.
+/// Creates a directory in which requests have been made, and a path for its backup.
 fn used_folder(root: &Path) -> (PathBuf, PathBuf) {
     let (state, backup) = (root.join("state"), root.join("backup"));
     assert!(!is_restored(&state, true), "a fresh file is no copy");
@@ -42,8 +42,8 @@ fn used_folder(root: &Path) -> (PathBuf, PathBuf) {
     (state, backup)
 }
 
-/// Makes a request, and leaves the folder as a kill would: without a stamp in the lock file or a
-/// clean end in the database, but with the log. `tests/kill` kills real processes.
+/// Makes a request and leaves the directory as a kill would, with no stamp in the lock file and no
+/// clean shutdown in the database, but with the log. `tests/kill` kills real processes.
 fn kill(dir: &Path) {
     let (handle, guard) = open(dir, Settings::default()).expect("opens");
     handle.write(vec![slot()]).wait().expect("stored");
@@ -59,7 +59,7 @@ fn kill(dir: &Path) {
     std::fs::write(dir.join(LOG), "").expect("written");
 }
 
-/// Copies as `cp -r from/. to/` does: existing files are overwritten in place.
+/// Copies the way `cp -r from/. to/` does, overwriting existing files in place.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("made");
     for entry in from.read_dir().expect("readable") {
@@ -91,7 +91,7 @@ fn folder_overwritten_in_place_is_detected_as_a_copy() {
     assert!(is_restored(&state, true));
 }
 
-/// Returns a folder whose process was killed, after which `cp` wrote a backup over the database.
+/// Returns a directory whose process was killed before `cp` copied a backup over the database.
 fn killed_and_overwritten(root: &Path) -> PathBuf {
     let (state, backup) = used_folder(root);
     copy(&state, &backup);
@@ -101,7 +101,8 @@ fn killed_and_overwritten(root: &Path) -> PathBuf {
     state
 }
 
-/// A killed process leaves no stamp to compare with, and `cp` sets the same times as a write does.
+/// A killed process leaves no stamp to compare with, and `cp` updates the same timestamps as a
+/// write.
 #[test]
 fn backup_copied_in_place_after_a_kill_is_a_copy() {
     let root = tempfile::tempdir().expect("a folder");
@@ -144,7 +145,7 @@ fn folder_moved_or_left_by_a_kill_is_no_copy() {
     assert!(!is_restored(&elsewhere, true));
 }
 
-/// A process that ends before its first commit must not make a copy look like the state itself.
+/// A process that ends before its first commit mustn't make a copy look like the original state.
 #[test]
 fn copy_that_could_not_be_opened_remains_a_copy() {
     let root = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Tests that every stored value is read back unchanged.
+//! Tests that every stored value can be read back unchanged.
 
 use super::call::{ask, finished_call, time_at};
 use crate::{Done, Finished, Op, Settings, SlotRow, Store, tables};
@@ -34,7 +34,7 @@ fn ids() -> impl Strategy<Value = Vec<UniqueId>> {
 }
 
 prop_compose! {
-    /// Makes texts of any characters, any times, and any other values that the types allow.
+    /// Generates calls with arbitrary text, times, and any other values that the types allow.
     fn call()(
         text in prop::collection::vec("\\PC{0,30}", 8),
         ids in ids(),
@@ -87,7 +87,7 @@ prop_compose! {
     }
 }
 
-/// Makes the operation that stores an open call. Without a snapshot, it deletes the call.
+/// Returns the operation that stores an open call, or deletes it if there's no snapshot.
 fn open_op(pbx: &str, key: u64, snapshot: Option<&[u8]>) -> Op {
     Op::Open {
         pbx: pbx.to_owned(),

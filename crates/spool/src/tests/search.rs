@@ -1,11 +1,11 @@
-//! Tests of which stored call an id refers to.
+//! Tests which stored call an ID refers to.
 
 use super::call::{finished_call, journal, time_at};
 use crate::{Finished, Op, Search, Settings, Store, tables};
 use callbridge_call::UniqueId;
 use callbridge_model::{CallUuid, Outcome, Reason};
 
-/// Stores calls whose uuids begin with these words of 32 bits each.
+/// Stores calls whose UUIDs start with these 32-bit words.
 fn store(words: &[u32]) -> (Store, Vec<Finished>) {
     let mut store = super::store(Settings::default());
     let calls: Vec<Finished> = (1..).zip(words).map(|(n, word)| call(n, *word)).collect();
@@ -50,7 +50,7 @@ fn call_is_found_by_linkedid_channel_uuid_or_uuid_prefix() {
     }
 }
 
-/// FreeSWITCH's ids are UUIDs, like those of calls in the CRM.
+/// FreeSWITCH's IDs are UUIDs, just like those of calls in the CRM.
 #[test]
 fn call_is_found_by_ids_of_its_pbx_that_are_uuids() {
     let mut store = super::store(Settings::default());

@@ -1,4 +1,4 @@
-//! Tests of the operations and queries of the spool that the sender uses.
+//! Tests of the spool's operations and queries that the sender uses.
 
 use super::call::{ask, finished_call, journal, time_at};
 use crate::{
@@ -312,7 +312,7 @@ fn state_belongs_to_one_address_until_it_is_rebound() {
     assert_eq!(rebound, Ok(vec![Done::Stored]));
 }
 
-/// Purges at this second, and returns the numbers of calls and of seen calls that were forgotten.
+/// Purges at this second, and returns how many calls and seen calls were forgotten.
 fn purge(store: &mut Store, seconds: i64) -> (u64, u64) {
     let done = store
         .write(vec![Op::Purge(time_at(seconds))])

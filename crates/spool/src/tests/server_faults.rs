@@ -1,6 +1,6 @@
-//! Tests of calls while the server of the state fails.
+//! Tests what happens to calls while the database server is failing.
 //!
-//! Every server here syncs its commits.
+//! All of these servers sync their commits.
 
 use super::call::{journal, time_at};
 use super::lead::{close_guard, instance, open_instance, wait_for_leadership};
@@ -15,11 +15,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 
-/// A source of calls that repeats a call until it is stored, as collectors do.
+/// A call source that retries each call until it's stored, as collectors do.
 struct Calls {
     handle: Handle,
     next: u32,
-    /// Rows of the calls that the spool answered.
+    /// Rows of the calls that the spool has confirmed.
     rows: BTreeSet<RowId>,
 }
 
@@ -36,7 +36,7 @@ impl Calls {
         vec![Op::Finish(Box::new(journal(n)))]
     }
 
-    /// Writes calls until one is refused, and returns the error. That call is the next one.
+    /// Writes calls until one is refused, and returns the error. That call will be written next.
     async fn write_until_refused(&mut self) -> Error {
         loop {
             match self.handle.write(Self::op(self.next)).await {
@@ -46,7 +46,7 @@ impl Calls {
         }
     }
 
-    /// Writes the next call until it is stored. Returns whether it was stored before.
+    /// Writes the next call until it's stored, and returns whether it had already been stored.
     async fn write_again(&mut self) -> bool {
         let writing = async {
             loop {
@@ -71,7 +71,7 @@ impl Calls {
         self.next += 1;
     }
 
-    /// Checks that each call that was answered is stored once.
+    /// Checks that each confirmed call is stored exactly once.
     async fn assert_all_stored(&self) {
         let handle = self.handle.renewed();
         for n in 1..self.next {
@@ -104,7 +104,7 @@ async fn unanswered_commit_is_stored_at_most_once() {
         (Loss::Request, false),
     ] {
         calls.write_again().await;
-        // The third call from now.
+        // This affects the third call from now.
         proxy.lose(3, loss);
         let lost = calls.write_until_refused().await;
         assert!(matches!(lost, Error::SessionLost(..)), "{lost}");
@@ -116,7 +116,7 @@ async fn unanswered_commit_is_stored_at_most_once() {
 }
 
 /// When an administrator cancels the wait for a synchronous standby, PostgreSQL commits locally and
-/// sends a warning rather than an error.
+/// sends a warning instead of an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn commit_without_its_standby_is_not_confirmed() {
     const WARNING_TRIGGER: &str = "CREATE FUNCTION hub.warn() RETURNS trigger LANGUAGE plpgsql
@@ -152,7 +152,7 @@ async fn commit_without_its_standby_is_not_confirmed() {
     close_guard(guard).await;
 }
 
-/// Another process that believes that it leads has raised the hub's `seq`.
+/// Another process that believes it's the leader has increased the hub's `seq`.
 #[tokio::test(flavor = "multi_thread")]
 async fn hub_that_is_not_the_only_writer_commits_nothing() {
     let server = Postgres::start(Durability::Synced, "");
@@ -176,7 +176,7 @@ async fn hub_that_is_not_the_only_writer_commits_nothing() {
     close_guard(guard).await;
 }
 
-/// A failure that lasts until the second function is called.
+/// A failure, which lasts until the second function is called.
 type Fault = (&'static str, fn(&Postgres), fn(&Postgres));
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,7 +209,7 @@ async fn killed_stopped_or_frozen_server_loses_no_call() {
     close_guard(guard).await;
 }
 
-/// This test needs root, or users who can make namespaces. Otherwise the run lists it as skipped.
+/// This test needs root, or users that can create namespaces. Otherwise, it's reported as skipped.
 #[test]
 fn full_disk_of_the_server_loses_no_call() {
     inside(
@@ -243,7 +243,7 @@ async fn fill_disk() {
     drop(server);
 }
 
-/// Connects until the server has no free connection.
+/// Opens connections until the server has none left.
 fn use_up_connections(url: &PostgresUrl) -> Vec<Session> {
     let mut sessions = Vec::new();
     while let Ok(session) = Session::open(url, Access::Read, "another program") {
@@ -252,7 +252,7 @@ fn use_up_connections(url: &PostgresUrl) -> Vec<Session> {
     sessions
 }
 
-/// Connects as soon as a connection is free.
+/// Connects as soon as a connection becomes available.
 fn take_next_connection(url: &PostgresUrl) -> Session {
     loop {
         if let Ok(session) = Session::open(url, Access::Read, "another program") {
@@ -273,7 +273,7 @@ async fn server_without_a_free_connection_loses_no_call() {
     let mut others = others.expect("joined");
     assert!(!others.is_empty());
     calls.write_again().await;
-    // The leader loses its session, and another program takes the connection that becomes free.
+    // The leader loses its session, and another program takes the connection this frees up.
     let next = url.clone();
     let next = spawn_blocking(move || take_next_connection(&next));
     while !next.is_finished() {

@@ -25,7 +25,7 @@ fn slot(sent: u64) -> Op {
     })
 }
 
-/// Returns the end of the stored silence in seconds. `None` if there is none.
+/// Returns when the stored silence ends, in seconds, or `None` if there's none.
 fn stored_end(store: &Store) -> Option<u64> {
     store.silence().map(|silence| silence.until.as_secs())
 }
@@ -41,7 +41,7 @@ fn silence_ends_with_first_slot_after_its_later_end() {
     assert_eq!(end_after(&mut store, silence("boot", 105)), Some(105));
     assert_eq!(end_after(&mut store, silence("boot", 65)), Some(105));
     assert_eq!(end_after(&mut store, silence("boot", 170)), Some(170));
-    // The answer to a request that was in flight when the silence began.
+    // This is the response to a request that was in flight when the silence began.
     assert_eq!(end_after(&mut store, slot(169)), Some(170));
     assert_eq!(end_after(&mut store, slot(170)), None);
     assert_eq!(end_after(&mut store, silence("boot", 200)), Some(200));

@@ -1,4 +1,4 @@
-//! The file does not stay larger than its content.
+//! Tests that the file doesn't stay larger than its contents.
 
 use super::call::{finished_call, journal, time_at};
 use crate::folder::FILE;
@@ -15,8 +15,8 @@ fn length(dir: &Path, suffix: &str) -> u64 {
     std::fs::metadata(file).map_or(0, |meta| meta.len())
 }
 
-/// Makes a snapshot. SQLite writes nothing if the bytes are the same, so use another `fill` each
-/// time.
+/// Returns the operation that stores a snapshot. SQLite doesn't write anything if the bytes stay
+/// the same, so use a different `fill` each time.
 fn open_call(key: u64, bytes: usize, fill: u8) -> Op {
     Op::Open {
         pbx: "pbx1".into(),
@@ -74,8 +74,8 @@ fn purge_returns_free_space_while_it_runs() {
     for _ in 0..10 {
         purge(&handle, 0);
     }
-    // While the daemon runs, the file shrinks only at a checkpoint. The page count already shows
-    // the size after the checkpoint.
+    // While the daemon is running, the file only shrinks at a checkpoint, but the page count
+    // already tells how large it will be.
     let reader = rusqlite::Connection::open(dir.path().join(FILE)).expect("opens");
     let pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
     let size: i64 = reader
@@ -91,7 +91,7 @@ fn purge_returns_free_space_while_it_runs() {
     );
 }
 
-/// A day of many calls a month ago, and one old call that was given up.
+/// Many calls were journaled on a single day a month ago, more than one purge deletes.
 #[test]
 fn purge_backlog_is_removed_in_bounded_rounds() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -157,7 +157,7 @@ fn purged_call_row_takes_at_most_200_bytes() {
     let db = rusqlite::Connection::open(&file).expect("opens");
     let calls = 20_000_i64;
     let before = used_bytes(&db);
-    // A PBX with a long name, and ids that begin with the name of its system.
+    // A PBX with a long name, whose IDs start with its system name.
     db.execute(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
          INSERT INTO purged_calls (pbx, id, uuid, state, started)

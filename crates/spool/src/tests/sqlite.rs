@@ -1,4 +1,4 @@
-//! The tests of both engines, on SQLite.
+//! The tests that run on both engines, with SQLite.
 
 use super::place::Engine;
 

@@ -1,9 +1,9 @@
-//! Calls as they are stored.
+//! Calls in the form in which they're stored.
 
 use crate::{Db, RowId, State};
 use serde::Deserialize;
 
-/// Every column of a call except its ids and its two JSON texts.
+/// Every column of a call except its IDs and its two JSON columns.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs, reason = "as in the schema")]
 pub struct Stored {
@@ -60,7 +60,7 @@ impl Default for Stored {
     }
 }
 
-/// Returns all calls as stored, by id.
+/// Returns all calls as stored, ordered by ID.
 pub fn columns(db: &Db) -> Vec<(RowId, Stored)> {
     let text = "SELECT true AS stored, id AS row, state, live, since, started, not_before,
                 request_id, token, submitted_at, next_poll, polls, resubmits, times_dead, reason,

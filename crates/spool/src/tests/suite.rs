@@ -1,4 +1,4 @@
-//! The tests that run on both engines. `sqlite.rs` and `postgres.rs` include this list.
+//! The tests that run on both engines. This list is included by `sqlite.rs` and `postgres.rs`.
 
 pub mod acts;
 pub mod acts_hub;
@@ -40,17 +40,17 @@ use crate::tests::place::Place;
 use crate::tests::{call, table};
 use crate::{Settings, Store};
 
-/// Makes a store of this engine whose rows are deleted when the value is dropped.
+/// Creates a store for this engine whose rows are deleted when it's dropped.
 fn store(settings: Settings) -> Store {
     ENGINE.store(settings)
 }
 
-/// Makes a state of this engine that can be opened again.
+/// Creates a state for this engine that can be opened more than once.
 fn place() -> Place {
     Place::new(ENGINE)
 }
 
-/// Returns the number of random cases of this engine, if SQLite has this many.
+/// Returns the number of random test cases for this engine, given the number for SQLite.
 const fn cases(on_sqlite: u32) -> u32 {
     ENGINE.cases(on_sqlite)
 }

@@ -1,4 +1,4 @@
-//! Tests of which step exists in which state.
+//! Tests which steps are possible in which state.
 
 use super::call::{journal, time_at};
 use crate::{IfAbsent, Refused, State, Step, next};
@@ -13,7 +13,7 @@ fn died_step(reason: Reason) -> Step {
     }
 }
 
-/// Returns one of each step, in the order of the table's columns, with two of `Died`.
+/// Returns one of each step, in the order of the table's columns, and two of `Died`.
 pub fn steps() -> [Step; 22] {
     let record = journal(1).judged.record;
     [
@@ -125,7 +125,7 @@ fn state_transitions_match_the_table() {
 fn final_state_refuses_all_steps_except_send_again() {
     for step in steps() {
         for end in [State::Journaled, State::Discarded, State::Forwarded] {
-            // Only a person sends a call again that the journal has lost.
+            // If the journal has lost a call, only a user can have it resent.
             let again = matches!(step, Step::SendAgain { .. }) && end == State::Journaled;
             assert_eq!(next(end, &step).is_ok(), again, "{end}: {step:?}");
         }

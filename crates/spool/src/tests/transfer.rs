@@ -1,5 +1,5 @@
-//! Tests that a state that was moved to another place and back is the same, and has one place at
-//! any moment.
+//! Tests that a state is unchanged after being moved to another place and back, and that it's in
+//! exactly one place at any time.
 
 use super::place::{Engine, Place};
 use super::sqlite::suite::acts::{ACTS, fill, settings};
@@ -42,7 +42,7 @@ fn move_between(from: &Place, to: &Place) -> Result<crate::Transfer, Error> {
     move_state(&state_place(from), &state_place(to), &mut ignore)
 }
 
-/// Returns every row of a state as text, by table. This also works for a state that was moved away.
+/// Returns every row in a state as text, by table. This even works for a state that was moved away.
 fn dump(place: &Place) -> String {
     let held = HeldState::open(&state_place(place), Use::From, "test").expect("opens");
     let text = crate::transfer::dump(&held).expect("readable");
@@ -50,7 +50,7 @@ fn dump(place: &Place) -> String {
     text
 }
 
-/// Compares dumps, and shows only the first line that differs, because a dump is long.
+/// Compares two dumps, showing only the first line that differs, since dumps are long.
 #[track_caller]
 fn assert_same(found: &str, expected: &str) {
     let lines = found.lines().zip(expected.lines());
@@ -60,7 +60,7 @@ fn assert_same(found: &str, expected: &str) {
     assert_eq!(found.lines().count(), expected.lines().count());
 }
 
-/// Makes a state with rows of every kind.
+/// Creates a state with rows of every kind.
 fn filled_place(engine: Engine, count: u32) -> Place {
     let place = Place::new(engine);
     let mut store = place.store(settings());
@@ -151,7 +151,7 @@ fn state_moved_away_and_back_has_the_same_rows() {
     }
 }
 
-/// Returns a part of the place that messages name.
+/// Returns the bit of a place that shows up in messages.
 fn new_place(place: &Place) -> String {
     match place {
         Place::Folder(dir) => dir.path().display().to_string(),
@@ -204,7 +204,7 @@ fn move_of_a_missing_or_used_state_is_refused() {
     }
 }
 
-/// Settings of a state that was never used do not count as a state.
+/// The settings of a state that was never used don't make it count as a state.
 #[test]
 fn move_target_without_calls_is_replaced() {
     for engine in ENGINES {
@@ -220,7 +220,7 @@ fn move_target_without_calls_is_replaced() {
     }
 }
 
-/// Returns the rows of a state that `run` would open.
+/// Returns the rows of a state, provided that `run` would open it.
 fn usable_rows(place: &Place) -> Result<String, Error> {
     let held = HeldState::open(&state_place(place), Use::To, "test").expect("free");
     let text = refuse_unusable(&held).and_then(|()| crate::transfer::dump(&held));
@@ -228,14 +228,14 @@ fn usable_rows(place: &Place) -> Result<String, Error> {
     text
 }
 
-/// Makes a hook that loses the session before the n-th statement of both states.
+/// Returns a hook that loses the session before the nth statement, counting both states together.
 fn session_loss_hook(n: u64, count: &Arc<AtomicU64>) -> crate::StatementHook {
     let count = Arc::clone(count);
     Arc::new(move |_| count.fetch_add(1, Ordering::Relaxed) + 1 < n)
 }
 
-/// Moves a state, and returns the number of statements. The session is lost before the n-th
-/// statement.
+/// Moves a state, losing the session before the nth statement, and returns the number of
+/// statements.
 fn try_move(from: &Place, to: &Place, n: u64) -> Result<u64, Error> {
     let mut source = HeldState::open(&state_place(from), Use::From, "test")?;
     let mut target = HeldState::open(&state_place(to), Use::To, "test")?;
@@ -248,10 +248,10 @@ fn try_move(from: &Place, to: &Place, n: u64) -> Result<u64, Error> {
     Ok(count.load(Ordering::Relaxed))
 }
 
-/// Interval between the statements that are tried. Rows of the other tables are copied in the same
-/// way, so not every statement is tried there.
+/// How far apart the statements are that are tried. The other tables are all copied in the same
+/// way, so there's no need to try every statement there.
 const STATEMENTS_APART: u64 = 9;
-/// Number of first and last statements that are all tried.
+/// Number of statements at either end that are all tried.
 const EACH_AT_ENDS: u64 = 30;
 
 /// Promise: A move that is interrupted leaves the state usable in one place.
@@ -265,7 +265,7 @@ fn move_interrupted_at_any_statement_leaves_one_state() {
         let before = dump(&origin);
         try_move(&origin, &target, u64::MAX).expect("moved");
         move_between(&target, &origin).expect("moved back");
-        // Later moves do not look for rows in the target.
+        // Later moves don't check for rows in the target.
         let all = try_move(&origin, &target, u64::MAX).expect("moved again");
         move_between(&target, &origin).expect("moved back");
         assert!(all > 180, "{all} statements are too few");
@@ -368,7 +368,7 @@ fn move_progress_counts_the_rows_of_each_table() {
         assert!(of_table.is_sorted(), "{table}: {of_table:?}");
         let (copied, of) = of_table.last().copied().expect("one report");
         assert_eq!(copied, all, "{table}");
-        // Settings that belong to the place are counted in `of`, and are not copied.
+        // Settings that belong to the place are counted in `of` but not copied.
         assert!(of == all || table == "meta", "{table}: {of} and not {all}");
     }
 }
@@ -405,7 +405,7 @@ fn import_place(place: &Place, path: &Path) -> Result<(), crate::archive::Archiv
     import(&state_place(place), (from, path), &mut ignore).map(drop)
 }
 
-/// Returns a dump without the silence, because a copy begins its own.
+/// Returns a dump without the silence, since a copy starts one of its own.
 fn without_silence(dump: &str) -> String {
     let lines = dump.lines().filter(|line| !line.starts_with("silence "));
     lines.collect::<Vec<_>>().join("\n")

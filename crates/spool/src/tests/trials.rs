@@ -1,4 +1,4 @@
-//! Tests of the queue's head while calls of a branch are suspended.
+//! Tests the head of the queue while a branch's calls are suspended.
 
 use super::call::{ask, journal, time_at};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use callbridge_model::{EmployeeId, LeadId};
 
-/// Makes the `n`-th call of a branch, with this lead and employee.
+/// Creates a branch's `n`th call, with this lead and employee.
 fn call_of(branch: &str, n: u32, lead: i64, employee: i64) -> Finished {
     let mut call = journal(n);
     call.branch = Some(branch.to_owned());
@@ -30,7 +30,7 @@ fn parties(lead: i64, employee: i64) -> Parties {
     }
 }
 
-/// Suspends calls of this branch, or all calls, since lead 9999 and employee 7 were refused.
+/// Suspends this branch's calls, or all calls, because lead 9999 and employee 7 were refused.
 fn suspended(turn: &str, trial: Trial, all: bool) -> QueueQuery {
     let branch = SuspendedBranch {
         turn: turn.to_owned(),
@@ -50,7 +50,7 @@ fn head(store: &Store, query: &QueueQuery) -> WorkQueue {
     tables::work_queue::head(store, query).expect("a head")
 }
 
-/// Returns the rows of the live call, of the call in the backlog, and of the trial.
+/// Returns the rows of the live call, the call in the backlog, and the trial.
 fn rows(head: &WorkQueue, turn: &str) -> [Option<i64>; 3] {
     let trial = head.trials.get(turn);
     [head.live.as_ref(), head.backlog.as_ref(), trial].map(|due| due.map(|due| due.row.0))
@@ -124,8 +124,8 @@ fn trial_shares_neither_lead_nor_employee_if_possible() {
     assert_eq!(rows(&head, ""), [None, None, Some(5)], "of any branch");
 }
 
-/// If no call has another lead and another employee, the employee of only some refused calls can't
-/// be the cause.
+/// If there's no call with a different lead and employee, a trial may share an employee that only
+/// some of the refused calls have, since that employee can't be the cause.
 #[test]
 fn trial_shares_an_employee_that_only_some_refused_calls_have() {
     let store = store_with([

@@ -1,10 +1,10 @@
-//! Tests of the order of calls if several PBXs have calls that wait.
+//! Tests in which order calls are sent when several PBXs have calls waiting.
 
 use super::call::{ask, journal, time_at};
 use crate::{Due, Op, Settings, Step, Store, tables};
 use callbridge_model::CallUuid;
 
-/// Returns the PBX of the n-th call.
+/// Returns the nth call's PBX.
 fn pbx_of(n: u32) -> &'static str {
     match n {
         0..100 => "loop",
@@ -24,8 +24,8 @@ fn uuid(n: u32) -> CallUuid {
     journal(n).judged.record.uuid.expect("a uuid")
 }
 
-/// Returns the numbers of the next calls at second 2,000, when all calls are old. Each call is sent
-/// before the next call is chosen.
+/// Returns the numbers of the next calls at second 2,000, by which time all calls are old. Each
+/// call is sent before the next one is chosen.
 fn next_calls(store: &mut Store, many: usize) -> Vec<u32> {
     let mut sent = Vec::new();
     for _ in 0..many {
@@ -49,7 +49,7 @@ fn busy_pbx_does_not_delay_the_calls_of_other_pbxs() {
     let late = [102, 103].map(|n| finish_op(n, false));
     let all = looping.chain(others).chain(late);
     store.write(all.collect()).expect("stored");
-    // Each PBX has its turn, and its newest call goes first.
+    // The PBXs take turns, each sending its newest call first.
     assert_eq!(next_calls(&mut store, 5), [103, 200, 102, 49, 101]);
     assert_eq!(next_calls(&mut store, 6), [48, 100, 47, 46, 45, 44]);
 }

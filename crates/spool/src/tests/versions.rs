@@ -1,4 +1,4 @@
-//! Tests of files of another schema version.
+//! Tests of files with a different schema version.
 
 use super::call::journal;
 use crate::folder::FILE;
@@ -9,7 +9,7 @@ use callbridge_testkit::Wait as _;
 use rusqlite::Connection;
 use std::path::Path;
 
-/// Makes a state with one call, and closes it.
+/// Creates a state with one call, and closes it.
 fn state_with_a_call(dir: &Path) {
     let (handle, guard) = open(dir, Settings::default()).expect("a new state");
     let finish = Op::Finish(Box::new(journal(1)));
@@ -51,7 +51,7 @@ fn next_version_migrates_a_state_and_keeps_its_calls() {
         .query_row("SELECT later FROM calls", [], |row| row.get(0))
         .expect("the call");
     assert_eq!(later, "ready");
-    // The schema version is set back. Only the new column remains.
+    // The schema version is set back, but the new column stays.
     db.execute_batch(&format!("PRAGMA user_version = {from}"))
         .expect("set");
     db.close().expect("closed");

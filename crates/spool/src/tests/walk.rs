@@ -1,5 +1,5 @@
-//! Tests of ten thousand random steps. After each step, every column of every row in SQL is
-//! compared with the pure transitions and a simple model of a row.
+//! Tests ten thousand random steps. After each of them, every column of every row in SQL is
+//! compared with the pure transitions and with a simple model of a row.
 
 use super::call::{T0, finished_call, time_at};
 use super::stored::{Stored, columns};
@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const STEPS: u32 = 10_000;
-/// Maximum number of rows that are not at an end. No more calls are added beyond it.
+/// Maximum number of rows that haven't reached a final state. No calls are added beyond this.
 const ROWS_MAX: usize = 24;
 const RETENTION: Duration = Duration::from_secs(3_600);
 
-/// Numbers that look random and are the same in every run (xorshift).
+/// Numbers that look random but are the same in every run (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -31,7 +31,7 @@ impl Dice {
     }
 }
 
-/// The simplest model of the spool.
+/// The simplest possible model of the spool.
 #[derive(Clone, Default)]
 struct Model {
     rows: BTreeMap<RowId, (u32, Stored)>,
@@ -75,7 +75,7 @@ impl Model {
         *self.book_of(state) += 1;
     }
 
-    /// Applies a step. Returns `false` if the step does not exist.
+    /// Applies a step, returning `false` if there's no such step.
     fn step(&mut self, id: RowId, step: &Step, at: EventTime) -> bool {
         let Some((_, row)) = self.rows.get_mut(&id) else {
             return false;
@@ -106,7 +106,7 @@ impl Model {
     }
 }
 
-/// Applies a step's changes to the columns other than `state` and `since`.
+/// Applies a step's changes to all columns except `state` and `since`.
 fn apply_changes(row: &mut Stored, step: &Step, at: EventTime) {
     let now = at.micros();
     match step {
@@ -251,14 +251,14 @@ fn reset_for_sending(row: &mut Stored) {
     row.message.clear();
 }
 
-/// Makes a step of any kind, with its own values.
+/// Returns a step of any kind, with values of its own.
 fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     let later = time_at(now + i64::from(dice.throw(600)));
     let why = format!("words {}", dice.throw(1_000));
     let reasons = Reason::ALL;
     let record = finished_call(n, Outcome::Journal, None).judged.record;
     match dice.throw(25) {
-        // Few journaled calls are sent again.
+        // Only a few journaled calls are resent.
         24 if dice.throw(8) == 0 => Step::SendAgain { why },
         24 => Step::Send,
         0..3 => Step::Send,
@@ -323,7 +323,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     }
 }
 
-/// Makes a step, usually one that the row can take.
+/// Returns a step, usually one that the row can take.
 fn likely_step(dice: &mut Dice, (n, row): &(u32, Stored), now: i64) -> Step {
     let mut step = any_step(dice, *n, now);
     for _ in 0..dice.throw(12) {
@@ -352,7 +352,7 @@ fn compare(store: &Store, model: &Model, step: u32) {
     }
 }
 
-/// Ends the n-th call in one of several ways.
+/// Ends the nth call in one of several ways.
 fn finish(store: &mut Store, model: &mut Model, dice: &mut Dice, n: u32) {
     let reason = [
         None,
@@ -396,7 +396,8 @@ fn ten_thousand_random_steps_match_pure_transitions() {
             purged += before - model.rows.len();
             store.write(vec![Op::Purge(time_at(now))]).expect("purged");
         } else {
-            // One row, or two in one request. Then either both steps exist, or neither is taken.
+            // One row, or two in a single request, in which case either both steps are possible or
+            // neither is taken.
             let mut after = model.clone();
             let mut ops = Vec::new();
             let mut exist = true;
@@ -421,7 +422,7 @@ fn ten_thousand_random_steps_match_pure_transitions() {
         }
         compare(&store, &model, step);
     }
-    // Every kind of step was taken, and some steps did not exist.
+    // Steps of every kind were taken, and some steps weren't possible.
     assert!(
         taken.len() == 18 && taken.values().all(|n| *n > 20),
         "{taken:?}"

@@ -1,4 +1,4 @@
-//! Tests of messages for a person, and of results for a script.
+//! Tests of messages for users and of results for scripts.
 
 use super::call::journal;
 use crate::{Error, Op, Refused, RowId, Settings, State, tables};
@@ -6,7 +6,7 @@ use callbridge_model::ExitCode as _;
 use callbridge_testkit::Wait as _;
 use std::path::PathBuf;
 
-/// Returns the errors of opening the folder.
+/// Returns the errors that can occur when opening the directory.
 fn folder_errors() -> Vec<Error> {
     let path = PathBuf::from("/state/spool.db");
     let dir = PathBuf::from("/state");
@@ -22,7 +22,7 @@ fn folder_errors() -> Vec<Error> {
     ]
 }
 
-/// Returns the errors of one request.
+/// Returns the errors that a single request can cause.
 fn request_errors() -> Vec<Error> {
     let path = PathBuf::from("/state/spool.db");
     let row = RowId(7);
