@@ -105,8 +105,8 @@ pub struct LetterOutcome {
     uuid: Option<CallUuid>,
     linkedid: Option<String>,
     reason: Reason,
-    /// The outcome as a word: `ready`, `looked_for`, `would_send`, `dead`, `counted`, `discarded`,
-    /// or `refused`.
+    /// The outcome as a word: `ready`, `looked_for`, `would_send`, `dead`, `counted`, `known` (the
+    /// call was stored before), `discarded`, or `refused`.
     pub result: &'static str,
     /// Why the change was refused, or a note on the values that are sent.
     pub message: Option<String>,

@@ -13,7 +13,7 @@ use callbridge_model::status::BranchReport;
 use callbridge_model::{CallUuid, Now, clock};
 use callbridge_spool::{
     BRANCH_SOURCE, BranchRequest, Done, Error, Finished, Handle, HubAnswer, HubPosition, Op,
-    Silence, SilenceReason, UnreadableBytes, tables,
+    Silence, SilenceReason, UnreadableBytes, foreign_pbx_message, tables,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -364,11 +364,7 @@ impl Judging {
         {
             let id = reported.call.linkedid.as_str().to_owned();
             if !self.branch.pbxs.contains(&reported.pbx) {
-                let error = format!(
-                    "pbx: {} is not a PBX of branch {}; at the hub, run: callbridge branch add {} \
-                     --pbx {}",
-                    reported.pbx, self.branch.name, self.branch.name, reported.pbx
-                );
+                let error = foreign_pbx_message(&reported.pbx, &self.branch.name);
                 refused_lines.push(refuse_line(line, Some(id), &error));
                 continue;
             }

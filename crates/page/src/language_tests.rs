@@ -20,7 +20,16 @@ fn family_keys() -> BTreeSet<String> {
         ("field", &["lead", "employee", "phone", "id", "reason"]),
         (
             "result",
-            &["ready", "looked_for", "would_send", "discarded", "refused"],
+            &[
+                "ready",
+                "looked_for",
+                "would_send",
+                "dead",
+                "counted",
+                "known",
+                "discarded",
+                "refused",
+            ],
         ),
         (
             "token",

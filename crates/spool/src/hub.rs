@@ -29,6 +29,14 @@ pub struct HubRow {
 /// Prefix of the source of a branch's unreadable dead letters.
 pub const BRANCH_SOURCE: &str = "branch ";
 
+/// Returns why a call isn't accepted whose PBX doesn't belong to the branch that sent it.
+pub fn foreign_pbx_message(pbx: &str, branch: &str) -> String {
+    format!(
+        "pbx: {pbx} is not a PBX of branch {branch}; at the hub, run: callbridge branch add \
+         {branch} --pbx {pbx}"
+    )
+}
+
 /// A branch's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchRequest {

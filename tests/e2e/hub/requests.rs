@@ -3,6 +3,7 @@
 use super::stage::{Hub, message, messages, post, post_as};
 use crate::e2e::operations::monitoring;
 use callbridge_testbed::wait::soon;
+use rusqlite::Connection;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -114,7 +115,7 @@ async fn refused_lines_are_dead_letters_of_their_branch() {
         assert_eq!(answer["refused"].as_array().map(Vec::len), Some(2));
     }
     let foreign = messages("bukhara", 2..3);
-    let (status, _) = hub.post(&token, foreign).await;
+    let (status, _) = hub.post(&token, foreign.clone()).await;
     assert_eq!(status, 422);
     let (status, _) = hub
         .post(&token, format!("[{}]", message("samarkand", 3)))
@@ -141,22 +142,41 @@ async fn refused_lines_are_dead_letters_of_their_branch() {
         log.contains("refused lines of a branch") && log.contains("id=9"),
         "{log}"
     );
-    let added = ["branch", "add", "samarkand", "--pbx", "bukhara"];
-    assert!(hub.place.command(&added).await.status.success());
     let letters = hub.place.letters().await;
     let letter = letters.iter().find(|letter| {
         let why = letter["message"].as_str().unwrap_or_default();
         why.contains("bukhara is not a PBX")
     });
     let id = letter.expect("the line of another PBX")["id"].to_string();
-    let retried = hub.place.command(&["dead", "retry", &id]).await;
-    assert!(retried.status.success(), "{retried:?}");
+    let retry = ["dead", "retry", &id];
+    let refused = hub.place.command(&retry).await;
+    assert_eq!(refused.status.code(), Some(65), "the PBX is still foreign");
+    let shown = String::from_utf8(refused.stdout).expect("UTF-8");
+    assert!(shown.contains("bukhara is not a PBX"), "{shown}");
+    let added = ["branch", "add", "samarkand", "--pbx", "bukhara"];
+    assert!(hub.place.command(&added).await.status.success());
+    // The script posts a corrected call before someone retries the refused line.
+    let corrected = foreign.replace(r#""talkSec":12"#, r#""talkSec":11"#);
+    assert_ne!(corrected, foreign);
+    let (status, answer) = hub.post(&token, corrected).await;
+    assert_eq!(status, 200, "{answer}");
+    let retried = hub.place.command(&retry).await;
+    let shown = String::from_utf8(retried.stdout).expect("UTF-8");
+    assert!(retried.status.success(), "{shown}");
+    assert!(shown.contains(" dead"), "{shown}");
     hub.program
-        .until("the call is journaled", |status| {
-            status.books.journaled == 1 && status.dead_letters.get("unreadable") == Some(&2)
+        .until("one call and its conflict", |status| {
+            let dead = &status.dead_letters;
+            status.books.journaled == 1
+                && dead.get("unreadable") == Some(&2)
+                && dead.get("uuid_conflict") == Some(&1)
         })
         .await;
     hub.program.terminate().await;
+    let spool = Connection::open(hub.place.at("state/spool.db")).expect("the state");
+    let text = "SELECT count(*) FROM calls WHERE turn = 'samarkand'";
+    let calls = spool.query_row(text, [], |row| row.get::<_, u32>(0));
+    assert_eq!(calls, Ok(2), "both calls are the branch's");
 }
 
 #[tokio::test]

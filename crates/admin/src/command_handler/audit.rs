@@ -158,8 +158,14 @@ impl CommandHandler {
             pbx: pbx.to_owned(),
             ids: ids_of(&call),
         };
-        let finished = Op::Finish(Box::new(Finished::new(judged, call)));
-        let done = self.spool.write(vec![forget, finished]).await?;
+        let mut finished = Finished::new(judged, call);
+        let owner = pbx.to_owned();
+        let read = self
+            .spool
+            .read(move |store| tables::branches::branch_of(store, &owner));
+        finished.branch = read.await?;
+        let finish = Op::Finish(Box::new(finished));
+        let done = self.spool.write(vec![forget, finish]).await?;
         let result = match done.last() {
             Some(Done::New(_)) => "taken_in",
             Some(Done::Corrected(_)) => "corrected",

@@ -4,7 +4,10 @@ use super::CommandHandler;
 use callbridge_intake::read_again::{self, RECORD_IN_FILE};
 use callbridge_mapping::journal;
 use callbridge_model::{Outcome, Reason, clock};
-use callbridge_spool::{Error, Finished, Letter, LetterFilter, Op, RowId, Step, tables};
+use callbridge_spool::{
+    BRANCH_SOURCE, Done, Error, Finished, Letter, LetterFilter, Op, RowId, Step,
+    foreign_pbx_message, tables,
+};
 use std::sync::Arc;
 
 /// Unreadable dead letters that are read from the spool at a time.
@@ -49,7 +52,7 @@ impl CommandHandler {
     }
 
     /// Decodes a stored message again, and stores its call. Returns the outcome as a word, or why
-    /// nothing was done.
+    /// the dead letter stays.
     pub(super) async fn read_again(
         &self,
         id: RowId,
@@ -66,30 +69,58 @@ impl CommandHandler {
             Ok(reported) => reported,
             Err(why) => return Ok(Err(why)),
         };
+        let branch = match message.source.strip_prefix(BRANCH_SOURCE) {
+            Some(branch) => {
+                let (branch, pbx) = (branch.to_owned(), reported.pbx.clone());
+                let read = self
+                    .spool
+                    .read(move |store| tables::branches::branch_of(store, &pbx));
+                if read.await?.as_ref() != Some(&branch) {
+                    return Ok(Err(foreign_pbx_message(&reported.pbx, &branch)));
+                }
+                Some(branch)
+            }
+            None => None,
+        };
         let now = clock::now().wall;
         let mut call = reported.call.clone();
         call.live = false;
         let judged = journal::judge(&call, &reported.pbx, &self.rules, &self.people(), now);
-        let record = judged.record.clone();
-        let result = match judged.outcome {
-            Outcome::Journal if dry_run => return Ok(Ok("would_send")),
-            Outcome::Journal => "ready",
-            Outcome::DeadLetter | Outcome::Internal | Outcome::Skipped if dry_run => {
-                return Ok(Err(judged.message));
-            }
-            Outcome::DeadLetter => "dead",
-            Outcome::Internal | Outcome::Skipped => "counted",
-        };
+        if dry_run {
+            return Ok(match judged.outcome {
+                Outcome::Journal => Ok("would_send"),
+                Outcome::DeadLetter | Outcome::Internal | Outcome::Skipped => Err(judged.message),
+            });
+        }
         let retry = Step::Retry {
-            record,
+            record: judged.record.clone(),
             by_itself: false,
         };
+        let is_sent = judged.outcome == Outcome::Journal;
+        let mut finished = Finished::new(judged, call);
+        finished.branch = branch;
         let ops = vec![
-            Op::Finish(Box::new(Finished::new(judged, call))),
             Op::action(id, who, "read again", now),
-            Op::step(id, retry, now),
+            Op::Finish(Box::new(finished)),
         ];
-        match self.spool.write(ops).await {
+        let done = match self.spool.write(ops).await {
+            Ok(done) => done,
+            Err(error @ Error::NoRow { .. }) => return Ok(Err(error.to_string())),
+            Err(error) => return Err(error),
+        };
+        let result = match done.last() {
+            Some(Done::NotKept) => {
+                let why = "too many calls have this id and start: set an id that is unique";
+                return Ok(Err(why.to_owned()));
+            }
+            Some(Done::Conflict(_)) => "dead",
+            Some(Done::Repeat(_)) => "known",
+            Some(Done::Counted) => "counted",
+            _ if is_sent => "ready",
+            _ => "dead",
+        };
+        // If the process ends before this, the next retry finds that the call is known.
+        match self.spool.write(vec![Op::step(id, retry, now)]).await {
             Ok(_) => Ok(Ok(result)),
             Err(error @ (Error::NoRow { .. } | Error::Refused { .. })) => {
                 Ok(Err(error.to_string()))

@@ -40,6 +40,12 @@ pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
     }))
 }
 
+/// Returns `true` if every lead of the CRM has been read.
+pub fn has_read_all_leads(store: &Store) -> Result<bool, Error> {
+    let reads = store.settings.lead_directory.is_some();
+    Ok(reads && backfill(store)?.is_some_and(|backfill| backfill.has_read_all()))
+}
+
 /// Sends the query for the progress, or returns `None` without `--lead-directory`.
 pub(super) fn ask_backfill(store: &Store) -> Result<Option<Asked<String>>, Error> {
     if store.settings.lead_directory.is_none() {

@@ -53,10 +53,14 @@ pub fn branches(db: &Db) -> Result<Vec<Branch>, Error> {
     Ok(all)
 }
 
+/// Returns the branch that a PBX belongs to, if there is one.
+pub fn branch_of(db: &Db, pbx: &str) -> Result<Option<String>, Error> {
+    db.query_first("SELECT branch FROM branch_pbxs WHERE pbx = ?1", [pbx])
+}
+
 pub(crate) fn add(store: &mut Store, branch: &NewBranch) -> Result<BranchChange, Error> {
     for pbx in &branch.pbxs {
-        let text = "SELECT branch FROM branch_pbxs WHERE pbx = ?1";
-        match store.query_first::<String>(text, [pbx])? {
+        match branch_of(store, pbx)? {
             Some(owner) if owner != branch.name => {
                 let pbx = pbx.clone();
                 return Ok(BranchChange::PbxOf { pbx, branch: owner });
