@@ -153,8 +153,12 @@ fn resend_hint(item: &Value, lead: i64) -> String {
     if ids.is_empty() {
         return String::new();
     }
+    let which = match item["moreDeadLetters"].as_bool() {
+        Some(true) => format!("the newest {} of its dead letters", ids.len()),
+        _ => "its dead letters".to_owned(),
+    };
     let ids = ids.join(" ");
-    format!("\n    to resend its dead letters: callbridge dead retry {ids} --lead {lead}")
+    format!("\n    to resend {which}: callbridge dead retry {ids} --lead {lead}")
 }
 
 /// Runs `lead check PHONE` with the daemon's lists. Without a daemon, uses the lists that the flags

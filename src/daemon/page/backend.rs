@@ -273,7 +273,8 @@ impl Backend for DaemonBackend {
 
     async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<(u64, Vec<RowId>)> {
         let (given, left) = self.handler.give_lead(phone, lead, who).await?;
-        Ok((left, self.handler.refused_calls(given.phone).await?))
+        let (dead, _) = self.handler.refused_calls(given.phone).await?;
+        Ok((left, dead))
     }
 
     async fn take_lead(&self, phone: &str) -> Answer<()> {

@@ -125,22 +125,24 @@ impl CommandHandler {
     /// If the spool fails.
     pub async fn is_unknown_lead(&self, lead: LeadId) -> Result<bool, Refusal> {
         let read = self.spool.read(move |store| {
-            let directory = tables::backfill::directory_status(store)?;
-            let is_read = directory.is_some_and(|directory| directory.read_to.is_some());
+            let is_read = tables::backfill::has_read_all_leads(store)?;
             Ok(is_read && !tables::directory::has_lead(store, lead)?)
         });
         Ok(read.await?)
     }
 
-    /// Returns the number's dead letters that the CRM refused, newest first. Another lead may be
-    /// all that they need.
+    /// Returns up to [`RESENT_MAX`] of the number's newest dead letters that the CRM refused, since
+    /// another lead may be all they need. Returns `true` too if there are more.
     ///
     /// # Errors
     /// If the spool fails.
-    pub async fn refused_calls(&self, phone: Phone) -> Result<Vec<RowId>, Refusal> {
+    pub async fn refused_calls(&self, phone: Phone) -> Result<(Vec<RowId>, bool), Refusal> {
         let read = (self.spool)
-            .read(move |store| tables::letters::refused_calls(store, &phone, RESENT_MAX));
-        Ok(read.await?)
+            .read(move |store| tables::letters::refused_calls(store, &phone, RESENT_MAX + 1));
+        let mut ids = read.await?;
+        let has_more = ids.len() > RESENT_MAX;
+        ids.truncate(RESENT_MAX);
+        Ok((ids, has_more))
     }
 
     pub(super) async fn lead_give(
@@ -157,10 +159,11 @@ impl CommandHandler {
             return Err(Refusal::usage(message).into());
         }
         let (given, left) = self.give_lead(phone, lead, &line.who).await?;
-        let dead = self.refused_calls(given.phone.clone()).await?;
+        let (dead, has_more) = self.refused_calls(given.phone.clone()).await?;
         let mut item = json!(given);
         item["left"] = json!(left);
         item["deadLetters"] = json!(dead);
+        item["moreDeadLetters"] = json!(has_more);
         line.item(item).await
     }
 

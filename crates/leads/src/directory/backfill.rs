@@ -306,6 +306,12 @@ impl Backfill {
     pub fn read_to(&self) -> Option<EpochSeconds> {
         self.read_to.map(EpochSeconds::new)
     }
+
+    /// Returns `true` if a round has reached every lead of the CRM, and later ones still find new
+    /// leads.
+    pub fn has_read_all(&self) -> bool {
+        self.last_read && self.left.is_none() && !self.no_grant
+    }
 }
 
 /// Returns the reason why a page cannot be used. `None` if the page can be used.
