@@ -6,7 +6,7 @@ use callbridge_call::{EventTime, Extension};
 use callbridge_model::status;
 use callbridge_spool::Op;
 
-/// Maximum number of prefixes. Channels with any other prefix are counted together.
+/// Maximum number of prefixes of each kind. Channels with any other prefix are counted together.
 const KEPT: usize = 32;
 /// Name under which channels with any other prefix are counted.
 const OTHERS: &str = "other";
@@ -52,7 +52,9 @@ impl UnmatchedLog {
 
     /// Counts a call on a channel with this prefix.
     pub(super) fn note(&mut self, mut prefix: Prefix, at: EventTime) {
-        if self.seen.len() >= KEPT && self.find_mut(&prefix).is_none() {
+        let same_kind = |known: &&status::Unmatched| known.may_be_phones == prefix.may_be_phones;
+        let kept = self.seen.iter().filter(same_kind).count();
+        if kept >= KEPT && self.find_mut(&prefix).is_none() {
             OTHERS.clone_into(&mut prefix.text);
         }
         let at = at.floor_seconds().get();
@@ -216,6 +218,22 @@ mod tests {
         assert_eq!(listed.len(), KEPT + 1);
         let others = listed.last().expect("the others");
         assert_eq!((others.prefix.as_str(), others.calls), (OTHERS, 68));
+    }
+
+    #[test]
+    fn many_possible_phones_do_not_hide_a_trunk() {
+        let mut log = UnmatchedLog::default();
+        for n in 0..100 {
+            let phone = Prefix {
+                may_be_phones: true,
+                ..line(&format!("TAPI/{n}"))
+            };
+            log.note(phone, time_at(n));
+        }
+        log.note(line("PJSIP/citty"), time_at(100));
+        let listed = log.into_channels();
+        assert!(listed.iter().any(|known| known.prefix == "PJSIP/citty"));
+        assert_eq!(listed.len(), KEPT + 2);
     }
 }
 
