@@ -10,7 +10,7 @@
 //! Heartbeats replace the bytes that are left out, so a long body on a slow connection does not
 //! look like a dead connection.
 
-use super::frames::{self, CONTENT, HEAD};
+use super::frames::{self, BODY, CONTENT, HEAD, HEARTBEAT, METHOD};
 use crate::connect::Stream;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,11 +24,9 @@ const READ_BYTES: usize = 64 << 10;
 /// connection that only publishes, because nothing takes the lengths there.
 const CUT_MAX: usize = 4_096;
 
-const METHOD: u8 = 1;
 const CONTENT_HEADER: u8 = 2;
-const BODY: u8 = 3;
 const END: u8 = 0xce;
-const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, END];
+const HEARTBEAT_FRAME: [u8; 8] = [HEARTBEAT, 0, 0, 0, 0, 0, 0, END];
 
 /// Count of the bytes held in bodies, shared between the connection and the consumer of the
 /// messages.
@@ -186,7 +184,7 @@ impl Cutter {
         self.bodies.held.lock().bytes += keep;
         if keep == 0 && length > 0 {
             self.drop = length + 1;
-            stays.extend_from_slice(&HEARTBEAT);
+            stays.extend_from_slice(&HEARTBEAT_FRAME);
             return;
         }
         let kept = u32::try_from(keep).unwrap_or(u32::MAX);
@@ -337,7 +335,7 @@ mod tests {
             let length = u32::from_be_bytes([rest[3], rest[4], rest[5], rest[6]]) as usize;
             let (frame, after) = rest.split_at(HEAD + length + 1);
             assert_eq!(frame.last(), Some(&0xce), "{frame:?}");
-            if frame != HEARTBEAT {
+            if frame != HEARTBEAT_FRAME {
                 kept.extend(frame);
             }
             rest = after;
@@ -362,7 +360,10 @@ mod tests {
         cut(&mut cutter, &message(1, &long, 8), &mut stays);
         cut(&mut cutter, &message(1, b"short", 8), &mut stays);
         assert_eq!(
-            stays.windows(8).filter(|bytes| *bytes == HEARTBEAT).count(),
+            stays
+                .windows(8)
+                .filter(|bytes| *bytes == HEARTBEAT_FRAME)
+                .count(),
             3
         );
         let mut wanted = message(1, &long[..11], 8);
@@ -451,7 +452,7 @@ mod tests {
             let mut cutter = Cutter::new(bodies());
             let mut stays = Vec::new();
             let _ = cutter.cut(&bytes, &mut stays);
-            prop_assert!(stays.len() <= bytes.len() + HEARTBEAT.len());
+            prop_assert!(stays.len() <= bytes.len() + HEARTBEAT_FRAME.len());
         }
     }
 }

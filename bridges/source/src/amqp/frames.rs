@@ -19,9 +19,9 @@ pub(super) const HEAD: usize = 7;
 pub(super) const CONTENT: usize = 12;
 const FLAGS_END: usize = CONTENT + 2;
 
-const METHOD: u8 = 1;
-const BODY: u8 = 3;
-const HEARTBEAT: u8 = 8;
+pub(super) const METHOD: u8 = 1;
+pub(super) const BODY: u8 = 3;
+pub(super) const HEARTBEAT: u8 = 8;
 
 /// Flag of a content header that has a content type, which is always the first property.
 const HAS_CONTENT_TYPE: u8 = 0x80;
@@ -48,9 +48,10 @@ const CLIENT_TABLES: [[u8; 4]; 8] = [
 /// be, since it never reaches lapin as a whole, and lapin refuses unknown kinds itself.
 pub(super) fn check_length(kind: u8, length: u32) -> io::Result<()> {
     let is_bounded = [METHOD, BODY, HEARTBEAT].contains(&kind);
-    if is_bounded && length > FRAME_BYTES_MAX - 8 {
+    let frame = u64::from(length) + (HEAD + 1) as u64;
+    if is_bounded && frame > u64::from(FRAME_BYTES_MAX) {
         return Err(fault(format!(
-            "the broker sent a frame of {length} bytes, although {FRAME_BYTES_MAX} are the most"
+            "the broker sent a frame of {frame} bytes, but the maximum is {FRAME_BYTES_MAX}"
         )));
     }
     Ok(())
@@ -245,7 +246,8 @@ mod tests {
         for kind in [METHOD, BODY, HEARTBEAT] {
             assert!(check_length(kind, FRAME_BYTES_MAX - 8).is_ok());
             let error = check_length(kind, FRAME_BYTES_MAX - 7).expect_err("too long");
-            assert!(error.to_string().contains("131065 bytes"), "{error}");
+            let wanted = "the broker sent a frame of 131073 bytes, but the maximum is 131072";
+            assert_eq!(error.to_string(), wanted);
         }
         // A content header, and the eight bytes of a broker that refuses the protocol's version.
         assert!(check_length(2, u32::MAX).is_ok());
