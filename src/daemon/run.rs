@@ -17,7 +17,7 @@ use callbridge_oauth::pair_file;
 use callbridge_ops::metrics::Durations;
 use callbridge_ops::systemd;
 use callbridge_source::Transport;
-use callbridge_spool::{Handle, PostgresUrl};
+use callbridge_spool::{Guard, Handle, PostgresUrl};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -29,7 +29,7 @@ const LINE_QUIET: Duration = Duration::from_secs(5);
 const ERRANDS_LAST: Duration = Duration::from_secs(60);
 /// Time between two checks whether everything is settled (`--until-idle`).
 const IDLE_EVERY: Duration = Duration::from_millis(100);
-/// Longest time for which the end of a standby waits until new tokens are stored.
+/// Maximum time to wait at the end for new tokens to be stored.
 const STORED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs the daemon until `shutdown` resolves. With `--until-idle`, ends when all calls are settled.
@@ -62,16 +62,14 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
                 () = &mut shutdown => false,
             };
             if !leads {
-                // A pair that is in its file already is stored after the next start.
-                timeout(STORED_WITHIN, storing.join_all()).await.ok();
-                state_access::close(spool, guard).await;
+                close(storing, spool, guard).await;
                 return Ok(());
             }
         }
         tokio::select! {
             () = systemd::alive_until(storing.join_all(), "storing new tokens") => {}
             () = &mut shutdown => {
-                state_access::close(spool, guard).await;
+                close(storing, spool, guard).await;
                 return Ok(());
             }
         }
@@ -105,16 +103,20 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
             failed = daemon.wait_for_failure() => Err(failed),
         };
         if !stops && spool.has_lost_leadership().await {
-            tokio::select! {
-                keeper = daemon.abandon() => storing = keeper,
-                () = &mut shutdown => return Ok(()),
-            }
+            storing = daemon.abandon().await;
             continue;
         }
         systemd::report_stopping();
         daemon.stop(guard).await;
         return ended.map_err(part_failure);
     }
+}
+
+/// Closes the state once new tokens are stored. If that takes too long, the next start stores them
+/// from their file.
+async fn close(mut storing: Tasks, spool: Handle, guard: Guard) {
+    timeout(STORED_WITHIN, storing.join_all()).await.ok();
+    state_access::close(spool, guard).await;
 }
 
 /// Waits as a standby, if another process leads.

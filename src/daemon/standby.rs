@@ -26,10 +26,9 @@ use callbridge_ops::systemd;
 use callbridge_spool::{
     Error, Fit, Guard, Handle, Leadership, PostgresUrl, Settings, read_postgres, tables,
 };
-use callbridge_webhook::tls::{self, Certificate};
+use callbridge_webhook::tls;
 use futures_util::FutureExt as _;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -107,22 +106,29 @@ async fn listen(
     view: &Arc<StandbyView>,
     tasks: &mut Tasks,
 ) -> Result<(), Failure> {
-    let mut listeners: Vec<(&'static str, SocketAddr, Option<Certificate>)> = Vec::new();
+    let mut listeners = Vec::new();
     if let Some(collect) = &config.collect {
-        listeners.push(("--collect", collect.listen, collect.tls.clone()));
+        let tls = collect.tls.clone().map(|files| tls::keep("hub", files));
+        listeners.push(("--collect", collect.listen, tls));
     }
     if let Some(webhooks) = &config.webhooks {
-        listeners.push(("--webhook-listen", webhooks.listen, webhooks.tls.clone()));
+        let tls = webhooks
+            .tls
+            .clone()
+            .map(|files| tls::keep("webhooks", files));
+        listeners.push(("--webhook-listen", webhooks.listen, tls));
     }
     if let Some(page) = &config.page {
-        listeners.push(("--page", page.listen, page.tls.clone()));
+        let tls = page.tls.clone().map(|files| tls::keep("page", files));
+        listeners.push(("--page", page.listen, tls));
     }
     if let Some(lookup) = &config.lookup {
         listeners.push(("--lookup", lookup.listen, None));
     }
-    for (flag, address, certificate) in listeners {
-        let kept_tls = certificate.map(|files| tls::keep(flag, files)).transpose();
-        let tls = kept_tls.or_fail_at(Code::Configuration, format_args!("{flag}: certificate"))?;
+    for (flag, address, kept_tls) in listeners {
+        let tls = kept_tls
+            .transpose()
+            .or_fail_at(Code::Configuration, format_args!("{flag}: certificate"))?;
         let (current, keeping) = tls.unzip();
         if let Some(keeping) = keeping {
             tasks.start_until_stop(keeping.map(Ok));

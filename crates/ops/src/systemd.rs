@@ -113,7 +113,7 @@ pub fn alive(status: &Status) {
     notify(Kind::Status, message);
 }
 
-/// Feeds the watchdog until the work of a process that doesn't lead has ended.
+/// Feeds the watchdog until `work`, which `message` describes, has ended.
 pub async fn alive_until(work: impl Future<Output = ()>, message: &str) {
     let mut work = std::pin::pin!(work);
     let mut tick = tokio::time::interval(interval());
@@ -121,7 +121,7 @@ pub async fn alive_until(work: impl Future<Output = ()>, message: &str) {
         tokio::select! {
             biased;
             () = &mut work => return,
-            _ = tick.tick() => alive_as_standby(message),
+            _ = tick.tick() => notify(Kind::Status, format!("WATCHDOG=1\nSTATUS={message}")),
         }
     }
 }
