@@ -407,7 +407,8 @@ pub enum Kind<'a> {
         technology: Text<'a>,
     },
     /// The channel is in this conference bridge, which it entered earlier (`ConfbridgeJoin` in
-    /// Asterisk 12 and later). The entry itself is reported as [`Kind::BridgeEnter`].
+    /// Asterisk 12 and later, `start-talking` in FreeSWITCH). The entry itself is reported as
+    /// [`Kind::BridgeEnter`].
     Sits {
         /// The bridge's ID.
         bridge: Text<'a>,

@@ -7,7 +7,7 @@
 //! | `CHANNEL_BRIDGE`, `CHANNEL_UNBRIDGE` | two channels are connected or disconnected |
 //! | `CHANNEL_EXECUTE att_xfer` | it consults someone, while its bridge remains |
 //! | `CHANNEL_EXECUTE three_way`, `eavesdrop`, `DTMF` | it monitors a channel, and who hears it |
-//! | `conference::maintenance` | it enters or leaves a conference |
+//! | `conference::maintenance` | it enters, is in, or leaves a conference |
 //! | `CHANNEL_HANGUP`, `…_COMPLETE`, `CHANNEL_DESTROY` | it ended |
 
 use crate::fields::{EventFields, Header};
