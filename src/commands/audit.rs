@@ -1,5 +1,5 @@
-//! `audit`: compares a file of the PBX with the calls in the state. The daemon also searches the
-//! CRM's journal for the calls that the state shows as journaled.
+//! `audit`, which compares a file from the PBX with the calls in the state. The daemon also
+//! searches the CRM's journal for the calls that are journaled according to the state.
 
 use super::control::conversation::{all_items, converse, json_line, line, parse_item, zone_of};
 use super::explain;
@@ -21,15 +21,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fs::File, io::IsTerminal as _, io::Write};
 
-/// Calls per request to the daemon.
+/// Maximum number of calls per request to the daemon.
 const ASKED_MAX: usize = 200;
 
-/// Runs `audit`: prints the report, stores its counts for the metrics, and takes calls in if
+/// Runs `audit`, which prints the report, stores its counts for the metrics, and takes in calls if
 /// `--take-in` is given.
 ///
 /// # Errors
-/// 1 if a call is unexplained or has different values. 65 if the file cannot be read, 66 if it is
-/// missing. 69 if there is neither a daemon nor a state.
+/// Fails with 1 if a call is unexplained or has different values, 65 if the file can't be read, 66
+/// if it's missing, or 69 if there's neither a daemon nor a state.
 pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Result<()> {
     let at = Asking::from_config(&audit.config, audit.json);
     if audit.config.pbx_id.is_none() {
@@ -39,7 +39,7 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     let lists = explain::lists(&audit.config.rules, notes)?;
     let mut calls = Vec::new();
     let (unread, message) = read(audit, lists.people(), |call, _| calls.push(call))?;
-    // A closed stderr means that no one wants the notes.
+    // If stderr is closed, nobody wants the notes.
     let _ = notes.write_all(message.as_bytes());
     let (fates, listening) = fates(&at, &calls).await?;
     let found = search_journal(audit, &at, &calls, notes).await?;
@@ -89,8 +89,8 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     }
 }
 
-/// Returns the name of the state's PBX, which is part of each call's UUID. Fails if the state does
-/// not have exactly one PBX.
+/// Returns the name of the state's PBX, which is part of each call's UUID. Fails unless the state
+/// has exactly one PBX.
 async fn pbx_of(at: &Asking) -> Result<String> {
     let mut known = BTreeSet::new();
     for item in all_items::<Value>(at, ControlRequest::Status).await? {
@@ -116,8 +116,8 @@ async fn pbx_of(at: &Asking) -> Result<String> {
     }
 }
 
-/// Passes each call of the file to `each`, judged by the current flags. Returns the parts of the
-/// file that cannot be read, and lines for stderr that name them.
+/// Passes each of the file's calls to `each`, as judged by the current flags. Returns the parts of
+/// the file that can't be read, along with lines for stderr that list them.
 fn read(
     audit: &Audit,
     people: &People,
@@ -142,7 +142,8 @@ fn read(
     let of_file = (&*audit.file, format);
     let beginning = explain::read(file, of_file, &mut reading, |reading, calls, is_last| {
         let ended = calls.into_iter().flatten().map(|call| (call, false));
-        // Open calls at the end of the file are compared too, because their beginning was read.
+        // Calls that are still open at the end of the file are compared too, because their start
+        // has been read.
         let under_way = if is_last { reading.under_way() } else { vec![] };
         let open = under_way.into_iter().map(|call| (call, true));
         for (ReportedCall { pbx, call }, is_open) in ended.chain(open) {
@@ -181,21 +182,21 @@ fn read(
 }
 
 fn open_file(audit: &Audit) -> Result<File> {
-    // The PBX can write to this folder and can replace the file by a FIFO. Opening a FIFO must not
-    // block.
+    // The PBX can write to this directory and might replace the file with a FIFO, which mustn't
+    // block when it's opened.
     plain_file::open_named(&audit.file)
         .map_err(|error| Failure::unreadable_file(audit.file.display(), &error))
 }
 
-/// The parts of the audited file that could not be read.
+/// The parts of the audited file that couldn't be read.
 enum Unread {
-    /// Records of a folder, which has one file per record.
+    /// Records in a directory with one file per record.
     Files(Vec<UnreadRecord>),
-    /// Number of rows in one file.
+    /// The number of rows in a single file.
     Rows(u64),
 }
 
-/// Adds the unread parts to the report, and marks the parts for which the state has dead letters.
+/// Adds the unread parts to the report, and marks those for which the state has dead letters.
 async fn add_all_unread(
     at: &Asking,
     audit: &Audit,
@@ -224,7 +225,7 @@ async fn add_all_unread(
     let now = clock::now().wall;
     match unread {
         Unread::Files(files) => {
-            // The folder can be a copy, so files are compared by name only.
+            // The directory may be a copy, so files are only compared by name.
             let names: BTreeSet<_> = kept
                 .iter()
                 .map(|file| Path::new(file).file_name())
@@ -266,8 +267,8 @@ async fn add_all_unread(
     Ok(())
 }
 
-/// Asks the state for the outcome and values of each call, and for the times in which their PBXs
-/// were not connected. Each request has up to `ASKED_MAX` calls.
+/// Asks the state for each call's outcome and values, and for the times during which their PBXs
+/// weren't connected. Each request contains up to `ASKED_MAX` calls.
 async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<AuditedFate>, Listening)> {
     let mut fates = Vec::new();
     let mut listening = Listening::default();
@@ -314,11 +315,11 @@ async fn take_in(at: &Asking, all: Vec<((String, FinishedCall), Option<CallUuid>
     ))
 }
 
-/// Searches of at most this many pages show no progress, because they are short.
+/// If a search has at most this many pages, it's short, so no progress is shown.
 const PAGES_FEW: u32 = 5;
 
-/// Searches the CRM's journal for the calls that the state shows as journaled. If the journal
-/// cannot be read, the findings have the reason, and the audit does not fail.
+/// Searches the CRM's journal for the calls that are journaled according to the state. If the
+/// journal can't be read, the audit doesn't fail, but the findings say why.
 pub(super) async fn search_journal(
     audit: &Audit,
     at: &Asking,
@@ -352,7 +353,7 @@ pub(super) async fn search_journal(
                 pace = Some(budget(at).await);
             }
             let message = progress(left, all, pace.flatten());
-            // This fails only if the terminal is gone.
+            // This only fails if the terminal is gone.
             let _ = write!(notes, "\r{message}\x1b[K");
             shown = true;
         }
@@ -363,7 +364,7 @@ pub(super) async fn search_journal(
     Ok(search.findings())
 }
 
-/// Returns the calls that the state shows as journaled, each with its index in `calls`.
+/// Returns the calls that are journaled according to the state, each with its index in `calls`.
 async fn journaled(at: &Asking, calls: &[FileCall]) -> Result<Vec<(usize, JournaledCall)>> {
     let mut journaled: Vec<Option<JournaledCall>> = Vec::new();
     for chunk in calls.chunks(ASKED_MAX) {
@@ -376,7 +377,7 @@ async fn journaled(at: &Asking, calls: &[FileCall]) -> Result<Vec<(usize, Journa
         .collect())
 }
 
-/// Returns the daemon's request budget. Requests for pages of the journal use half of the budget.
+/// Returns the daemon's request budget, of which requests for pages of the journal use half.
 async fn budget(at: &Asking) -> Option<BudgetStatus> {
     let status = state_access::status(at.state.socket_folder())
         .await

@@ -1,14 +1,14 @@
-//! The commands of the program.
+//! The program's commands.
 //!
 //! | module | command |
 //! |---|---|
-//! | [`check`] | `check`: whether the PBX, the CRM, and this machine are ready for `run` |
+//! | [`check`] | `check`: tests whether the PBX, the CRM, and this machine are ready for `run` |
 //! | [`connect`] | `connect` and `disconnect`: tokens by consent |
-//! | [`control`] | `status`, `calls`, `dead …`, `lead …`: asks the daemon, and prints the answer |
+//! | [`control`] | `status`, `calls`, `dead …`, `lead …`: asks the daemon, prints the response |
 //! | [`demo`] | `demo`: plays recorded calls into the sandbox, and shows them |
-//! | [`init`] | `init`: asks, detects, and writes the flags and secrets of a service |
+//! | [`init`] | `init`: asks, detects, and writes a service's flags and secrets |
 //! | [`state`] | `state export`, `state import`, `state move`: the whole state |
-//! | [`explain`] | `explain`: a recording or a stored call, step by step |
+//! | [`explain`] | `explain`: explains a recording or a stored call step by step |
 //!
 //! [`dispatch`] runs the command that was read.
 
@@ -78,15 +78,15 @@ pub async fn dispatch(
     }
 }
 
-/// A temporary folder. Dropping this value removes the folder.
+/// A temporary directory, which is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct ScratchFolder(pub PathBuf);
 
 impl ScratchFolder {
-    /// Creates the folder with access only for its owner.
+    /// Creates the directory, accessible only by its owner.
     ///
     /// # Errors
-    /// If the folder cannot be created, or if the path exists.
+    /// Returns an error if the directory can't be created or the path already exists.
     pub(crate) fn make(path: PathBuf) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))

@@ -1,5 +1,5 @@
-//! `state export`, `state import`, and `state move`: write the whole state to a tar file, read it
-//! from a tar file, or move it to another place.
+//! `state export`, `state import`, and `state move`, which write the whole state to a tar file,
+//! read it from a tar file, or move it to another place.
 
 use crate::config::{StateAction, StateCommand};
 use crate::state_owner::refuse_other_users_state;
@@ -15,20 +15,21 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The progress is shown this often.
+/// How often the progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs `state export`, `state import`, or `state move`, and prints the result.
 ///
 /// # Errors
-/// 65 if the file cannot be read, 66 if it is missing. 69 if the state is missing or its server
-/// does not answer. 73 if something cannot be written. 75 if the state is in use. 78 if the target
-/// is not empty, the state was moved away, or a newer program wrote the data.
+/// Fails with 65 if the file can't be read, with 66 if it's missing, with 69 if the state is
+/// missing or its server doesn't respond, with 73 if something can't be written, with 75 if the
+/// state is in use, and with 78 if the target isn't empty, the state has been moved away, or the
+/// data was written by a newer program.
 pub(crate) fn run(command: &StateCommand) -> Result<()> {
     if let StateAction::Move { to } = &command.action {
         refuse_other_users_state(to.socket_folder(), std::env::args_os())?;
     }
-    // A separate thread, because a task must not block on another runtime.
+    // This is a separate thread, because a task mustn't block on another runtime.
     let done = std::thread::scope(|scope| scope.spawn(|| work(command)).join());
     let message = done.unwrap_or_else(|_| {
         let message = "the command failed unexpectedly";
@@ -112,7 +113,8 @@ fn exported_secrets(secrets: ArchivedSecrets) -> &'static str {
     }
 }
 
-/// Returns `exported: spool.db 81920 bytes, schema 1, of callbridge 0.1.0: /var/backups/pbx1.tar`.
+/// Returns a summary such as `exported: spool.db 81920 bytes, schema 1, of callbridge 0.1.0:
+/// /var/backups/pbx1.tar`.
 fn summary(verb: &str, manifest: &Manifest, place: &str) -> String {
     let files: Vec<String> = manifest
         .files
@@ -127,7 +129,8 @@ fn summary(verb: &str, manifest: &Manifest, place: &str) -> String {
     )
 }
 
-/// Returns `moved: 120 calls, 2410 rows: /var/lib/callbridge/hub to postgres://db1/callbridge`.
+/// Returns a summary such as `moved: 120 calls, 2410 rows: /var/lib/callbridge/hub to
+/// postgres://db1/callbridge`.
 fn moved_summary(from: &StatePlace, to: &StatePlace, moved: &Transfer) -> String {
     let rows: u64 = moved.rows.values().sum();
     let calls = moved.rows.get("calls").copied().unwrap_or(0);
@@ -137,7 +140,7 @@ fn moved_summary(from: &StatePlace, to: &StatePlace, moved: &Transfer) -> String
     )
 }
 
-/// One line on a terminal that shows which table is copied, and how much of it.
+/// A line on a terminal that shows which table is being copied, and how much of it has been.
 struct ShownProgress {
     is_terminal: bool,
     last: Option<Instant>,
@@ -160,7 +163,7 @@ impl ShownProgress {
         }
         self.last = Some(Instant::now());
         let Copied { table, rows, of } = copied;
-        // No one reads a closed stderr.
+        // If stderr is closed, nobody is reading it.
         write!(io::stderr(), "\r\x1b[K{table}: {rows} of {of} rows").ok();
     }
 }

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone, Debug)]
 pub(crate) struct HubView {
     address: SocketAddr,
-    /// The hub's certificate, unless a proxy has one.
+    /// The hub's certificate, unless a proxy has it.
     tls: Option<tls::CurrentCertificate>,
     pub(crate) branches: Arc<BranchTable>,
     pub(crate) tally: Arc<Tally>,
@@ -37,7 +37,7 @@ pub(crate) struct StoredHub {
     branches: Vec<Branch>,
 }
 
-/// Reads the hub's part of the state. `None` if no hub has used this state.
+/// Reads the hub's part of the state, or returns `None` if no hub has ever used this state.
 pub(crate) fn read_hub(store: &Store) -> Result<Option<StoredHub>, Error> {
     let Some(row) = store.hub() else {
         return Ok(None);
@@ -93,10 +93,10 @@ impl HubView {
     }
 }
 
-/// Starts the listener of `--collect`. Returns `None` without the flag.
+/// Starts the listener for `--collect`, or returns `None` without that flag.
 ///
 /// # Errors
-/// If the address is in use, or if the certificate cannot be used.
+/// Returns an error if the address is in use or the certificate can't be used.
 pub(crate) async fn start(
     config: &Config,
     spool: &Handle,

@@ -1,4 +1,5 @@
-//! A collector: the task that sends calls to the hub, and the reports that it sends.
+//! A collector, which consists of the task that sends calls to the hub and the reports that go
+//! along with them.
 
 use super::observer::Observer;
 use super::tasks::Tasks;
@@ -11,8 +12,8 @@ use callbridge_spool::tables;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The channel on which the task that sends calls to the hub publishes its state. It is opened
-/// before the task starts.
+/// The channel on which the task that sends calls to the hub publishes its state. It's opened
+/// before the task is started.
 pub(crate) struct ForwardChannel {
     shown: watch::Sender<ForwardView>,
     pulse: Heartbeat,
@@ -28,7 +29,7 @@ impl ForwardChannel {
     }
 }
 
-/// Opens the channel. `None` without `--forward`.
+/// Opens the channel, or returns `None` without `--forward`.
 pub(crate) fn view(config: &Config) -> Option<ForwardChannel> {
     config.forward.as_ref()?;
     Some(ForwardChannel {
@@ -37,7 +38,7 @@ pub(crate) fn view(config: &Config) -> Option<ForwardChannel> {
     })
 }
 
-/// Returns the addresses of `--forward`.
+/// Returns the URLs in `--forward`.
 pub(crate) fn addresses(config: &Config) -> Vec<String> {
     let hubs = config.forward.iter().flat_map(|forward| &forward.hubs);
     hubs.map(|hub| hub.as_str().to_owned()).collect()
@@ -82,7 +83,8 @@ pub(crate) fn start(
     tasks.start_fallible(async move { Ok(forwarder.run(shown, stop).await?) });
 }
 
-/// Returns the report that this collector sends to the hub. `None` if the state cannot be read now.
+/// Returns the report that this collector sends to the hub, or `None` if the state currently can't
+/// be read.
 async fn report(observer: &Observer) -> Option<BranchReport> {
     let status = match observer.status().await {
         Ok(status) => status,

@@ -14,17 +14,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Time between two reads of the files.
+/// Interval between reads of the files.
 pub(crate) const COMPARE_EVERY: Duration = Duration::from_secs(10);
 /// Name of the setting with the leader's [`Inputs`].
 const INPUTS_KEY: &str = "leader.inputs";
 
-/// Files that can change while a process runs. A standby must have the same files as the leader.
+/// Files that may change while a process is running. A standby must have the same ones as the
+/// leader.
 #[derive(Clone, Debug)]
 pub(crate) struct InputFiles {
-    /// `None` if the token is not in a file.
+    /// `None` if the token isn't in a file.
     token: Option<SecretPlace>,
-    /// Lists of leads and employees.
+    /// The lists of leads and employees.
     lists: Vec<PathBuf>,
 }
 
@@ -42,7 +43,7 @@ impl InputFiles {
         }
     }
 
-    /// Reads the files on a thread that can block.
+    /// Reads the files on a thread that may block.
     async fn read(&self) -> Inputs {
         let files = self.clone();
         let reading = tokio::task::spawn_blocking(move || files.read_blocking());
@@ -54,7 +55,7 @@ impl InputFiles {
         let tokens = place.and_then(|place| token_source(place).read().ok().flatten());
         let mut lists = Context::new(&SHA256);
         for file in &self.lists {
-            // A list that cannot be read is reported by the code that uses it.
+            // If a list can't be read, that's reported by the code that uses it.
             let content = std::fs::read(file).unwrap_or_default();
             lists.update(digest(&SHA256, &content).as_ref());
         }
@@ -65,17 +66,17 @@ impl InputFiles {
     }
 }
 
-/// Fingerprints of the [`InputFiles`], which a standby compares with those of the leader.
+/// Fingerprints of the [`InputFiles`], which a standby compares with the leader's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Inputs {
-    /// Fingerprint of the token. `None` if the token is kept in the state, or is not known.
+    /// The token's fingerprint, or `None` if the token is stored in the state or isn't known.
     token: Option<String>,
     /// Hash of the lists of leads and employees.
     lists: String,
 }
 
 impl Inputs {
-    /// Returns why a process with these inputs could not continue the leader's work.
+    /// Returns why a process with these inputs couldn't continue the leader's work.
     fn difference(&self, leader: &Self) -> Option<String> {
         if self.token.is_some() && leader.token.is_some() && self.token != leader.token {
             let problem = "its token differs from the leader's: give all hubs the same token";
@@ -90,7 +91,8 @@ impl Inputs {
     }
 }
 
-/// Stores the leader's inputs when they change, so that standbys can compare their own inputs.
+/// Stores the leader's inputs whenever they change, so that standbys can compare them with their
+/// own.
 pub(crate) async fn publish(
     files: InputFiles,
     spool: Handle,
@@ -102,7 +104,7 @@ pub(crate) async fn publish(
         ticks.tick().await;
         let mut inputs = files.read().await;
         if sender.borrow().token.state != "ok" {
-            // The leader's token does not work, so a standby with another token is not reported.
+            // The leader's token doesn't work, so a standby with a different one isn't reported.
             inputs.token = None;
         }
         if stored.as_ref() != Some(&inputs) {
@@ -114,7 +116,8 @@ pub(crate) async fn publish(
     }
 }
 
-/// Returns why a process with these files could not continue the leader's work. `None` if it could.
+/// Returns why a process with these files couldn't continue the leader's work, or `None` if it
+/// could.
 pub(crate) async fn difference(files: &InputFiles, spool: &Handle) -> Option<String> {
     let stored = spool.meta(INPUTS_KEY).await.ok()??;
     let leader: Inputs = serde_json::from_str(&stored).ok()?;

@@ -1,4 +1,4 @@
-//! The process that leads a state in PostgreSQL, as `status` shows it.
+//! Which process leads a state in PostgreSQL, as shown by `status`.
 
 use crate::config::Config;
 use callbridge_admin::state_access::host_name;
@@ -9,15 +9,15 @@ use callbridge_spool::{Error, Instance, Leader, LockRole, Store, tables};
 use ring::digest::{SHA256, digest};
 use std::fmt::Write as _;
 
-/// Returns the name, the version, and the settings hash with which the other processes of the
-/// database see this process.
+/// Returns the name, version, and settings hash under which this process is known to the database's
+/// other processes.
 pub(crate) fn instance(config: &Config) -> Instance {
     let name = config.instance.clone().unwrap_or_else(host_name);
     Instance::new(&name, crate::VERSION, &settings_hash(config))
 }
 
-/// Returns a hash of the flags that a standby must share with the leader: the CRM's address and the
-/// trunks.
+/// Returns a hash of the flags that a standby must have in common with the leader, which are the
+/// CRM's URL and the trunks.
 fn settings_hash(config: &Config) -> String {
     let crm = config.crm.as_ref();
     let address = crm.map(|crm| crm.setup.address.as_str().to_owned());
@@ -28,17 +28,17 @@ fn settings_hash(config: &Config) -> String {
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut hex = String::new();
     for byte in bytes {
-        // Writing into a string cannot fail.
+        // Writing to a string can't fail.
         write!(hex, "{byte:02x}").ok();
     }
     hex
 }
 
-/// Reads which process leads, and which processes wait. `role` is the role of this process. `None`
-/// for SQLite.
+/// Reads which process is leading and which ones are waiting, or returns `None` for SQLite. `role`
+/// is this process's role.
 ///
 /// # Errors
-/// If the database cannot be read.
+/// Returns an error if the database can't be read.
 pub(crate) fn read(store: &Store, role: Role) -> Result<Option<LeadershipStatus>, Error> {
     let Some(row) = tables::leaders::leader(store)? else {
         return Ok(None);
@@ -87,8 +87,9 @@ pub(crate) fn read(store: &Store, role: Role) -> Result<Option<LeadershipStatus>
     Ok(Some(status))
 }
 
-/// Reads a session's name, which is `callbridge VERSION SETTINGS NAME`. Settings are compared only
-/// between equal versions, because versions can hash the same settings differently.
+/// Parses a session's name, which has the form `callbridge VERSION SETTINGS NAME`. Settings are
+/// only compared if the versions are equal, because different versions may hash the same settings
+/// differently.
 fn standby_status(label: &str, since: i64, leader: &Leader) -> StandbyStatus {
     let mut words = label.splitn(4, ' ').skip(1);
     let version = words.next().unwrap_or_default().to_owned();

@@ -1,6 +1,6 @@
-//! Reads the lists of leads and employees again when they change. Releases waiting calls when a
-//! list changes, or when the directory learns about their numbers. Expires and purges old calls in
-//! small rounds, so no write waits for long.
+//! Reloads the lists of leads and employees when they change, and releases waiting calls when a
+//! list changes or the directory learns about their numbers. Also expires and purges old calls, in
+//! small rounds so that no write has to wait for long.
 
 use callbridge_intake::release::{expire, release};
 use callbridge_intake::run::SharedPeople;
@@ -18,33 +18,33 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// Time between two checks of the lists' files.
+/// Interval between checks of the lists' files.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Checks of the files between two comparisons of employees with calls.
+/// Number of file checks between two comparisons of employees with calls.
 const ROUNDS_BETWEEN_MEETINGS: u64 = 5;
-/// Bad rows of one file that are logged. `check` shows all of them.
+/// Maximum number of bad rows per file to log. `check` shows all of them.
 const LOGGED_MAX: usize = 20;
-/// Bad rows that `status` shows.
+/// Maximum number of bad rows that `status` shows.
 const NAMED_MAX: usize = 5;
 
-/// The key of a list: its file, its kind, and the country of its numbers.
+/// A list's key, which consists of its file, its kind, and the country of its numbers.
 type ListKey = (PathBuf, &'static str, Option<Country>);
-/// The state of each list as `status` shows it.
+/// The state of each list, as shown by `status`.
 pub(crate) type ListStates = watch::Receiver<BTreeMap<ListKey, ListFile>>;
 
-/// The lists, and their states for `status`.
+/// The lists, along with their states for `status`.
 #[derive(Debug)]
 pub(crate) struct Lists {
     watched: Watched,
-    /// The states of the lists.
+    /// The lists' states.
     pub(crate) shown: watch::Sender<BTreeMap<ListKey, ListFile>>,
-    /// The result of comparing employees with the extensions of the newest calls.
+    /// How the employees compare with the extensions in the newest calls.
     pub(crate) met: watch::Sender<Option<Employees>>,
 }
 
 impl Lists {
-    /// Reads the lists for the first time, and adds the directory of leads. A list that cannot be
-    /// used is logged and does not stop the start: its calls wait until it can be used.
+    /// Reads the lists for the first time, and adds the directory of leads. If a list can't be
+    /// used, that's logged and doesn't prevent the startup. Its calls wait until it can be used.
     pub(crate) fn load(rules: &Rules, directory: Arc<dyn Directory>) -> Self {
         let mut watched = Watched::for_trunks(rules.every_trunk()).with_directory(directory);
         let news = watched.reload(clock::now().wall);
@@ -57,13 +57,13 @@ impl Lists {
         lists
     }
 
-    /// Returns the lists of leads and employees in force.
+    /// Returns the lists of leads and employees currently in effect.
     pub(crate) fn people(&self) -> &People {
         self.watched.people()
     }
 
-    /// Compares the employees with the newest calls. An employee that the CRM does not know is
-    /// reported only while a list names it.
+    /// Compares the employees with the newest calls. An employee that the CRM doesn't know is only
+    /// reported as long as a list contains them.
     async fn compare_employees(&self, rules: &Rules, spool: &Handle) {
         let read = spool.read(|store| Ok((extensions_met(store)?, unknown_employees(store)?)));
         let (met, mut unknown) = match read.await {
@@ -120,8 +120,8 @@ impl Lists {
     }
 }
 
-/// Updates the state of a list for `status` with the result of reading it. `at` is the time in
-/// epoch seconds.
+/// Updates a list's state for `status` with the result of reading it. `at` is the time in epoch
+/// seconds.
 fn show(news: &News, at: i64, shown: &mut ListFile) {
     shown.file = news.file.display().to_string();
     news.kind.word().clone_into(&mut shown.kind);
@@ -183,17 +183,17 @@ fn log(news: &News) {
     }
 }
 
-/// Reads changed lists and releases waiting calls, until the future is dropped.
+/// Reloads changed lists and releases waiting calls, until the future is dropped.
 ///
 /// # Errors
-/// If the spool has ended.
+/// Returns an error if the spool has ended.
 pub(crate) async fn keep(
     mut lists: Lists,
     people: SharedPeople,
     rules: Rules,
     spool: Handle,
 ) -> anyhow::Result<()> {
-    // Lists and flags can have changed while no process ran.
+    // Lists and flags may have changed while no process was running.
     let mut all_anew = true;
     let mut ticks = tokio::time::interval(CHECK_EVERY);
     for round in 0_u64.. {
@@ -234,7 +234,8 @@ pub(crate) async fn keep(
     Ok(())
 }
 
-/// Returns `false` if a full disk prevented the write, so the caller must repeat it.
+/// Returns `false` if the write was prevented by a full disk, in which case the caller must repeat
+/// it.
 pub(super) fn finish_write(done: Result<u64, Error>) -> Result<bool, Error> {
     match done {
         Ok(_) => Ok(true),
@@ -246,20 +247,20 @@ pub(super) fn finish_write(done: Result<u64, Error>) -> Result<bool, Error> {
     }
 }
 
-/// Pause between two checks for learned numbers, because the directory often learns several numbers
-/// in a short time.
+/// Pause between two checks for learned numbers, because the directory often learns several of them
+/// within a short time.
 const REST: Duration = Duration::from_millis(200);
-/// Time between checks if the spool commits nothing, because a lookup in the directory can have
-/// failed.
+/// Interval between checks if the spool doesn't commit anything, because a lookup in the directory
+/// may have failed.
 const AWAITED_EVERY: Duration = Duration::from_secs(2);
-/// Pause after a check of all waiting calls.
+/// Pause after all waiting calls have been checked.
 const ALL_EVERY: Duration = Duration::from_secs(10);
 
 /// Releases waiting calls when the directory learns about their numbers, until the future is
 /// dropped.
 ///
 /// # Errors
-/// If the spool has ended.
+/// Returns an error if the spool has ended.
 pub(crate) async fn keep_learned(
     directory: Arc<LeadDirectory>,
     people: SharedPeople,
@@ -269,7 +270,7 @@ pub(crate) async fn keep_learned(
     let mut changed = spool.changed();
     let mut all_anew = false;
     loop {
-        // The watch ends with the spool. The read below reports that.
+        // The watch ends with the spool, which the read below will report.
         let _ = timeout(AWAITED_EVERY, changed.changed()).await;
         let awaited = spool.read(|store| Ok(store.take_awaited())).await?;
         all_anew |= awaited.is_none() || directory.has_failed();
@@ -287,9 +288,9 @@ pub(crate) async fn keep_learned(
     }
 }
 
-/// Time between two upkeep runs.
+/// Interval between upkeep runs.
 const UPKEEP_EVERY: Duration = Duration::from_secs(60);
-/// Pause between two upkeep rounds, as a multiple of the time that the last round took.
+/// Pause between two upkeep rounds, as a multiple of how long the last round took.
 const UPKEEP_REST: u32 = 4;
 /// Minimum pause between two upkeep rounds.
 const UPKEEP_REST_MIN: Duration = Duration::from_millis(20);
@@ -297,9 +298,9 @@ const UPKEEP_REST_MIN: Duration = Duration::from_millis(20);
 /// Expires calls that have waited too long, and purges old data, until the future is dropped.
 ///
 /// # Errors
-/// If the spool has ended.
+/// Returns an error if the spool has ended.
 pub(crate) async fn keep_up(spool: Handle) -> anyhow::Result<()> {
-    // Not at the start, which has more urgent work.
+    // There's more urgent work at startup, so this waits.
     let mut ticks = tokio::time::interval_at(Instant::now() + UPKEEP_EVERY, UPKEEP_EVERY);
     loop {
         ticks.tick().await;
@@ -316,7 +317,7 @@ pub(crate) async fn keep_up(spool: Handle) -> anyhow::Result<()> {
     }
 }
 
-/// Expires and purges one batch. Returns 0 if no work is left.
+/// Expires and purges one batch, returning 0 if nothing is left to do.
 async fn run_round(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let ended = expire(spool, now).await?;
     let done = spool.write(vec![Op::Purge(now)]).await?;

@@ -1,4 +1,5 @@
-//! The lookup for dialplans: its listener, its thread, and its passwords, read again on change.
+//! The lookup for dialplans, which includes its listener, its thread, and its passwords, which are
+//! reloaded when they change.
 
 use super::secret_files::SecretFiles;
 use super::tasks::Tasks;
@@ -15,13 +16,13 @@ use callbridge_spool::LeadDirectory;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
-/// The flag of the file with the passwords for lookups.
+/// The flag for the file with the lookup passwords.
 const SECRET_FILE: &str = "--lookup-secret-file";
 
-/// Starts the lookup if `--lookup` is given. Returns its counts for the metrics.
+/// Starts the lookup if `--lookup` is given, and returns its counts for the metrics.
 ///
 /// # Errors
-/// If the address is not free or the password cannot be read.
+/// Returns an error if the address is in use or the password can't be read.
 pub(crate) async fn start(
     config: &Config,
     people: &SharedPeople,
@@ -51,8 +52,8 @@ pub(crate) async fn start(
     Ok(Some(tally))
 }
 
-/// Returns the function that answers lookups. It uses the same lists and leads with which finished
-/// calls are mapped.
+/// Returns the function that performs lookups. It uses the same lists and leads as the mapping of
+/// finished calls.
 pub(crate) fn look_up(trunks: Trunks, people: SharedPeople, leads: Arc<LeadDirectory>) -> LookUp {
     Box::new(move |question| {
         let people = Arc::clone(&people.read().unwrap_or_else(PoisonError::into_inner));
@@ -86,8 +87,8 @@ fn access(
     Ok(Access { networks, secrets })
 }
 
-/// Returns the secrets of a changed file, and the error for `status`. A file with an error lets no
-/// one in.
+/// Returns the secrets in a changed file, along with the error for `status`. A file with an error
+/// doesn't let anyone in.
 fn secrets_of(place: &SecretPlace, text: Result<&Secret, String>) -> (Vec<Secret>, Option<String>) {
     let secrets = match text {
         Ok(text) => place.lines_of(text).map_err(|error| error.to_string()),

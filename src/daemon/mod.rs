@@ -1,4 +1,4 @@
-//! The daemon of `run`: starts all parts, connects them, and stops them in order.
+//! The daemon behind `run`, which starts all components, connects them, and stops them in order.
 //!
 //! ```text
 //! sources ─▶ ring ─▶ intake ─▶ spool ─▶ sender ─▶ CRM
@@ -8,26 +8,26 @@
 //! ```
 //! | module | what it contains |
 //! |---|---|
-//! | [`open`] | opens the state: checks its CRM and PBX, restores open calls |
+//! | [`open`] | opens the state, checks its CRM and PBX, and restores open calls |
 //! | [`leadership`] | which process leads a state in PostgreSQL |
-//! | [`inputs`] | whether a standby has the token and the lists of the leader |
-//! | [`run`](mod@run) | the life of the process: it waits, leads, and stops |
-//! | [`standby`] | a process that waits until it leads |
-//! | [`outward`] | the sender, the keeper of its token, and notices for the broker |
-//! | [`notify`] | runs a command when a problem begins and ends |
-//! | [`observer`] | gathers the status of all parts |
-//! | [`lists`] | current leads and employees; releases waiting calls when something is learned |
-//! | [`trunks`] | calls of each trunk |
-//! | [`webhooks`] | the listener for webhooks of the CRM |
-//! | [`collect`] | a hub's listener for calls of branches |
+//! | [`inputs`] | whether a standby has the leader's token and lists |
+//! | [`run`](mod@run) | the life of the process, which waits, leads, and stops |
+//! | [`standby`] | a process waiting to become the leader |
+//! | [`outward`] | the sender, its token's keeper, and notices for the broker |
+//! | [`notify`] | runs a command when a problem starts and ends |
+//! | [`observer`] | gathers the status of all components |
+//! | [`lists`] | current leads and employees; releases waiting calls when there's news |
+//! | [`trunks`] | each trunk's calls |
+//! | [`webhooks`] | the listener for the CRM's webhooks |
+//! | [`collect`] | a hub's listener for calls from branches |
 //! | [`forward`] | a collector's connection to its hub |
 //! | [`page`] | the administrator's page |
 //! | [`lookup`] | the lookup for dialplans |
 //! | [`readers`] | other daemons on this machine that read the same source |
 //! | [`tasks`] | groups of running tasks, and their stop signal |
 //!
-//! Order of the stop: the sources end first and wait for their verdicts. The intake commits what it
-//! has. The sender finishes the request under way. The spool closes last.
+//! The sources are stopped first and wait for their verdicts. After that, the intake commits what
+//! it has, and the sender finishes the request in flight. The spool is closed last.
 
 pub(crate) mod collect;
 pub(crate) mod forward;
@@ -71,41 +71,41 @@ use std::time::Duration;
 use tasks::Tasks;
 use tokio::{net::TcpListener, sync::watch, time::timeout_at};
 
-/// Time after the signal within which every part must end.
+/// How long after the signal all components must have ended.
 const STOP_WITHIN: Duration = Duration::from_secs(9);
-/// Time after the signal within which the spool, which closes last, must be closed.
+/// How long after the signal the spool, which is closed last, must have been closed.
 const END_WITHIN: Duration = Duration::from_millis(9_600);
-/// Time in which the parts of a process that no longer leads must end.
+/// How long the components of a process that no longer leads may take to end.
 const ABANDON_WITHIN: Duration = Duration::from_millis(500);
-/// A loop that has completed no turn for this long has stalled. If the time of systemd's watchdog
-/// is longer, the watchdog's time is used.
+/// A loop that hasn't completed a turn for this long is considered stalled. If systemd's watchdog
+/// has a longer timeout, that one applies instead.
 const STALLED: Duration = Duration::from_secs(10);
-/// Time between two checks of the spool's health.
+/// Interval between checks of the spool's health.
 const SPOOL_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Daemon {
     pub(crate) observer: Arc<Observer>,
     stop: watch::Sender<bool>,
-    /// The sources and the intake. On the stop signal, the sources end first and the intake after
-    /// them.
+    /// The sources and the intake. On the stop signal, the sources end first, followed by the
+    /// intake.
     intake: Tasks,
-    /// Parts that end on the stop signal.
+    /// Components that end on the stop signal.
     tasks: Tasks,
-    /// Keeps the token. Ends on the stop signal, but first finishes a refresh that is under way,
-    /// because then only the new pair of tokens is valid.
+    /// Keeps the token. This ends on the stop signal, but completes any refresh in progress first,
+    /// because after that, only the new pair of tokens is valid.
     keeper: Tasks,
 }
 
-/// The parts of the daemon that the command handler uses: the lists, and the files that each source
-/// reads again.
+/// The components that the command handler uses, which are the lists and the files that each source
+/// is asked to reread.
 type AskedParts = (SharedPeople, BTreeMap<String, FilesAgain>);
 
 impl Daemon {
-    /// Starts all parts on an open state. Calls `announce` with the sources before the first part
-    /// runs.
+    /// Starts all components on an open state. Calls `announce` with the sources before the first
+    /// one runs.
     ///
     /// # Errors
-    /// If the state cannot be used or a listener cannot be opened.
+    /// Returns an error if the state can't be used or a listener can't be opened.
     pub(crate) async fn start(
         config: &Config,
         spool: &Handle,
@@ -227,7 +227,7 @@ impl Daemon {
         daemon.listen(config, asked, opened.assembling).await
     }
 
-    /// Starts the command handler, the HTTP listener, and the messages to systemd.
+    /// Starts the command handler, the HTTP listener, and the notifications to systemd.
     async fn listen(
         mut self,
         config: &Config,
@@ -290,7 +290,7 @@ impl Daemon {
         Ok(self)
     }
 
-    /// Resolves when a part of the daemon has failed.
+    /// Resolves when any of the daemon's components has failed.
     pub(crate) async fn wait_for_failure(&mut self) -> anyhow::Error {
         loop {
             let ended = tokio::select! {
@@ -304,9 +304,9 @@ impl Daemon {
         }
     }
 
-    /// Ends all parts, because this process does not lead any more. The parts can store nothing
-    /// now. Sources send unacknowledged messages again. Returns the token's keeper, which may still
-    /// store a new pair of tokens.
+    /// Ends all components, because this process no longer leads, so they can't store anything.
+    /// Unacknowledged messages will be redelivered to the sources. Returns the token's keeper,
+    /// which may still have to store a new pair of tokens.
     async fn abandon(mut self) -> Tasks {
         self.stop.send_replace(true);
         let ends = async {
@@ -320,8 +320,9 @@ impl Daemon {
         self.keeper
     }
 
-    /// Stops in order: sources, intake, sender and listeners, spool. A part that hangs is abandoned
-    /// after 10 s, even if the disk hangs. The state is then that of the last commit.
+    /// Stops everything in order: the sources, the intake, the sender and listeners, and the spool.
+    /// A component that hangs is abandoned after 10 s, even if it's the disk that hangs, in which
+    /// case the state is that of the last commit.
     pub(crate) async fn stop(mut self, guard: Guard) {
         let begun = tokio::time::Instant::now();
         self.stop.send_replace(true);
@@ -371,8 +372,9 @@ fn start_sources(sources: Vec<Source>, ring: Ring, tasks: &mut Tasks) -> Vec<sou
     ways_back
 }
 
-/// Returns the `check` command with the arguments of `run`, which contain no secrets. Paths that
-/// systemd passes to a service are added as flags, because a person's shell does not have them.
+/// Returns the `check` command with the arguments of `run`, which don't contain any secrets. Paths
+/// that systemd passes to a service are added as flags, because they aren't available in a user's
+/// shell.
 fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Option<String> {
     let mut given = arguments.skip(1).skip_while(|argument| argument != "run");
     given.next()?;
@@ -393,9 +395,9 @@ fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Op
     Some(format!("callbridge check {}", flags.join(" ")))
 }
 
-/// Checks the state each second, and logs what the check of its file found. Ends with an error if
-/// the state folder has disappeared, if the file is damaged, or if the spool's thread has ended: no
-/// call can be kept then.
+/// Checks the state every second, and logs any findings about its file. Returns an error if the
+/// state directory has disappeared, the file is damaged, or the spool's thread has ended, since no
+/// call can be kept after that.
 async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
     let mut ticks = tokio::time::interval(SPOOL_EVERY);
     let mut reported = Integrity::NotNeeded;
@@ -404,8 +406,8 @@ async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
             () = spool.closed() => anyhow::bail!("the spool has ended"),
             _ = ticks.tick() => {}
         }
-        // An empty write checks that the folder is in its place, and whether the disk can be
-        // written again.
+        // An empty write checks that the directory is in place and whether the disk can be written
+        // to again.
         if let Err(error @ Error::Gone(..)) = spool.write(Vec::new()).await {
             return Err(error.into());
         }
@@ -421,7 +423,7 @@ async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
                 )
             }
             Integrity::Sound => tracing::info!("checked the state and found no damage"),
-            // Data written into a damaged file can be lost, and can damage more of it.
+            // Data written to a damaged file may be lost, and may damage more of it.
             Integrity::Damaged(error) => return Err(error.clone().into()),
             Integrity::Unknown(error) => {
                 tracing::warn!(%error, "the state could not be checked");
@@ -431,7 +433,7 @@ async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
     }
 }
 
-/// Listens at the address of this flag. Returns the address with the port that the system chose.
+/// Listens on this flag's address, and returns the address with the port chosen by the system.
 async fn listen_at(flag: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
     let bound = TcpListener::bind(address).await;
     let what = format_args!("{flag} {address}: cannot listen");
@@ -440,8 +442,9 @@ async fn listen_at(flag: &str, address: SocketAddr) -> Result<(TcpListener, Sock
     Ok((listener, address))
 }
 
-/// Notifies systemd's watchdog while the spool answers and every loop runs. If a loop stalls, logs
-/// its name and stops notifying, so the watchdog can restart the service.
+/// Notifies systemd's watchdog as long as the spool responds and every loop is running. If a loop
+/// stalls, its name is logged and the notifications stop, so that the watchdog can restart the
+/// service.
 async fn keep_alive(observer: Arc<Observer>) -> anyhow::Result<()> {
     let mut tick = tokio::time::interval(systemd::interval());
     let longest = systemd::watchdog().map_or(STALLED, |watchdog| watchdog.max(STALLED));
@@ -460,7 +463,7 @@ async fn keep_alive(observer: Arc<Observer>) -> anyhow::Result<()> {
             }
             reported.clone_from(&stalled);
         }
-        // A spool that does not answer blocks here, so the watchdog is not notified either.
+        // If the spool doesn't respond, this blocks, so the watchdog isn't notified either.
         if let (Ok(status), true) = (observer.status().await, stalled.is_empty()) {
             systemd::alive(&status);
         }

@@ -1,5 +1,5 @@
-//! Runs `--notify-command` when a problem begins and when it ends, and when customers have waited
-//! too long for a callback. One run at a time reports everything that is due.
+//! Runs `--notify-command` when a problem starts and ends, and when customers have waited too long
+//! for a callback. Only one run is in progress at a time, which reports everything that's due.
 
 use super::observer::Observer;
 use callbridge_model::clock;
@@ -11,20 +11,21 @@ use callbridge_ops::notify::{self, Settings, WITHIN};
 use callbridge_spool::{Error, Handle, MissedCustomer, tables::missed::missed_waiting};
 use std::{sync::Arc, time::Duration};
 
-/// Keys under which the spool keeps reported problems and waiting customers until they end.
+/// The keys under which the spool keeps reported problems and waiting customers until they're
+/// resolved.
 const PROBLEMS_KEY: &str = "notify.told";
 const WAITING_KEY: &str = "notify.missed";
-/// Time between two checks of the problems.
+/// Interval between checks for problems.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Time between two checks of customers who wait for a callback.
+/// Interval between checks for customers waiting for a callback.
 const WAITING_EVERY: Duration = Duration::from_secs(10);
-/// Customers read at most, longest wait first. No write runs during the read.
+/// Maximum number of customers to read, longest wait first. No write can run during the read.
 const WAITING_MAX: usize = 10_000;
 
 /// Reports problems and waiting customers, until the future is dropped.
 ///
 /// # Errors
-/// If the spool has ended.
+/// Returns an error if the spool has ended.
 pub(crate) async fn keep(
     settings: Settings,
     observer: Arc<Observer>,
@@ -41,11 +42,11 @@ pub(crate) async fn keep(
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // If the status cannot be read now, the next tick tries again.
+        // If the status currently can't be read, the next tick will try again.
         let Ok(mut status) = observer.status().await else {
             continue;
         };
-        // The command cannot report its own failure.
+        // The command can't report its own failure.
         status
             .problems
             .retain(|problem| problem.kind != FindingKind::Notify);
@@ -67,8 +68,8 @@ pub(crate) async fn keep(
             );
         }
         deliver(&settings.command, &mut pending, &observer).await;
-        // The reports are stored only after the command has succeeded. Until then, a restart sends
-        // them again.
+        // The reports aren't stored until the command has succeeded. If there's a restart before
+        // that, they're sent again.
         if !pending.is_empty() {
             continue;
         }
@@ -76,7 +77,7 @@ pub(crate) async fn keep(
             if kept.as_ref() != Some(&value) {
                 match spool.keep_meta(*key, value.clone()).await {
                     Ok(()) => *kept = Some(value),
-                    // The next tick stores it.
+                    // The next tick will store it.
                     Err(error) if error.is_retryable() => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -90,7 +91,7 @@ async fn waiting_customers(spool: &Handle) -> Result<Vec<MissedCustomer>, Error>
     read.await
 }
 
-/// Runs the command for the messages that are due, and keeps them if it fails.
+/// Runs the command for the messages that are due, keeping them if it fails.
 async fn deliver(command: &str, pending: &mut PendingNotifications, observer: &Observer) {
     let due = pending.due(clock::now().boot);
     if due.is_empty() {

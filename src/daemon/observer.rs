@@ -1,4 +1,4 @@
-//! Gathers the status of the running daemon for `status`, metrics, health, and systemd.
+//! Gathers the running daemon's status for `status`, metrics, health, and systemd.
 
 use super::collect::{self, HubView};
 use super::readers::{self, Others};
@@ -22,11 +22,12 @@ use callbridge_spool::{self as spool, Error, Handle};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
-/// Receivers and handles through which each part's status is read.
+/// Receivers and handles for reading each component's status.
 #[derive(Clone, Debug)]
 pub(crate) struct Observer {
     pub spool: Handle,
-    /// Status of each source, in the order of the flags. `others` and `seen_up` use the same order.
+    /// Each source's status, in the order of the flags, which is also the order of `others` and
+    /// `seen_up`.
     pub sources: watch::Receiver<Vec<SourceStatus>>,
     /// Other processes that read the same source.
     pub others: Others,
@@ -37,34 +38,34 @@ pub(crate) struct Observer {
     pub seen_up: watch::Receiver<Vec<bool>>,
     /// The status of the sender and its helpers.
     pub outward: Outward,
-    /// Durations measured by the parts.
+    /// Durations measured by the components.
     pub durations: Durations,
-    /// The sessions at the page, for their number. `None` without a page.
+    /// The page's sessions, whose number is reported, or `None` without a page.
     pub page_sessions: Option<Sessions>,
-    /// The listener for calls of branches. `None` without `--collect`.
+    /// The listener for calls from branches, or `None` without `--collect`.
     pub hub: Option<HubView>,
-    /// State of the connection to the hub. `None` without `--forward`.
+    /// The state of the connection to the hub, or `None` without `--forward`.
     pub forward: Option<watch::Receiver<ForwardView>>,
-    /// The receiver of webhooks. `None` without `--webhook-listen`.
+    /// The webhook receiver, or `None` without `--webhook-listen`.
     pub webhooks: Option<ReceiverView>,
-    /// Counts of lookups by dialplans. `None` without `--lookup`.
+    /// Counts of lookups by dialplans, or `None` without `--lookup`.
     pub lookups: Option<Arc<Tally>>,
-    /// States of the lists of leads and employees.
+    /// The states of the lists of leads and employees.
     pub lists: lists::ListStates,
-    /// Errors of the files with page passwords and lookup secrets.
+    /// Errors in the files with page passwords and lookup secrets.
     pub secret_files: SecretFiles,
-    /// The match of the newest calls' extensions with the lists of employees.
+    /// How the extensions in the newest calls compare with the employee lists.
     pub employees: watch::Receiver<Option<Employees>>,
-    /// Addresses of `--forward`.
+    /// The URLs in `--forward`.
     pub forward_hubs: Vec<String>,
-    /// The trunks of the flags.
+    /// The trunks given by the flags.
     pub trunks: KnownTrunks,
     pub state: String,
     /// Why the last run of `--notify-command` failed.
     pub notify_problem: watch::Sender<Option<String>>,
     /// The `check` command with the arguments of `run`.
     pub check_command: Option<String>,
-    /// The place where a person puts a new token, as a message shows it.
+    /// Where to put a new token, as shown in messages.
     pub token_place: Option<String>,
 }
 
@@ -72,7 +73,7 @@ impl Observer {
     /// Gathers the whole status and judges it.
     ///
     /// # Errors
-    /// If the spool cannot be read.
+    /// Returns an error if the spool can't be read.
     pub(crate) async fn status(&self) -> Result<Status, Error> {
         let now = clock::now().wall;
         let at = now.floor_seconds().get();
@@ -91,8 +92,8 @@ impl Observer {
         let (trunks, day_calls) = self.trunks.statuses(&calls, &missed);
         let books = kept.books;
         let sender = self.outward.sender.borrow().clone();
-        // This pause comes before the sender's pause, because without the disk no call is sent or
-        // taken in.
+        // This pause takes precedence over the sender's, because without the disk, no call can be
+        // sent or accepted.
         let trouble = self.spool.health().trouble;
         let pause = trouble.map(|error| Pause::new("disk", error.to_string()));
         let directory = self.spool.read(tables::backfill::directory_status).await?;
@@ -101,7 +102,7 @@ impl Observer {
         let forward_pause = forward.as_ref().and_then(|view| view.pause.clone());
         let status = Status {
             budget: sender.budget(clock::now().boot),
-            // The sender's count is from its last turn. The books are current.
+            // The sender's count is from its last turn, whereas the books are current.
             backlog: Backlog {
                 calls: waiting,
                 ..sender.backlog
@@ -136,7 +137,7 @@ impl Observer {
         Ok(status.judged())
     }
 
-    /// Returns the outbox of dead letters with its number of waiting notices, if there is a queue.
+    /// Returns the dead letter outbox with its number of waiting notices, if there's a queue.
     fn outboxes(&self, notices: u64) -> Vec<OutboxStatus> {
         let queue = self.outward.dead_letter_queue.iter();
         let outboxes = queue.map(|problem| OutboxStatus {
@@ -155,12 +156,12 @@ impl Observer {
         shown
     }
 
-    /// Returns the names of the loops that have completed no turn for longer than `longer_than`.
+    /// Returns the names of the loops that haven't completed a turn for longer than `longer_than`.
     pub(crate) fn stalled(&self, longer_than: Duration) -> Vec<&'static str> {
         pulse::stalled(&self.outward.vitals, clock::now().boot, longer_than)
     }
 
-    /// Returns `true` if lead requests are under way, or wait and can be made now.
+    /// Returns `true` if lead requests are in flight, or are waiting and could be sent now.
     pub(crate) async fn has_lead_requests(&self) -> bool {
         let (paused, grants) = {
             let sender = self.outward.sender.borrow();
@@ -169,7 +170,7 @@ impl Observer {
         if paused {
             return false;
         }
-        // If the record has no grants, it is not known which grants the token has.
+        // If the record doesn't list any grants, there's no telling which ones the token has.
         let can_read = grants.is_empty() || Grant::LeadRead.is_among(&grants);
         let can_save = grants.is_empty() || Grant::LeadSave.is_among(&grants);
         let now = clock::now().wall;
@@ -182,8 +183,7 @@ impl Observer {
         }
     }
 
-    /// Returns the status of each source, including its other readers and the free space for its
-    /// files.
+    /// Returns each source's status, including its other readers and the free space for its files.
     fn source_statuses(&self) -> Vec<SourceStatus> {
         let mut sources = readers::with_readers(self.sources.borrow().clone(), &self.others);
         for (source, path) in sources.iter_mut().zip(&self.source_paths) {
@@ -192,8 +192,8 @@ impl Observer {
         sources
     }
 
-    /// Returns the number of messages that sources other than files have received. `None` until
-    /// each of these sources was up. `is_file` has one value per source.
+    /// Returns how many messages have been received by sources other than files, or `None` until
+    /// each of these has been up. `is_file` has one value per source.
     pub(crate) fn received_on_lines(&self, is_file: &[bool]) -> Option<u64> {
         let sources = self.sources.borrow();
         let seen_up = self.seen_up.borrow();
@@ -210,8 +210,8 @@ impl Observer {
         Some(received)
     }
 
-    /// Returns `true` if every file is read to its end. Other sources have no end and do not count.
-    /// `is_file` has one value per source.
+    /// Returns `true` if every file has been read to its end. Other sources have no end, so they're
+    /// ignored. `is_file` has one value per source.
     pub(crate) fn files_are_read(&self, is_file: &[bool]) -> bool {
         let sources = self.sources.borrow();
         let mut files = sources.iter().zip(is_file).filter(|(_, is_file)| **is_file);
@@ -266,7 +266,7 @@ impl Watch for Observer {
     }
 }
 
-/// Logs why a scrape has no values, and returns the reason.
+/// Logs why a scrape doesn't have any values, and returns the reason.
 fn failed_scrape(error: Error) -> String {
     tracing::warn!(%error, "the books cannot be read for a scrape");
     format!("the books cannot be read: {error}")
@@ -301,7 +301,7 @@ pub(crate) fn lead_fields(fields: &spool::LeadFields, token: &Token) -> LeadFiel
         },
     });
     let unchecked = fields.fields.iter().any(|(_, _, fit)| fit.is_none());
-    // If the record has no grants, it is not known which grants the token has.
+    // If the record doesn't list any grants, there's no telling which ones the token has.
     let barred = !token.grants.is_empty() && !Grant::LeadSave.is_among(&token.grants);
     let (state, reason) = match &fields.rests {
         _ if barred => ("off", Some(format!("the token lacks {}", Grant::LeadSave))),

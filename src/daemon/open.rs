@@ -1,5 +1,5 @@
-//! Opens the state: checks that it belongs to this CRM and PBX, restores the calls that were open,
-//! and finds the position at which each source continues.
+//! Opens the state, which includes checking that it belongs to this CRM and PBX, restoring the
+//! calls that were open, and finding the position at which each source continues.
 
 use super::leadership;
 use super::trunks::KnownTrunks;
@@ -25,25 +25,25 @@ use callbridge_spool::{
 use std::path::Path;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Time from the end of one reading of the CRM's leads to the next. With webhooks, a reading only
-/// verifies the reported changes. Without webhooks, a reading is the only way to learn of changes.
+/// Time from the end of one round of reading the CRM's leads until the next. With webhooks, a round
+/// merely verifies the reported changes. Without them, it's the only way to learn about changes.
 const LEADS_EVERY: Duration = Duration::from_secs(60);
 const LEADS_EVERY_BESIDE_WEBHOOKS: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) struct Opened {
     /// A handle to the spool's thread.
     pub spool: Handle,
-    /// Finished calls that the spool knows, for the intake's lookups.
+    /// The finished calls that the spool knows, for the intake's lookups.
     pub memory: FinishedCalls,
-    /// The directory of leads, by phone number.
+    /// The directory of leads by phone number.
     pub directory: Arc<LeadDirectory>,
     /// The intake, with the open calls restored.
     pub intake: Intake,
-    /// The trunks, with the time since which each is known.
+    /// The trunks, along with since when each one has been known.
     pub trunks: KnownTrunks,
-    /// Sources that are ready to run, in the order of the flags.
+    /// The sources, which are ready to run, in the order of the flags.
     pub sources: Vec<Source>,
-    /// Settings with which the intake decodes and assembles calls.
+    /// The settings with which the intake decodes and assembles calls.
     pub assembling: Settings,
 }
 
@@ -66,7 +66,7 @@ fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
     }
 }
 
-/// Returns how the CRM's leads are read. `None` without `--lead-directory`.
+/// Returns how the CRM's leads are read, or `None` without `--lead-directory`.
 fn read_leads(config: &Config) -> Option<ReadLeads> {
     if !config.lead_directory {
         return None;
@@ -81,10 +81,10 @@ fn read_leads(config: &Config) -> Option<ReadLeads> {
     })
 }
 
-/// Opens the state. A state in a database is opened even if another process leads.
+/// Opens the state. A state in a database is opened even if another process is leading.
 ///
 /// # Errors
-/// If the state cannot be used, or if another process of this machine uses it.
+/// Returns an error if the state can't be used or is in use by another process on this machine.
 pub(crate) async fn state(
     config: &Config,
     durations: &Durations,
@@ -113,11 +113,11 @@ pub(crate) async fn state(
     Ok(opening.await.or_fail(Code::Failed)??)
 }
 
-/// Reads everything that `run` needs from its state. Stores the CRM's address, the zone, and the
-/// PBX id.
+/// Reads everything that `run` needs from its state. Stores the CRM's URL, the time zone, and the
+/// PBX ID.
 ///
 /// # Errors
-/// If the state belongs to another CRM or PBX, or cannot be read.
+/// Returns an error if the state belongs to another CRM or PBX, or can't be read.
 pub(crate) async fn open(config: &Config, spool: Handle) -> Result<Opened, Failure> {
     new_state::take_slots(&spool).await?;
     let now = clock::now().wall;
@@ -145,8 +145,8 @@ pub(crate) async fn open(config: &Config, spool: Handle) -> Result<Opened, Failu
     let intake = restore_intake(assembling.clone(), settings, &spool).await?;
     let mut sources = Vec::new();
     for (at, flag) in config.sources.iter().enumerate() {
-        // A new catch-up file is read from its start only if the PBX was connected before. Then the
-        // file has the calls that were missed since.
+        // A new catch-up file is only read from its start if the PBX has been connected before,
+        // because only then does the file contain the calls missed since.
         let begin = if flag.catch_up && intake.was_listening(at) {
             Some(From::Start)
         } else {
@@ -166,14 +166,14 @@ pub(crate) async fn open(config: &Config, spool: Handle) -> Result<Opened, Failu
     })
 }
 
-/// Returns the names of request fields with which calls are sent.
+/// Returns the names of the request fields used to send calls.
 pub(crate) fn field_names(config: &Config) -> FieldNames {
     let crm = config.crm.as_ref();
     crm.map(|crm| crm.fields.clone()).unwrap_or_default()
 }
 
-/// Returns the fields of leads that show their calls, with times in the PBX's zone. `None` without
-/// `--lead-field`.
+/// Returns the lead fields that show a lead's calls, with times in the PBX's time zone, or `None`
+/// without `--lead-field`.
 fn lead_field_settings(config: &Config) -> Option<Arc<lead_field::Settings>> {
     let crm = config.crm.as_ref()?;
     let settings = lead_field::Settings {
@@ -184,7 +184,8 @@ fn lead_field_settings(config: &Config) -> Option<Arc<lead_field::Settings>> {
     (!settings.fields.is_empty()).then(|| Arc::new(settings))
 }
 
-/// Opens the spool. Waits for a command that has it for a moment, but not for another daemon.
+/// Opens the spool. If a command has it open for a moment, this waits, but not if another daemon
+/// does.
 async fn open_spool(
     dir: &Path,
     settings: &spool::Settings,
@@ -203,16 +204,16 @@ async fn open_spool(
     }
 }
 
-/// Key under which the spool keeps the PBX's zone, for commands that run without a daemon.
+/// The key under which the spool keeps the PBX's time zone, for commands that run without a daemon.
 pub(crate) const ZONE_KEY: &str = "pbx-timezone";
 
-/// Returns the name of the PBX's zone. `None` if it is this machine's.
+/// Returns the name of the PBX's time zone, or `None` if it's the same as this machine's.
 pub(crate) fn zone_name(config: &Config) -> Option<String> {
     let zone = config.pbx_timezone.as_ref();
     zone.and_then(|zone| zone.iana_name().map(str::to_owned))
 }
 
-/// Stores the zone of the flags if it differs from the stored zone.
+/// Stores the time zone given by the flags if it's different from the stored one.
 async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), spool::Error> {
     let stored = spool.meta(ZONE_KEY).await?;
     match zone_name(config) {
@@ -225,7 +226,7 @@ async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), spool::Err
     }
 }
 
-/// Stores `--pbx-id` in a new state. A used state refuses a different id.
+/// Stores `--pbx-id` in a new state. A state that has been used rejects a different ID.
 async fn remember_pbx_id(config: &Config, spool: &Handle) -> Result<(), Failure> {
     let Some(given) = &config.pbx_id else {
         return Ok(());
@@ -238,8 +239,8 @@ async fn remember_pbx_id(config: &Config, spool: &Handle) -> Result<(), Failure>
     Ok(())
 }
 
-/// Returns the time from which calls count, for each PBX whose file has `from=DATE`. A date without
-/// a zone is in the PBX's zone.
+/// Returns the time from which calls count for each PBX whose file has `from=DATE`. A date without
+/// a time zone is in the PBX's.
 fn start_times(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, EventTime> {
     let zone = config.zone();
     let flags = config.sources.iter().zip(sources);
@@ -253,7 +254,7 @@ fn start_times(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, 
     dated.collect()
 }
 
-/// Returns the intake's settings from these flags.
+/// Returns the intake's settings for these flags.
 fn intake_settings(config: &Config, sources: &[SourceSettings]) -> Settings {
     Settings {
         calls: config.calls.clone(),
@@ -303,8 +304,8 @@ async fn restore_intake(
     Ok(intake)
 }
 
-/// Makes a dead letter of an open call that cannot be restored, because the call must not be lost.
-/// Removes it from the open calls.
+/// Turns an open call that can't be restored into a dead letter so that it isn't lost, and removes
+/// it from the open calls.
 fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
     let kept = Op::Unreadable(spool::UnreadableBytes {
         source: format!("open calls of {pbx}"),
@@ -320,7 +321,7 @@ fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
     [kept, Op::Open { pbx, key, snapshot }]
 }
 
-/// Reads the gaps, unmatched channels, and last times that an earlier run stored of these sources.
+/// Reads these sources' gaps, unmatched channels, and last times, as stored by an earlier run.
 async fn read_memory(
     sources: &[SourceSettings],
     spool: &Handle,
@@ -400,7 +401,8 @@ async fn source(
     Ok(source_of(at, &flag, position))
 }
 
-/// Returns a secret for sources and the broker: its text, or the file to read each time.
+/// Returns a secret for sources and the broker, which is either its text or the file to read each
+/// time.
 pub(crate) fn source_secret(place: Option<&SecretPlace>) -> Secret {
     match place.map(|place| (place.fixed(), place.file())) {
         Some((Some(secret), _)) => Secret::Value(secret),
@@ -409,7 +411,7 @@ pub(crate) fn source_secret(place: Option<&SecretPlace>) -> Secret {
     }
 }
 
-/// Returns the source of this flag. `at` is the index of the flag. Reading begins at `position`.
+/// Returns the source for this flag, whose index is `at`. Reading starts at `position`.
 pub(crate) fn source_of(at: usize, flag: &SourceFlag, position: Option<FilePosition>) -> Source {
     Source::new(
         SourceId(u16::try_from(at).unwrap_or(u16::MAX)),

@@ -1,5 +1,5 @@
-//! Data that leaves the daemon: calls to the CRM, and notices to the broker. Also the source of the
-//! sender's token.
+//! Data that leaves the daemon, which is calls to the CRM and notices to the broker, and where the
+//! sender's token comes from.
 
 use super::open::source_secret;
 use super::tasks::Tasks;
@@ -26,17 +26,17 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub(crate) struct Outward {
     pub sender: watch::Receiver<SenderStatus>,
-    /// Sends questions to the CRM through the sender. Without a CRM there is no answer.
+    /// Sends requests to the CRM through the sender. Without a CRM, there's never a response.
     pub asking: CrmProxy,
-    /// Counts of requests for tokens. Only a connection by consent makes such requests.
+    /// Counts of token requests, which are only made for a connection by consent.
     pub token_requests: watch::Receiver<Requests>,
-    /// Why notices of dead letters wait. `None` without a queue for them.
+    /// Why dead letter notices are waiting, or `None` without a queue for them.
     pub dead_letter_queue: Option<watch::Receiver<Option<OutboxProblem>>>,
     /// Heartbeats of the loops that must keep running.
     pub vitals: Vec<HeartbeatMonitor>,
 }
 
-/// Starts the sender if there is a CRM.
+/// Starts the sender if there's a CRM.
 pub(crate) fn start_sender(
     config: &Config,
     spool: &Handle,
@@ -90,7 +90,7 @@ pub(crate) fn queue(dead_letters: &BrokerTarget) -> Queue {
     Queue::new(&dead_letters.url, source_secret(Some(&dead_letters.secret)))
 }
 
-/// Returns the source of the token, and the counts of the requests that the token's keeper makes.
+/// Returns where the token comes from, along with the counts of the requests made by its keeper.
 /// Starts the keeper if the token comes from a command or a connection.
 pub(crate) fn keep_token(
     config: &Config,
@@ -134,9 +134,8 @@ pub(crate) fn directory_of(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from)
 }
 
-/// Returns the place where a person puts a new token. A credential of systemd is a copy that the
-/// service received at its start, so the place is the file that was copied. `variable` reads an
-/// environment variable.
+/// Returns where to put a new token. A systemd credential is a copy that the service received at
+/// startup, so that's the file that was copied. `variable` reads an environment variable.
 pub(crate) fn token_place(
     token: Option<&TokenFrom>,
     variable: impl Fn(&str) -> Option<PathBuf>,
@@ -174,19 +173,19 @@ pub(crate) fn token_place(
     TokenPlace { name, then }
 }
 
-/// Returns the instance of a service from the state folder that systemd made for it.
+/// Returns a service's instance, based on the state directory that systemd created for it.
 fn service_of_state(folder: &Path) -> Option<String> {
     Some(folder.file_name()?.to_str()?.to_owned())
 }
 
-/// Returns the instance of a service from the file of its credential, `callbridge.NAME.token`.
+/// Returns a service's instance, based on its credential's file, `callbridge.NAME.token`.
 fn service_of_credential(file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     let instance = name.strip_prefix("callbridge.")?.strip_suffix(".token")?;
     Some(instance.to_owned())
 }
 
-/// Returns the source of a token that needs no keeper.
+/// Returns the source for a token that doesn't need a keeper.
 pub(crate) fn token_source(place: &SecretPlace) -> TokenSource {
     match (place.fixed(), place.file()) {
         (Some(token), _) => TokenSource::Fixed(token),
@@ -202,7 +201,7 @@ mod tests {
 
     const CREDENTIALS: &str = "/run/credentials/callbridge@hq.service";
 
-    /// Returns the value of a variable that systemd sets for a service.
+    /// Returns the value of an environment variable that systemd sets for a service.
     fn service_variable(name: &str) -> PathBuf {
         PathBuf::from(match name {
             "CREDENTIALS_DIRECTORY" => CREDENTIALS,

@@ -1,15 +1,15 @@
-//! Finds other daemons on this machine that read the same source. It logs them and shows them in
-//! `status`, but never refuses them.
+//! Detects other daemons on this machine that read the same source. They're logged and shown in
+//! `status`, but never rejected.
 //!
-//! For each source, the first daemon listens on an abstract Unix socket. Its name is derived from
-//! the source's address. Abstract names belong to no folder, so a service with its own user and
-//! `/tmp` and a daemon started by hand find each other. A later daemon finds the name in use and
-//! connects. The kernel gives each the other's process id, and no data is sent. The connection
-//! lasts while both daemons read. If it ends, the other daemon has ended, and the name can be taken
-//! over.
+//! For each source, the first daemon listens on an abstract Unix socket whose name is derived from
+//! the source's address. Since abstract names don't belong to any directory, a service with its own
+//! user and `/tmp` can find a daemon that was started manually, and vice versa. A later daemon
+//! finds the name in use and connects to it. The kernel tells each of them the other's process ID,
+//! and no data is sent. The connection lasts for as long as both daemons read. When it ends, the
+//! other daemon has ended, and the name can be taken over.
 //!
-//! Any process on the machine can listen there or connect. The result is only shown, and nothing
-//! depends on it. A process in another network namespace is not found.
+//! Any process on the machine may listen there or connect, but the result is only displayed, and
+//! nothing depends on it. A process in a different network namespace isn't detected.
 
 use super::tasks::Tasks;
 use crate::config::Config;
@@ -26,16 +26,16 @@ use std::{io, sync::Arc, time::Duration};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::{io::AsyncReadExt as _, sync::watch, task::JoinSet};
 
-/// Maximum connections of other daemons at a time.
+/// Maximum number of simultaneous connections from other daemons.
 const OTHERS_MAX: usize = 16;
-/// First and longest pause before the name is tried again.
+/// First and longest pause before trying the name again.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(10);
 
-/// The other daemons on each source, by its index among the flags.
+/// The other daemons on each source, by the source's index among the flags.
 pub(crate) type Others = watch::Receiver<BTreeMap<usize, Vec<OtherReader>>>;
 
-/// One of our sources, and the other daemons that read it.
+/// One of our sources, along with the other daemons that read it.
 struct WatchedSource {
     at: usize,
     shown: String,
@@ -48,8 +48,8 @@ pub(crate) fn start(config: &Config, sources: &[SourceStatus], tasks: &mut Tasks
     let (others, shown) = watch::channel(BTreeMap::new());
     let mut met = BTreeSet::new();
     for (at, (flag, source)) in config.sources.iter().zip(sources).enumerate() {
-        // Any number of processes can read a PBX's catch-up file. A source that is given twice must
-        // not find itself.
+        // Any number of processes may read a PBX's catch-up file. If the same source is given
+        // twice, it mustn't find itself.
         if flag.catch_up || !met.insert(flag.url.address()) {
             continue;
         }
@@ -68,7 +68,7 @@ pub(crate) fn start(config: &Config, sources: &[SourceStatus], tasks: &mut Tasks
     shown
 }
 
-/// Returns the name of a source's socket. It begins with a zero byte, so it is abstract.
+/// Returns the name of a source's socket, which starts with a zero byte and is therefore abstract.
 fn name(address: &Address) -> String {
     let parts: Vec<&str> = address.parts().collect();
     let hash = digest(&SHA256, parts.join("\0").as_bytes());
@@ -77,8 +77,8 @@ fn name(address: &Address) -> String {
     format!("\0callbridge-reader-{hash:016x}")
 }
 
-/// Listens on the socket `name` if it is free. Otherwise connects to the daemon that listens there,
-/// and tries again when that daemon ends.
+/// Listens on the socket `name` if it's available. Otherwise, connects to the daemon listening
+/// there, and tries again once that daemon has ended.
 async fn watch_reader(place: Arc<WatchedSource>, name: String) {
     let mut pause = AGAIN_AFTER;
     loop {
@@ -120,8 +120,7 @@ async fn listen(place: &Arc<WatchedSource>, listener: &UnixListener) {
 }
 
 impl WatchedSource {
-    /// Adds the process at the other end of the connection to `others`, and removes it when it
-    /// disconnects.
+    /// Adds the process at the other end of the connection to `others` until it disconnects.
     async fn watch_other(&self, mut stream: UnixStream) -> io::Result<()> {
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let other = OtherReader {
@@ -152,7 +151,7 @@ impl WatchedSource {
     }
 }
 
-/// Adds the other readers of each source to its status.
+/// Adds each source's other readers to its status.
 pub(crate) fn with_readers(mut sources: Vec<SourceStatus>, others: &Others) -> Vec<SourceStatus> {
     for (at, readers) in others.borrow().iter() {
         if let Some(source) = sources.get_mut(*at) {

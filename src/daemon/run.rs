@@ -1,4 +1,4 @@
-//! The life of the process: it opens the state, waits as a standby, leads, and stops.
+//! The life of the process, which opens the state, waits as a standby, leads, and stops.
 
 use super::observer::Observer;
 use super::standby::{self, Standby};
@@ -25,17 +25,19 @@ use tokio::time::timeout;
 
 /// A source without an end (AMI, WebSocket, a queue) is idle after this long without a message.
 const LINE_QUIET: Duration = Duration::from_secs(5);
-/// Longest time for which `--until-idle` waits for lead requests after the last call is settled.
+/// How long `--until-idle` waits for lead requests after the last call has been settled.
 const ERRANDS_LAST: Duration = Duration::from_secs(60);
-/// Time between two checks whether everything is settled (`--until-idle`).
+/// Interval between checks of whether everything is settled (`--until-idle`).
 const IDLE_EVERY: Duration = Duration::from_millis(100);
-/// Maximum time to wait at the end for new tokens to be stored.
+/// How long the process waits at the end for new tokens to be stored.
 const STORED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Runs the daemon until `shutdown` resolves. With `--until-idle`, ends when all calls are settled.
+/// Runs the daemon until `shutdown` resolves, or with `--until-idle`, until all calls have been
+/// settled.
 ///
 /// # Errors
-/// If the state, a listener, or a task fails. Each failure has its exit code.
+/// Returns an error if the state, a listener, or a task fails. Each failure has its own exit
+/// status.
 pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
     let doubts = doubts::find(&config);
     let mut shutdown = std::pin::pin!(shutdown);
@@ -46,7 +48,8 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
         () = &mut shutdown => return Ok(()),
     };
     let (spool, guard) = opened?;
-    // Stores new tokens that an earlier leadership or process received. A standby does that too.
+    // Stores new tokens received while leading earlier or by an earlier process. A standby does
+    // this as well.
     let mut storing = Tasks::new(&watch::channel(false).1);
     let place = config.state_place();
     if pair_file::is_left(&place) {
@@ -73,7 +76,8 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
                 return Ok(());
             }
         }
-        // The parts stop when another process leads, even if this process leads again by then.
+        // The components stop when another process leads, even if this process is leading again by
+        // then.
         let spool = spool.renewed();
         let started = tokio::select! {
             started = Daemon::start(&config, &spool, &durations, |sources| {
@@ -119,7 +123,7 @@ async fn close(mut storing: Tasks, spool: Handle, guard: Guard) {
     state_access::close(spool, guard).await;
 }
 
-/// Waits as a standby, if another process leads.
+/// Waits as a standby if another process is leading.
 async fn wait_to_lead(config: &Config, url: &PostgresUrl, spool: &Handle) -> Result<(), Failure> {
     if spool.leadership().borrow().is_leading() {
         return Ok(());
@@ -135,7 +139,7 @@ async fn wait_to_lead(config: &Config, url: &PostgresUrl, spool: &Handle) -> Res
     ended.map_err(part_failure)
 }
 
-/// Logs the first line, with the version, the state, and the sources. Then logs the doubts about
+/// Logs the first line, with the version, the state, and the sources, followed by any doubts about
 /// the flags and the trunks.
 fn announce(config: &Config, sources: &[SourceStatus], doubts: &[Doubt]) {
     let mut pbxes: Vec<&str> = sources.iter().map(|source| source.pbx.as_str()).collect();
@@ -163,7 +167,8 @@ fn announce(config: &Config, sources: &[SourceStatus], doubts: &[Doubt]) {
     warn_of_trunks(config);
 }
 
-/// Logs each trunk that `check` fails. Bad rows of the lists are logged where the lists are read.
+/// Logs each trunk that would fail `check`. Bad rows in the lists are logged where the lists are
+/// read.
 fn warn_of_trunks(config: &Config) {
     let mut lists = Watched::for_trunks(config.rules.every_trunk());
     lists.reload(clock::now().wall);
@@ -180,7 +185,7 @@ fn warn_of_trunks(config: &Config) {
     }
 }
 
-/// Logs each secret file that every user of this machine can read.
+/// Logs each secret file that's readable by every user on this machine.
 fn warn_of_open_secrets(config: &Config) {
     for file in config.secret_files() {
         if is_open_to_all(&file) {
@@ -192,8 +197,8 @@ fn warn_of_open_secrets(config: &Config) {
     }
 }
 
-/// Resolves when every file is read, every other source was up and then quiet for 5 s, and the
-/// books are settled. A dry run settles nothing, so its books do not count.
+/// Resolves when every file has been read, every other source has been up and then quiet for 5 s,
+/// and the books are settled. Since a dry run doesn't settle anything, its books don't matter.
 async fn wait_until_settled(observer: Arc<Observer>, config: &Config) {
     let sources = config.sources.iter();
     let is_file: Vec<bool> = sources
@@ -230,8 +235,8 @@ async fn wait_until_settled(observer: Arc<Observer>, config: &Config) {
     }
 }
 
-/// Returns the failure for the error of a part of the daemon. An error of the spool keeps its exit
-/// code.
+/// Returns the failure for an error in one of the daemon's components. An error in the spool keeps
+/// its exit status.
 fn part_failure(error: anyhow::Error) -> Failure {
     let of_spool = error.downcast_ref::<callbridge_spool::Error>();
     let code = of_spool.map_or(Code::Configuration, ExitCode::exit_code);

@@ -1,8 +1,8 @@
-//! Reads the files with page passwords and lookup secrets again when they change.
+//! Reloads the files with page passwords and lookup secrets when they change.
 //!
-//! A change counts when two reads one second apart agree, because editors write files in several
-//! steps. After that, only people and passwords on valid lines of the file are accepted. If the
-//! file is empty, missing, or cannot be read, no one is accepted. `status` shows the errors.
+//! A change takes effect once two reads that are one second apart agree, because editors write
+//! files in several steps. After that, only users and passwords on valid lines are accepted, and
+//! none are if the file is empty, missing, or unreadable. `status` shows the errors.
 
 use callbridge_model::status::SecretFile;
 use callbridge_model::{ExposeSecret as _, Secret, SecretPlace};
@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Time between two reads.
+/// Interval between two reads.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Errors of the current files, by their flags. Clones share them.
+/// Errors in the current files by flag. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SecretFiles(Arc<Mutex<BTreeMap<&'static str, String>>>);
 
 impl SecretFiles {
-    /// Stores the error of this flag's file. `None` removes it.
+    /// Stores the error in this flag's file, or removes it if it's `None`.
     pub(crate) fn set(&self, flag: &'static str, fault: Option<String>) {
         let mut errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match fault {
@@ -28,7 +28,7 @@ impl SecretFiles {
         };
     }
 
-    /// Returns all errors, as `status` shows them.
+    /// Returns all errors, as shown by `status`.
     pub(crate) fn problems(&self) -> Vec<SecretFile> {
         let errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut shown = Vec::new();
@@ -40,9 +40,9 @@ impl SecretFiles {
         shown
     }
 
-    /// Reads this flag's file again whenever it has changed, until the future is dropped. `parse`
-    /// receives the text, or the reason why there is no text. It returns the new value of `current`
-    /// and the error for `status`. The error is stored before `current` changes.
+    /// Reloads this flag's file whenever it has changed, until the future is dropped. `parse` is
+    /// given the text, or why there is none, and returns the new value for `current` along with the
+    /// error for `status`. The error is stored before `current` changes.
     pub(crate) async fn follow<T>(
         self,
         place: SecretPlace,
@@ -69,7 +69,7 @@ impl SecretFiles {
     }
 }
 
-/// The text of a file, or why there is none.
+/// A file's text, or why there is none.
 type FileText = Result<String, String>;
 
 fn read(place: &SecretPlace) -> FileText {
@@ -77,7 +77,8 @@ fn read(place: &SecretPlace) -> FileText {
     Ok(text.expose_secret().to_owned())
 }
 
-/// Detects that a file has changed: two reads in a row agree, and differ from the current text.
+/// Detects that a file has changed, which is the case if two consecutive reads agree and differ
+/// from the current text.
 struct SettledText {
     in_force: FileText,
     last: FileText,
@@ -89,7 +90,7 @@ impl SettledText {
         Self { in_force, last }
     }
 
-    /// Takes the next read. Returns the text to use from now on, if it has changed.
+    /// Takes the next read. If the file has changed, returns the text to use from now on.
     fn take(&mut self, read: FileText) -> Option<&FileText> {
         let has_settled = read == self.last && read != self.in_force;
         self.last = read;

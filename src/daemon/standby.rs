@@ -1,9 +1,9 @@
-//! A standby: a process that waits until it leads. Until then it answers that another process
-//! leads.
+//! A standby, which is a process waiting to become the leader. Until then, its response is that
+//! another process is leading.
 //!
-//! A standby opens no source, sends nothing, and reads the database on a read-only session. All its
-//! listeners answer 503 with the leader's name, except `/healthz`. A load balancer or a collector
-//! then uses the leader.
+//! A standby doesn't open any sources, doesn't send anything, and uses a read-only session to read
+//! the database. All its listeners respond with 503 and the leader's name, except for `/healthz`,
+//! which makes a load balancer or a collector use the leader.
 
 use super::inputs::{self, COMPARE_EVERY, InputFiles};
 use super::leadership;
@@ -33,7 +33,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
-/// Time between two reads of the leader.
+/// Interval between checks of who's leading.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// A running standby.
@@ -48,7 +48,7 @@ impl Standby {
     /// Opens the listeners.
     ///
     /// # Errors
-    /// If a listener cannot be opened, or if the state belongs to another CRM.
+    /// Returns an error if a listener can't be opened or the state belongs to another CRM.
     pub(crate) async fn start(
         config: &Config,
         url: &PostgresUrl,
@@ -81,7 +81,7 @@ impl Standby {
         })
     }
 
-    /// Resolves when a part has failed.
+    /// Resolves when any component has failed.
     pub(crate) async fn wait_for_failure(&mut self) -> anyhow::Error {
         loop {
             match self.tasks.next_ended().await {
@@ -92,7 +92,7 @@ impl Standby {
         }
     }
 
-    /// Closes the listeners, so that this process can open them again as the leader.
+    /// Closes the listeners, so that this process can reopen them as the leader.
     pub(crate) async fn stop(mut self) {
         self.stop.send_replace(true);
         self.tasks.join_all().await;
@@ -100,7 +100,7 @@ impl Standby {
     }
 }
 
-/// Opens the listeners of the flags.
+/// Opens the listeners given by the flags.
 async fn listen(
     config: &Config,
     view: &Arc<StandbyView>,
@@ -154,7 +154,7 @@ async fn listen(
     }
     let place = config.state_place();
     let asked = Arc::clone(view);
-    // Problems of the lists are logged when this process leads.
+    // Problems with the lists are logged once this process is leading.
     let mut lists = Watched::for_trunks(config.rules.every_trunk());
     lists.reload(clock::now().wall);
     let handler = CommandHandler {
@@ -183,23 +183,23 @@ async fn listen(
     Ok(())
 }
 
-/// The facts that a standby shows about itself and the leader.
+/// What a standby shows about itself and the leader.
 struct StandbyView {
     state: String,
     reader: Handle,
     leadership: watch::Receiver<Leadership>,
-    /// The leadership at the last read.
+    /// Who's leading, as of the last read.
     shown: watch::Sender<LeadershipStatus>,
     /// The value of `--crm-url`.
     address: Option<String>,
     rebind: bool,
     files: InputFiles,
-    /// Why this process could not continue the leader's work.
+    /// Why this process couldn't continue the leader's work.
     difference: watch::Sender<Option<String>>,
 }
 
 impl StandbyView {
-    /// Reads the leader and compares the inputs at intervals, until the standby ends.
+    /// Keeps checking who's leading and comparing the inputs, until the standby ends.
     async fn keep(self: Arc<Self>) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
         let mut alive = tokio::time::interval(systemd::interval());
@@ -219,8 +219,8 @@ impl StandbyView {
         }
     }
 
-    /// Reads which process leads. Fails if this process must not lead, because the state is bound
-    /// to another CRM address.
+    /// Reads which process is leading. Returns an error if this process mustn't lead because the
+    /// state is bound to a different CRM URL.
     async fn read(&self) -> Result<(), Error> {
         let address = self.address.clone();
         let rebind = self.rebind;
@@ -238,7 +238,7 @@ impl StandbyView {
         let mut shown = match read.await {
             Ok(Err(error)) => return Err(error),
             Ok(Ok(read)) => read.unwrap_or_default(),
-            // The database cannot be reached, or has no tables yet.
+            // The database can't be reached, or doesn't have any tables yet.
             Err(_) => LeadershipStatus::default(),
         };
         shown.problem = shown.problem.or_else(|| self.difference.borrow().clone());
@@ -274,12 +274,12 @@ impl StandbyView {
         self.shown.borrow().sentence()
     }
 
-    /// Returns why this process does not answer.
+    /// Returns why this process isn't responding.
     fn reason(&self) -> String {
         format!("{}; this process is a standby", self.sentence())
     }
 
-    /// Returns the stored part of the status, and which process leads.
+    /// Returns the stored part of the status, and which process is leading.
     async fn status(&self) -> Status {
         let at = clock::now().wall.floor_seconds().get();
         let state = self.state.clone();
@@ -302,8 +302,8 @@ impl StandbyView {
 
 impl Watch for StandbyView {
     async fn observe(&self) -> Result<Observed, String> {
-        // The leader shows the calls. If a standby showed them too, sums over all processes would
-        // be wrong.
+        // The calls are shown by the leader. If a standby showed them too, totals across all
+        // processes would be wrong.
         let status = Status {
             leadership: Some(self.shown.borrow().clone()),
             ..Status::default()
@@ -321,7 +321,7 @@ impl Watch for StandbyView {
     }
 }
 
-/// Answers commands that only read from the database. All other commands need the leader.
+/// Responds to commands that only read from the database. All others need the leader.
 struct StandbyCommands {
     handler: CommandHandler,
     view: Arc<StandbyView>,
@@ -343,7 +343,7 @@ impl AnswerRequest for StandbyCommands {
     }
 }
 
-/// Resolves when this process leads.
+/// Resolves when this process is leading.
 pub(crate) async fn leads(spool: &Handle) {
     let mut leadership = spool.leadership();
     let leads = leadership.wait_for(Leadership::is_leading);

@@ -1,8 +1,8 @@
-//! Groups of tasks that run side by side, with the stop signal that all of them receive.
+//! Groups of concurrent tasks, with the stop signal that all of them receive.
 
 use tokio::{sync::watch, task::JoinSet};
 
-/// Running tasks, and the signal that stops them.
+/// Running tasks, along with the signal that stops them.
 #[derive(Debug)]
 pub(crate) struct Tasks {
     started: JoinSet<anyhow::Result<()>>,
@@ -17,7 +17,7 @@ impl Tasks {
         }
     }
 
-    /// Resolves at the stop signal.
+    /// Resolves on the stop signal.
     pub(crate) fn stop(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         has_stopped(self.stopped.clone())
     }
@@ -30,7 +30,7 @@ impl Tasks {
         });
     }
 
-    /// Starts a task that can fail. Its error ends the daemon.
+    /// Starts a task that may fail. Its error ends the daemon.
     pub(crate) fn start_fallible(
         &mut self,
         work: impl Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -52,7 +52,7 @@ impl Tasks {
         });
     }
 
-    /// Waits for the next task to end, and returns its result. `None` when all have ended.
+    /// Waits for the next task to end and returns its result, or `None` if all of them have ended.
     pub(crate) async fn next_ended(&mut self) -> Option<anyhow::Result<()>> {
         let joined = self.started.join_next().await?;
         Some(joined.unwrap_or_else(|error| Err(error.into())))
@@ -67,19 +67,19 @@ impl Tasks {
         }
     }
 
-    /// Aborts the tasks that have not ended, and waits for them.
+    /// Aborts the tasks that haven't ended, and waits for them.
     pub(crate) async fn shutdown(&mut self) {
         self.started.shutdown().await;
     }
 
-    /// Aborts the tasks that have not ended, without waiting.
+    /// Aborts the tasks that haven't ended, without waiting.
     pub(crate) fn abort(&mut self) {
         self.started.abort_all();
     }
 }
 
-/// Resolves at the stop signal.
+/// Resolves on the stop signal.
 pub(crate) async fn has_stopped(mut stopped: watch::Receiver<bool>) {
-    // If the sender is gone, this is also a stop.
+    // If the sender is gone, that's a stop as well.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }

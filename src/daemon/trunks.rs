@@ -1,21 +1,21 @@
-//! Calls of each trunk, for `status` and the metrics. Each trunk of the flags has the time since
-//! which a daemon has known it.
+//! Each trunk's calls, for `status` and the metrics. For each trunk given by the flags, it's also
+//! known since when a daemon has known it.
 
 use callbridge_mapping::{Trunk, Trunks};
 use callbridge_model::status::TrunkStatus;
 use callbridge_spool::{Error, Handle, TrunkCalls};
 use std::collections::BTreeMap;
 
-/// Key under which the spool keeps since when each trunk is known.
+/// The key under which the spool keeps since when each trunk has been known.
 const KEY: &str = "trunks.since";
-/// Seconds that `status` counts as the last day.
+/// Number of seconds that `status` counts as the last day.
 pub(crate) const DAY: i64 = 24 * 3600;
 
-/// The trunks of the flags.
+/// The trunks given by the flags.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownTrunks {
     trunks: Trunks,
-    /// Epoch seconds since which each trunk is known, by PBX and name.
+    /// Since when each trunk has been known, in epoch seconds, by PBX and name.
     since: BTreeMap<String, i64>,
 }
 
@@ -24,10 +24,10 @@ fn key(trunk: &Trunk) -> String {
     format!("{pbx}/{}", trunk.name)
 }
 
-/// Returns when each trunk was first configured, in seconds since the epoch. A new trunk gets
-/// `now`. Trunks that no flag names are left out.
+/// Returns when each trunk was first configured, in seconds since the epoch, which is `now` for a
+/// new one. Trunks that aren't given by any flag are omitted.
 fn known_since(trunks: &Trunks, stored: Option<&str>, now: i64) -> BTreeMap<String, i64> {
-    // If the stored text cannot be read, it starts empty. A silent trunk is then reported a day
+    // If the stored text can't be read, it starts out empty, and a silent trunk is reported a day
     // later.
     let read = stored.and_then(|text| serde_json::from_str(text).ok());
     let stored: BTreeMap<String, i64> = read.unwrap_or_default();
@@ -40,14 +40,14 @@ fn known_since(trunks: &Trunks, stored: Option<&str>, now: i64) -> BTreeMap<Stri
 }
 
 impl KnownTrunks {
-    /// Reads since when each trunk is known, adds the new trunks, and stores the result.
+    /// Reads since when each trunk has been known, adds the new ones, and stores the result.
     ///
     /// # Errors
-    /// If the spool cannot be read or written.
+    /// Returns an error if the spool can't be read or written.
     pub(crate) async fn take_up(trunks: &Trunks, spool: &Handle, now: i64) -> Result<Self, Error> {
         let stored = spool.meta(KEY).await?;
         let since = known_since(trunks, stored.as_deref(), now);
-        // Strings and numbers always serialize.
+        // Strings and numbers can always be serialized.
         let value = serde_json::to_string(&since).unwrap_or_default();
         if stored.as_deref() != Some(&value) {
             spool.keep_meta(KEY, value).await?;
@@ -56,8 +56,8 @@ impl KnownTrunks {
         Ok(Self { trunks, since })
     }
 
-    /// Returns each trunk with its calls of a day (`took`) and its number of customers who wait for
-    /// a callback (`missed`). Also returns the number of all calls of that day.
+    /// Returns each trunk with its calls in a day (`took`) and how many of its customers are
+    /// waiting for a callback (`missed`). Also returns the total number of calls that day.
     pub(crate) fn statuses(
         &self,
         took: &[TrunkCalls],
@@ -151,7 +151,7 @@ mod tests {
             trunk_calls("a", "city", 2, 50),
             trunk_calls("b", "city", 3, 70),
             trunk_calls("a", "", 4, 90),
-            // This row is of the PBX `hq` behind the PBX `office`.
+            // This row is from the PBX `hq` behind the PBX `office`.
             trunk_calls("office/hq", "gsm", 1, 95),
         ];
         let missed = [("city".to_owned(), 6), ("gone".to_owned(), 1)];

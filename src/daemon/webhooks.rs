@@ -1,5 +1,5 @@
-//! The listener for webhooks of the CRM, and the task that reads its files again on change. The
-//! listener starts after the spool is open. Calls are also journaled without webhooks.
+//! The listener for the CRM's webhooks, and the task that reloads its files when they change. The
+//! listener is started after the spool has been opened. Calls are also journaled without webhooks.
 
 use super::tasks::Tasks;
 use crate::config::{Config, Webhooks as Settings};
@@ -27,7 +27,7 @@ pub(crate) struct ReceiverView {
 }
 
 impl ReceiverView {
-    /// Returns the errors of the files with the secrets that sign events.
+    /// Returns the errors in the files with the secrets used to sign events.
     pub(crate) fn secret_files(&self) -> Vec<SecretFile> {
         let mut files = Vec::new();
         for reason in self.secrets.errors() {
@@ -64,7 +64,7 @@ impl ReceiverView {
     }
 }
 
-/// Returns where to write the new secret of this installation, or how to give it.
+/// Returns where to write this installation's new secret, or how to provide it.
 fn secret_fix(places: &Places, installation: &str) -> String {
     match places
         .installations
@@ -78,7 +78,7 @@ fn secret_fix(places: &Places, installation: &str) -> String {
             "set {} to the new one and restart callbridge",
             SecretKind::Webhook.variable()
         ),
-        // The header isn't signed, so it can contain anything.
+        // The header isn't signed, so it may contain anything.
         None => format!(
             "add --installation-secret={} with the new one",
             quoted(&format!("{installation}=FILE"))
@@ -86,8 +86,8 @@ fn secret_fix(places: &Places, installation: &str) -> String {
     }
 }
 
-/// Returns `true` if events arrive unencrypted from other machines, so others can read names and
-/// numbers. A TLS proxy in front cannot be detected.
+/// Returns `true` if events arrive unencrypted from other machines, so that others can read numbers
+/// and names. A TLS proxy in front of the listener can't be detected.
 pub(crate) fn is_open_to_readers(settings: &Settings) -> bool {
     settings.tls.is_none() && !settings.listen.ip().is_loopback()
 }
@@ -95,7 +95,7 @@ pub(crate) fn is_open_to_readers(settings: &Settings) -> bool {
 /// Starts the receiver if `--webhook-listen` is given.
 ///
 /// # Errors
-/// If the address is not free or the certificate cannot be used.
+/// Returns an error if the address is in use or the certificate can't be used.
 pub(crate) async fn start(
     config: &Config,
     spool: &Handle,

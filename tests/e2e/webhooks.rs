@@ -1,5 +1,5 @@
-//! Tests that the program counts the webhooks that the CRM sends over HTTPS, and refuses forged
-//! webhooks.
+//! Tests that the program counts the webhooks that the CRM sends over HTTPS, and rejects forged
+//! ones.
 
 use crate::e2e::operations::monitoring;
 use crate::support::crm::{self, RATE_FLAG};
@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// The name of a forgery, the HTTP status that it must get, and the change that makes a true
-/// delivery the forgery.
+/// A forgery's name, the HTTP status it must get, and the change that turns a genuine delivery into
+/// it.
 type Forgery = (&'static str, u16, fn(&mut Delivery));
 
-/// Forgeries that the receiver must refuse.
+/// Forgeries that the receiver must reject.
 const FORGERIES: [Forgery; 11] = [
     ("another signature", 503, |delivery| {
         delivery.change_last_digit();
@@ -60,7 +60,7 @@ const FORGERIES: [Forgery; 11] = [
     }),
 ];
 
-/// A webhook request as the CRM sends it (§6.3, §6.4). Tests change it.
+/// A webhook request as sent by the CRM (§6.3, §6.4), to be modified by tests.
 #[derive(Clone)]
 struct Delivery {
     headers: Vec<(&'static str, String)>,
@@ -69,7 +69,7 @@ struct Delivery {
 }
 
 impl Delivery {
-    /// Returns a signed delivery that says that the CRM journaled the call `call_id` (such as
+    /// Returns a signed delivery saying that the CRM has journaled the call `call_id` (such as
     /// `oapi-UUID`). `now` is the time in seconds since the epoch.
     fn new(secret: &str, now: i64, company: i64, call_id: &str) -> Self {
         let event = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, call_id.as_bytes());
@@ -118,14 +118,14 @@ impl Delivery {
         self.set_header("x-webhook-signature", signature);
     }
 
-    /// Signs the delivery correctly with a timestamp that is `offset` seconds later.
+    /// Signs the delivery correctly with a timestamp that's `offset` seconds later.
     fn sign_with_offset(&mut self, offset: i64) {
         let now: i64 = self.header("x-webhook-timestamp").parse().expect("seconds");
         self.set_header("x-webhook-timestamp", (now + offset).to_string());
         self.sign(&self.secret.clone());
     }
 
-    /// Changes the last digit of the signature.
+    /// Changes the signature's last digit.
     fn change_last_digit(&mut self) {
         let mut signature = self.header("x-webhook-signature");
         let digit = if signature.pop() == Some('0') {
@@ -137,10 +137,10 @@ impl Delivery {
         self.set_header("x-webhook-signature", signature);
     }
 
-    /// Sends the delivery to the URL `target`. Returns the HTTP status of the answer.
+    /// Sends the delivery to the URL `target`, and returns the HTTP status of the response.
     async fn post(&self, client: &reqwest::Client, target: &str) -> u16 {
-        // If the receiver refuses a request before it reads the body, the connection can end
-        // without an answer. Then the test sends the request again.
+        // If the receiver rejects a request before it has read the body, the connection may end
+        // without a response, in which case the test sends the request again.
         let status = async {
             loop {
                 let mut request = client.post(target);
@@ -156,7 +156,7 @@ impl Delivery {
     }
 }
 
-/// Posts `body` to `/sandbox/admin/{path}`, and returns the answer of the sandbox.
+/// Posts `body` to `/sandbox/admin/{path}`, and returns the sandbox's response.
 pub async fn admin(crm: &Server, path: &str, body: &Value) -> Value {
     request(
         crm,
@@ -167,7 +167,7 @@ pub async fn admin(crm: &Server, path: &str, body: &Value) -> Value {
     .await
 }
 
-/// Sends an HTTP request to the sandbox. Returns the JSON of the answer, which must be a 200.
+/// Sends an HTTP request to the sandbox, and returns the JSON of the response, which must be a 200.
 async fn request(crm: &Server, method: &str, path: &str, body: &str) -> Value {
     let exchange = async {
         let mut stream = TcpStream::connect(crm.addr()).await?;
@@ -196,7 +196,7 @@ pub async fn port(program: &Program) -> u16 {
     logged_port(&program.log()).expect("a port")
 }
 
-/// Returns the port of webhooks that the log names.
+/// Returns the webhook port found in the log.
 fn logged_port(log: &str) -> Option<u16> {
     let mut lines = log.lines();
     let line = lines.find(|line| line.contains("webhooks are received"))?;
@@ -205,9 +205,9 @@ fn logged_port(log: &str) -> Option<u16> {
     port.parse().ok()
 }
 
-/// Starts a CRM with webhooks that `send_events_to` turns on. Returns the CRM, the flags of a
-/// program that receives the webhooks, and the authority of its certificate. `change` changes the
-/// settings of the CRM.
+/// Starts a CRM whose webhooks are turned on by `send_events_to`. Returns the CRM, the flags for a
+/// program that receives the webhooks, and its certificate's CA. `change` changes the CRM's
+/// settings.
 pub async fn crm_with_events(
     place: &Place,
     change: impl FnOnce(&mut sandbox::Config),
@@ -244,8 +244,8 @@ pub async fn send_events_to(crm: &Server, program: &Program) {
     admin(crm, "webhook", &json!({"targetUrl": target})).await;
 }
 
-/// Starts a CRM and a program that receives the webhooks of the CRM. `flags` are further flags of
-/// the program: a `--trunk` replaces the usual trunk. `change` changes the settings of the CRM.
+/// Starts a CRM and a program that receives its webhooks. `flags` are additional flags for the
+/// program, where a `--trunk` replaces the usual trunk. `change` changes the CRM's settings.
 pub async fn start(
     place: &Place,
     flags: &[&str],
@@ -285,7 +285,7 @@ async fn webhooks_confirm_300_calls_at_about_one_request_each() {
     let calls: Vec<Call> = (0..300).map(|n| Call::new(n, 4001)).collect();
     place.append("recorded", b"");
     let (crm, mut program, _authority) = start(&place, &[RATE_FLAG], |config| {
-        // The CRM can send webhooks twice, in any order, and with unknown fields.
+        // The CRM may send webhooks twice, in any order, and with unknown fields.
         let shapes = "shape webhook-twice 10%; shape webhook-shuffled yes; \
                       shape webhook-extra yes; shape webhook-call-id plain";
         (_, config.settings.shapes) = faults::parse(shapes).expect("shapes");
@@ -298,8 +298,8 @@ async fn webhooks_confirm_300_calls_at_about_one_request_each() {
     let per_request = 300.0 / requests(&program).await;
     assert!(per_request >= 0.99, "{per_request} calls per request");
     let webhooks = status.webhooks.expect("a receiver");
-    // callbridge polls calls whose webhooks take longer than 2 s, many calls with one request. The
-    // number of these calls depends on the speed of the machine.
+    // If a call's webhook takes longer than 2 s, callbridge polls the call, many of them in a
+    // single request. How many calls that applies to depends on the speed of the machine.
     let confirmed = webhooks.events.get("confirmed").copied();
     assert!(confirmed >= Some(270), "{webhooks:?}");
     assert!(webhooks.last_event_at.is_some() && webhooks.tls);
@@ -318,7 +318,7 @@ async fn forged_webhooks_confirm_no_call_and_true_event_counts_once() {
         recording(std::slice::from_ref(&call)).as_bytes(),
     );
     let (crm, mut program, authority) = start(&place, &[RATE_FLAG], |config| {
-        // The CRM refuses the call, so only a webhook can mark the call as journaled.
+        // The CRM rejects the call, so only a webhook can mark it as journaled.
         let (rules, _) = faults::parse("call-history status 503").expect("a rule");
         config.rules = rules;
     })
@@ -383,7 +383,7 @@ async fn forged_webhooks_confirm_no_call_and_true_event_counts_once() {
     program.terminate().await;
 }
 
-/// Returns `true` if one webhook confirmed a call and one webhook was a repetition.
+/// Returns `true` if one webhook confirmed a call and another one was a duplicate.
 fn is_webhook_counted_once(status: &callbridge_model::Status) -> bool {
     let events = status
         .webhooks
@@ -405,7 +405,7 @@ async fn kill_between_webhooks_loses_and_doubles_no_call() {
     let port = port(&program).await;
     program.kill().await;
     // Each webhook fails twice while the program is dead. The CRM waits up to 5 minutes between
-    // attempts, so the test makes every attempt due at once.
+    // attempts, so the test makes every attempt due right away.
     until("two failures of each webhook", async || {
         crm.admin(|core, now| {
             attempt_now(core, now);
@@ -434,7 +434,7 @@ async fn kill_between_webhooks_loses_and_doubles_no_call() {
     program.terminate().await;
 }
 
-/// Makes every waiting webhook of the sandbox due now.
+/// Makes all of the sandbox's waiting webhooks due now.
 fn attempt_now(core: &mut sandbox::Sandbox, now: EventTime) {
     for row in core.webhooks.rows.values_mut() {
         row.due = now;

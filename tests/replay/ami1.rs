@@ -1,6 +1,6 @@
-//! Tests calls of Asterisk 1.4 to 11 (AMI 1.x), as described in `tests/ami1/calls.json`: from AMI
-//! text, with each event doubled, and from flat JSON. The events are handmade. Their kinds and
-//! their order come from the sources of those releases and from public recordings (XiVO's CTI
+//! Tests calls on Asterisk 1.4 to 11 (AMI 1.x), as described in `tests/ami1/calls.json`, from AMI
+//! text, with each event duplicated, and from flat JSON. The events were written manually. Their
+//! kinds and their order come from those releases' sources and from public recordings (XiVO's CTI
 //! server, VoIPGRID's cacofonisk).
 
 use serde::Deserialize;
@@ -15,7 +15,7 @@ struct Case {
     calls: Vec<Call>,
 }
 
-/// Expected values of a call. Missing values are not compared.
+/// A call's expected values. Missing ones aren't compared.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Call {
@@ -44,7 +44,7 @@ fn cases() -> BTreeMap<String, Case> {
     cases
 }
 
-/// Returns the calls of `explain --json` without internal calls, oldest first.
+/// Returns the calls from `explain --json` without internal ones, oldest first.
 fn explain(format: &str, file: &Path, country: &[&str]) -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .args(["explain", "--json", "--format", format])

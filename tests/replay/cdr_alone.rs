@@ -1,6 +1,6 @@
-//! Tests every recorded call under `tests/recordings` with only its call detail records: the `Cdr`
-//! events of AMI with and without a linkedid, and the rows that `cdr_csv` wrote. Values that the
-//! records do not contain are listed. No other value may differ.
+//! Tests every recorded call in `tests/recordings` with only its call detail records, which are
+//! AMI's `Cdr` events with and without a linkedid, and the rows written by `cdr_csv`. Values that
+//! the records don't contain are listed. No other value may differ.
 
 use callbridge_call::{
     Cdr, Direction, Endpoints, EventTime, FinishedCall, Folder, PbxEvent, Settings, TrunkEndpoint,
@@ -31,46 +31,48 @@ struct ExpectedCall {
     talk_time_sec: f64,
 }
 
-/// Values that the records do not contain: the recording, the value, and the difference.
+/// Values that the records don't contain, given by the recording, the value, and the difference.
 const BEYOND_RECORDS: [(&str, &str, &str); 23] = [
-    // An announcement answered the call, and the phone's ringing after it is in the same record.
+    // An announcement answered the call, and the phone's ringing after that is in the same record.
     ("announcement_then_agent", "talk", "3.11, told 6"),
-    // Without its unique id, the phone's own record cannot be recognized as that of its creation.
+    // Without its unique ID, the phone's own record can't be recognized as starting with the
+    // phone's creation.
     ("ari_bridge", "talk", "3.01, told 6"),
-    // The records have whole seconds, rounded down twice.
+    // The records have whole seconds, which were rounded down twice.
     ("blonde_transfer", "talk", "6.01, told 5"),
-    // The PBX called the customer first, so the record is that of a caller.
+    // The PBX called the customer first, so the record looks like a caller's.
     ("campaign_extension", "direction", "Outbound, told Inbound"),
     ("campaign_extension", "number", "the company's own"),
     ("campaign_queue", "direction", "Outbound, told Inbound"),
     ("campaign_queue", "number", "the company's own"),
-    // No dialplan dialed the number, so no record has it.
+    // The number wasn't dialed by a dialplan, so it's not in any record.
     ("campaign_no_answer", "number", "none"),
     ("call_file", "direction", "Outbound, told Inbound"),
     ("call_file", "number", "the company's own"),
-    // The dialplan changed the channel's number before the record was made.
+    // The dialplan changed the channel's number before the record was written.
     (
         "recorded_with_another_caller_id",
         "number",
         "the company's own",
     ),
-    // The phone rang, or music played, for seconds after the channel had been answered.
+    // The phone rang, or music played, for several seconds after the channel had been answered.
     ("chain_and_back_again", "talk", "5.02, told 8"),
     ("follow_me_to_the_mobile", "talk", "2.00, told 4"),
     ("menu_then_employee", "talk", "2.00, told 4"),
     ("queue_with_announcement", "talk", "told 8"),
     ("two_wait_side_by_side", "talk", "told 5"),
-    // Times in whole seconds can't tell a talk of under half a second from a longer one.
+    // Times in whole seconds can't tell a talk time of under half a second from a longer one.
     ("missed_by_a_hair", "answered", "false, told true"),
     // Two colleagues join a conference in the same second.
     ("conference", "employee", "101, told 102"),
     ("conference", "employees", "101 102 101, told 101 102"),
-    // No record has the unique id of a channel that was dialed and that has no record itself.
+    // No record has the unique ID of a channel that was dialed and has no record of its own.
     ("outbound_two_customers", "linkedid", "made of its channel"),
     ("outbound_handed_outside", "linkedid", "made of its channel"),
-    // The mailbox after the transfer left no record.
+    // The mailbox after the transfer didn't leave a record.
     ("transfer_to_voicemail", "duration", "7.21, told 4"),
-    // Ringing after a transfer: the record of the second phone begins where the first one's ends.
+    // After a transfer, the phone rings, and the second phone's record starts where the first one's
+    // ends.
     ("two_transfers", "talk", "15.36, told 17"),
 ];
 
@@ -92,7 +94,7 @@ enum Way {
     Linked,
     Unlinked,
     Rows,
-    /// The sixteen columns of the oldest form, without any id.
+    /// The sixteen columns of the oldest form, without any IDs.
     Bare,
 }
 

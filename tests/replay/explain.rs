@@ -1,5 +1,5 @@
-//! Tests `callbridge explain` as a program. Every recording gives the calls in its `expected.json`,
-//! and unreadable input gives the exit code that scripts rely on.
+//! Tests `callbridge explain` as a program. Every recording must result in the calls in its
+//! `expected.json`, and unreadable input in the exit status that scripts rely on.
 
 use crate::replay::told;
 use callbridge::{Command as Checked, read};
@@ -24,7 +24,7 @@ fn recording(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Runs `explain` without the environment of the test.
+/// Runs `explain` without the test's environment.
 fn explain(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .env_clear()
@@ -46,7 +46,7 @@ fn calls(output: &Output) -> Vec<Value> {
         .collect()
 }
 
-/// Runs `explain` in this process, so the tables of numbering plans are loaded once.
+/// Runs `explain` in this process, so that the numbering plan tables are only loaded once.
 fn explained_calls(arguments: &[&str]) -> Vec<Value> {
     let environment = Environment::default();
     let all = ["callbridge", "explain", "--json"]
@@ -65,7 +65,7 @@ fn explained_calls(arguments: &[&str]) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the errors in the calls of one recording.
+/// Returns the errors in one recording's calls.
 fn faults(expected: &Value, reported: &[Value]) -> Vec<String> {
     let expected = expected["calls"].as_array().expect("calls");
     let mut wrong = Vec::new();
@@ -93,7 +93,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Returns the names of all recordings of whole lines.
+/// Returns the names of all recordings that consist of whole lines.
 fn recordings() -> Vec<String> {
     let entries = fs::read_dir(recording("")).expect("the recordings");
     let mut names: Vec<String> = entries
@@ -113,7 +113,8 @@ fn recordings() -> Vec<String> {
 
 #[test]
 fn recordings_match_expected_calls_in_both_formats() {
-    // Frames that were cut in the caller's name have no variables, but the CDR's user field does.
+    // Frames that were cut off in the caller's name don't have any variables, but the CDR's user
+    // field does.
     let cut = TRUNKS.map(|text| text.replace("var:LEAD_ID", r"var:LEAD_ID;userfield:lead=(\d+)"));
     let cut: Vec<&str> = cut.iter().map(String::as_str).collect();
     let names = recordings();
@@ -142,7 +143,7 @@ fn is_time(line: &[u8]) -> bool {
     line.starts_with(b"Timestamp:") || line.starts_with(b"EventTime:")
 }
 
-/// Returns the values that do not depend on times.
+/// Returns the values that don't depend on times.
 fn timeless_values(call: &Value) -> [String; 6] {
     [
         "linkedid",
@@ -155,15 +156,15 @@ fn timeless_values(call: &Value) -> [String; 6] {
     .map(|key| call[key].to_string())
 }
 
-/// With `timestampevents=no`, neither events nor CEL's fields have times. The durations are
-/// unknown, but not who talked with whom.
+/// With `timestampevents=no`, neither events nor CEL fields have times, so the durations are
+/// unknown, but not who talked to whom.
 #[test]
 fn untimed_calls_are_incomplete_but_keep_direction_and_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let timeless = folder.path().join("ami.raw");
     let mut wrong = Vec::new();
-    // In that recording, two channels are joined for less than half a second. Without times, that
-    // counts as an answer.
+    // In that recording, two channels are joined for less than half a second. If there are no
+    // times, that counts as an answer.
     let mut names = recordings();
     names.retain(|name| name != "missed_by_a_hair");
     for name in &names {
@@ -218,7 +219,8 @@ fn cel_recording_gets_its_leads_from_a_csv_list() {
     }
 }
 
-/// An Asterisk is killed in a conversation, and the next one's first channel comes 45 s later.
+/// Asterisk is killed during a conversation, and the next process's first channel appears 45 s
+/// later.
 #[test]
 fn incomplete_call_names_missing_span_by_recording_times() {
     let rows = fs::read_to_string(recording("cel-custom/epoch.csv")).expect("readable");
@@ -380,7 +382,7 @@ fn piped_explain_text_has_no_escapes_and_counts_go_to_stderr() {
     );
 }
 
-/// Rows of FreePBX's table `cdr` in a file without its header.
+/// Rows from FreePBX's `cdr` table in a file without its header.
 const TABLE_ROW: &str = concat!(
     r#""2026-03-02 10:00:00","""998901110001"" <998901110001>","998901110001","101","ext-local","#,
     r#""PJSIP/city-00000001","PJSIP/101-00000002","Dial","PJSIP/101,20,tT","60","40","ANSWERED","#,

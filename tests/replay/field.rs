@@ -1,8 +1,10 @@
-//! Field cases: calls that PBXs in use reported in a way that was once assembled wrongly.
+//! Cases from the field, in which a PBX in use reported calls in a way that used to be assembled
+//! incorrectly.
 //!
-//! Every folder of `tests/recordings/field` holds one case: the input, `run.txt` (its first line is
-//! the command) and `expected.json`. The test runs the command in this process and compares what
-//! `explain --json` prints with the expected calls. `tests/recordings/README.md` has the keys.
+//! Each directory in `tests/recordings/field` holds one case, which consists of the input,
+//! `run.txt` (whose first line is the command), and `expected.json`. The test runs the command in
+//! this process and compares what `explain --json` prints with the expected calls. The keys are
+//! described in `tests/recordings/README.md`.
 
 use callbridge::{Command, read};
 use callbridge_model::Environment;
@@ -21,7 +23,7 @@ const COMPARED: [&str; 8] = [
     "durationSec",
     "talkTimeSec",
 ];
-/// Values that can differ by one second. `null` as the expected value leaves them open.
+/// Values that may differ by one second. If the expected value is `null`, they may be anything.
 const MEASURED: [&str; 3] = ["startedAt", "durationSec", "talkTimeSec"];
 
 #[test]
@@ -53,7 +55,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Runs the command of a case and returns the calls that it prints.
+/// Runs a case's command and returns the calls it prints.
 fn explain(folder: &Path) -> Result<Vec<Value>, String> {
     let text = fs::read_to_string(folder.join("run.txt")).expect("run.txt");
     let line = text.lines().next().expect("a command");
@@ -81,7 +83,7 @@ fn explain(folder: &Path) -> Result<Vec<Value>, String> {
     Ok(calls.collect())
 }
 
-/// Splits a command line as a shell does. Only single quotes are special.
+/// Splits a command line like a shell would, except that only single quotes are special.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -161,7 +163,7 @@ fn call_differences(call: &Value, expected: &Value) -> Vec<String> {
     differences
 }
 
-/// Compares one value. The expected value can be a choice: `101 or null`.
+/// Compares one value. The expected value may be a choice, such as `101 or null`.
 fn is_same(key: &str, value: &Value, wanted: &Value) -> bool {
     if let Value::String(text) = wanted
         && text.contains(" or ")
@@ -176,7 +178,7 @@ fn is_same(key: &str, value: &Value, wanted: &Value) -> bool {
     {
         return (value - wanted).abs() <= 1.0;
     }
-    // A choice is a text, whatever the value is.
+    // A choice is a string, whatever the value is.
     if let Value::String(text) = wanted
         && (value.is_boolean() || value.is_number())
     {

@@ -1,11 +1,12 @@
-//! Tests each format's file with each other format's flag: callbridge names the real format and the
-//! right flag, and makes no call of the file. Also tests messages on a source of the wrong format.
+//! Tests each format's file with every other format's flag. callbridge must say which format it
+//! really is and which flag to use, and mustn't produce any calls from the file. Also tests
+//! messages on a source with the wrong format.
 
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Likeness};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A file of each format, and the description that callbridge gives of it.
+/// A file in each format, and callbridge's description of it.
 const FILES: [(&str, &str, &str); 8] = [
     (
         "recordings/inbound_answered/ami.raw",
@@ -122,7 +123,7 @@ fn message_of_wrong_format_is_refused_and_format_is_named() {
         let bytes = std::fs::read(test_file(name)).expect("a file");
         let file_format = written.parse::<Format>().expect("a format");
         for &format in Format::ALL.iter().filter(|format| **format != file_format) {
-            // Wazo's messages have AMI's keys and values, so a single one cannot be distinguished.
+            // Wazo's messages have AMI's keys and values, so a single one can't be told apart.
             if file_format == Format::Wazo && format == Format::AmiJson {
                 continue;
             }

@@ -1,18 +1,18 @@
-//! Plays recorded calls again, in this process and through `callbridge explain`, and checks that
-//! each matches its story.
+//! Plays back recorded calls, both in this process and through `callbridge explain`, and checks
+//! that each matches its story.
 //!
 //! | module | tests |
 //! |---|---|
 //! | `recordings` | every recording, from AMI as text and as JSON |
-//! | `cel` | CEL gives the same calls, whatever its source |
-//! | `cdr_alone` | calls with only call detail records |
+//! | `cel` | CEL results in the same calls, no matter which source it comes from |
+//! | `cdr_alone` | calls with nothing but call detail records |
 //! | `ami1`, `old_releases` | calls of Asterisk 1.4 to 16 |
-//! | `metamorphic` | changes without meaning change no call |
-//! | `losses` | losing any event yields no wrong value |
-//! | `gaps` | missing events are filled or reported, and cause no wrong call |
-//! | `explain`, `story` | the output, the lists, and the pictures of `explain` |
-//! | `field` | calls that were once assembled wrongly in the field |
-//! | `matrix` | a file with the wrong format's flag is recognized |
+//! | `metamorphic` | meaningless changes don't change any call |
+//! | `losses` | losing any event never results in a wrong value |
+//! | `gaps` | missing events are filled in or reported, and never cause a wrong call |
+//! | `explain`, `story` | the output of `explain`, its lists, and its pictures |
+//! | `field` | calls in the field that used to be assembled incorrectly |
+//! | `matrix` | a file is recognized even with another format's flag |
 
 mod ami1;
 mod cdr_alone;

@@ -1,7 +1,7 @@
-//! Tests Asterisk 1.8, 11, 13, and 16 with chan_sip, recorded live: every call of
-//! `tests/recordings/asterisk-old`, as `explain` reports it from AMI, from CEL, and from CDRs.
-//! Values that a release does not report are listed. A call without such a value is `incomplete`,
-//! or the value is empty, but no value is wrong.
+//! Tests Asterisk 1.8, 11, 13, and 16 with chan_sip, recorded live, using every call in
+//! `tests/recordings/asterisk-old` as reported by `explain` from AMI, from CEL, and from CDRs.
+//! Values that a release doesn't report are listed. A call without such a value is `incomplete`, or
+//! the value is empty, but no value may be wrong.
 
 use crate::replay::told;
 use callbridge::{Command, read};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const RELEASES: [&str; 4] = ["1.8", "11", "13", "16"];
 const SCENARIOS: usize = 24;
 
-/// The result for a call that a release does not report completely.
+/// The result for a call that a release doesn't report completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KnownDifference {
     Incomplete,
@@ -24,19 +24,20 @@ enum KnownDifference {
     Without(&'static [&'static str]),
 }
 
-/// Values that old releases do not report: the scenario, the folders, the source, and the result.
+/// Values that old releases don't report, given by the scenario, the directories, the source, and
+/// the result.
 const KNOWN_DIFFERENCES: [(&str, &[&str], &str, KnownDifference); 6] = [
-    // The queue's phones are reported in a class that the recording account did not request.
+    // The queue's phones are reported in a class that the recording account didn't request.
     (
         "queue_abandoned",
         &["1.8", "11"],
         "ami",
         KnownDifference::Without(&["employee"]),
     ),
-    // ConfBridge sends no AMI events before Asterisk 11, and no CEL events before 12.
+    // ConfBridge doesn't send any AMI events before Asterisk 11, or any CEL events before 12.
     ("conference", OF_1_8, "ami", KnownDifference::Incomplete),
     ("conference", BEFORE_12, "cel", KnownDifference::Incomplete),
-    // No row shows when the transferer left.
+    // No row shows when the transferrer left.
     (
         "blonde_transfer_dtmf",
         BEFORE_12,
@@ -50,8 +51,8 @@ const KNOWN_DIFFERENCES: [(&str, &[&str], &str, KnownDifference); 6] = [
         "cel",
         KnownDifference::Incomplete,
     ),
-    // No event of AMI 1.x has the dialed number. If no list has the number that the channel shows,
-    // it could be the company's own.
+    // No AMI 1.x event has the dialed number. If the number shown by the channel isn't in any list,
+    // it may be the company's own.
     (
         "callback_customer_first",
         &["1.8", "11"],
@@ -62,8 +63,8 @@ const KNOWN_DIFFERENCES: [(&str, &[&str], &str, KnownDifference); 6] = [
 const OF_1_8: &[&str] = &["1.8", "1.8-cel-on-ami"];
 const BEFORE_12: &[&str] = &["1.8", "11", "1.8-cel-on-ami"];
 
-/// Scenarios that the records do not describe, by release. For `pickup`, whole seconds differ by
-/// 1.01 s.
+/// Scenarios that aren't described by the records, by release. For `pickup`, whole seconds differ
+/// by 1.01 s.
 const BEYOND_RECORDS: [(&str, &[&str]); 4] = [
     (
         "1.8",
@@ -116,7 +117,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the calls of `explain --json` for a file, without internal calls.
+/// Returns the calls from `explain --json` for a file, without internal ones.
 fn explained_calls(source: &str, file: &Path) -> Vec<Value> {
     let text = explain(source, file, &["--json"]);
     let calls = text
@@ -162,8 +163,8 @@ fn actual_calls(scenario: &Path) -> Vec<Value> {
     expected["calls"].as_array().expect("calls").clone()
 }
 
-/// Returns the reported call that matches `call`: the only one, or else the one with the same
-/// number or the same id.
+/// Returns the reported call that matches `call`, which is the only one, or else the one with the
+/// same number or the same ID.
 fn find_match<'t>(call: &Value, reported: &'t [Value]) -> Option<&'t Value> {
     let mut by_id = reported
         .iter()
@@ -178,8 +179,8 @@ fn find_match<'t>(call: &Value, reported: &'t [Value]) -> Option<&'t Value> {
 }
 
 /// Returns how a reported call differs from the real one. If several calls took place at the same
-/// time, the story can have another id. The talk can also follow the rule that dialing a feature
-/// code counts.
+/// time, the story may have a different ID. The talk time may also be the one that includes the
+/// dialing of a feature code.
 fn differences(call: &Value, reported: &Value) -> Vec<String> {
     let mut call = call.clone();
     call["linkedid"] = reported["linkedid"].clone();
@@ -229,7 +230,7 @@ fn faults(expected: &[Value], reported: &[Value], known: Option<KnownDifference>
     wrong
 }
 
-/// Checks one source in these folders, and reports all errors.
+/// Checks one source in these directories, and reports all errors.
 fn check(releases: &[&str], source: &str, scenarios: usize) {
     let mut wrong = String::new();
     for release in releases {
@@ -256,7 +257,7 @@ fn ami_yields_every_call_apart_from_known_limits() {
     check(&RELEASES, "ami", SCENARIOS);
 }
 
-/// `queues.conf` sets `eventwhencalled`, and the account can receive the class `agent`.
+/// `queues.conf` sets `eventwhencalled`, and the account may receive the `agent` class.
 #[test]
 fn queues_that_report_called_agents_yield_complete_calls() {
     let mut told_of = 0;

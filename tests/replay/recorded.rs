@@ -1,5 +1,5 @@
-//! Runs the recordings under `tests/recordings` through decoder and assembler, and reports errors
-//! in their calls.
+//! Runs the recordings in `tests/recordings` through the decoder and the assembler, and reports
+//! errors in their calls.
 
 use callbridge_call::{
     Assembler, Direction, Endpoints, EventTime, FinishedCall, Origin, PbxEvent, Settings, Timing,
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fmt, fs};
 
-/// The real calls of a recording.
+/// A recording's real calls.
 #[derive(Debug, Deserialize)]
 pub struct Expected {
     story: String,
@@ -37,8 +37,8 @@ pub struct ExpectedCall {
     reason: Option<String>,
 }
 
-/// Calls that began by dialing the customer. CEL has no dial string, and the channel's number there
-/// is the company's own.
+/// Calls that started by dialing the customer. CEL has no dial string, and the channel's number
+/// there is the company's own.
 const NUMBER_UNTOLD_BY_CEL: [&str; 4] = [
     "call_file",
     "campaign_extension",
@@ -46,10 +46,10 @@ const NUMBER_UNTOLD_BY_CEL: [&str; 4] = [
     "campaign_queue",
 ];
 
-/// Recorded with the settings of `deploy/asterisk`, so there is no CEL over AMI.
+/// Prefix of recordings made with the settings from `deploy/asterisk`, which have no CEL over AMI.
 const WITHOUT_CEL: &str = "deployed_";
 
-/// The kinds of events that are used.
+/// The kinds of events to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKinds {
     Both,
@@ -76,10 +76,10 @@ pub fn assembler() -> Assembler {
     ))
 }
 
-/// A message, and the time when it arrives.
+/// A message, along with when it arrives.
 pub type Arrival<'a> = (EventTime, &'a [u8]);
 
-/// Returns the messages of a recording, each arriving at its own time.
+/// Returns a recording's messages, each of which arrives at its own time.
 pub fn messages(bytes: &[u8], format: Format) -> Vec<Arrival<'_>> {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut at = EventTime::from_seconds(0);
@@ -96,7 +96,7 @@ pub fn messages(bytes: &[u8], format: Format) -> Vec<Arrival<'_>> {
     messages
 }
 
-/// Returns `true` for formats whose broker keeps messages that were not received.
+/// Returns `true` for formats whose broker keeps messages that weren't received.
 const fn is_kept_by_broker(format: Format) -> bool {
     matches!(format, Format::CelAmqp | Format::Wazo)
 }
@@ -109,8 +109,8 @@ fn time_of(pbx_event: &PbxEvent<'_>) -> Option<EventTime> {
     }
 }
 
-/// Returns the finished calls of these messages without internal ones, oldest first, and the number
-/// of calls that stay open.
+/// Returns the finished calls that result from these messages, oldest first and without internal
+/// ones, and the number of calls that remain open.
 pub fn finished_calls(
     arrivals: &[Arrival<'_>],
     format: Format,
@@ -151,7 +151,7 @@ fn text(value: &dyn fmt::Debug) -> String {
     format!("{value:?}")
 }
 
-/// Returns the differences between a call and the expected call. The list is empty if there are
+/// Returns the differences between a call and the expected one. The list is empty if there are
 /// none.
 fn differences(call: &FinishedCall, expected: &ExpectedCall, on_event: EventKinds) -> Vec<String> {
     let phone = call.number.as_ref().and_then(|received| {
@@ -215,8 +215,8 @@ fn differences(call: &FinishedCall, expected: &ExpectedCall, on_event: EventKind
     wrong
 }
 
-/// Returns the call's lead, and whether its variables name two. Frames that were cut in the
-/// caller's name have no variables, so the lead then comes from the CDR's user field.
+/// Returns the call's lead, and whether its variables contain two. Frames that were cut off in the
+/// caller's name have no variables, in which case the lead comes from the CDR's user field.
 fn lead_of(call: &FinishedCall) -> (Option<u64>, bool) {
     let lead = call
         .variables
@@ -232,7 +232,7 @@ fn lead_of(call: &FinishedCall) -> (Option<u64>, bool) {
     (lead.and_then(|lead| lead.parse().ok()), values.len() > 1)
 }
 
-/// Returns the errors in the calls of one recording as text, which is empty if there are none.
+/// Returns the errors in one recording's calls as text, which is empty if there are none.
 pub fn errors_as_text(
     name: &str,
     expected: &Expected,
@@ -269,7 +269,7 @@ pub fn expected(path: &Path) -> Expected {
     serde_json::from_slice(&fs::read(path).expect("what is expected")).expect("its shape")
 }
 
-/// Checks `file` of all recordings, and reports all errors at once. `arrange` changes the arrivals.
+/// Checks `file` in all recordings, reporting all errors together. `arrange` changes the arrivals.
 pub fn check_all(
     format: Format,
     file: &str,
@@ -284,8 +284,8 @@ pub fn check_all(
     );
 }
 
-/// Checks all recordings. `read` returns the bytes for a recording's folder, and `arrange` changes
-/// the arrivals.
+/// Checks all recordings. `read` returns the bytes for a recording's directory, and `arrange`
+/// changes the arrivals.
 pub fn check_each(
     format: Format,
     read: impl Fn(&Path) -> Vec<u8>,
@@ -330,8 +330,8 @@ pub fn repeat_all(arrivals: &mut Vec<Arrival<'_>>) {
     arrivals.extend(again);
 }
 
-/// Returns a function that delays the messages after this quarter by `later`, as a broker that kept
-/// them. Messages that happened before the delay ends arrive at once.
+/// Returns a function that delays the messages after this quarter by `later`, like a broker that
+/// kept them. Messages that happened before the end of the delay arrive all at once.
 pub fn delay_from(quarter: usize, later: Duration) -> impl Fn(&mut Vec<Arrival<'_>>) {
     move |arrivals| {
         let cut = arrivals.len() * quarter / 4;
@@ -343,7 +343,7 @@ pub fn delay_from(quarter: usize, later: Duration) -> impl Fn(&mut Vec<Arrival<'
     }
 }
 
-/// Makes each message arrive up to 400 ms late, with a fixed sequence of numbers.
+/// Makes each message arrive up to 400 ms late, using a fixed sequence of numbers.
 pub fn delay_randomly(arrivals: &mut Vec<Arrival<'_>>) {
     let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
     for (at, _) in arrivals.iter_mut() {

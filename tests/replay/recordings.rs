@@ -1,6 +1,6 @@
-//! Tests that every recorded call under `tests/recordings` matches `expected.json`, which was
-//! written from the story: from AMI text and AMI as JSON, unchanged, doubled, and shuffled, and
-//! with only channel events or only CEL.
+//! Tests that every recorded call in `tests/recordings` matches `expected.json`, which was written
+//! based on the story. The tests use AMI text and AMI as JSON, unchanged, duplicated, and shuffled,
+//! and with only channel events or only CEL.
 
 use crate::replay::recorded::{
     EventKinds, check_all, delay_randomly, duplicate_each, errors_as_text, expected,

@@ -1,5 +1,5 @@
-//! Tests `explain --call` and `--picture` with every recording: the story of a call as text, as
-//! JSON, and as a picture.
+//! Tests `explain --call` and `--picture` with every recording, which show a call's story as text,
+//! as JSON, and as a picture.
 
 use callbridge::{Command as Checked, read};
 use callbridge_model::Environment;
@@ -37,7 +37,7 @@ fn path_text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// Runs `explain` for AMI in this process, so the tables of numbering plans are loaded once.
+/// Runs `explain` for AMI in this process, so that the numbering plan tables are only loaded once.
 fn explain_text(arguments: &[&str]) -> Result<String, String> {
     explain_as("--format=ami", arguments)
 }
@@ -62,7 +62,7 @@ fn lines(text: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the ids of a recording's calls.
+/// Returns the IDs of a recording's calls.
 fn calls(path: &Path) -> Vec<String> {
     let all = explain_text(&[&["--json", path_text(path)], &TRUNKS[..]].concat()).expect("told");
     lines(&all)
@@ -71,7 +71,7 @@ fn calls(path: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Returns the only call with this id, with its timeline.
+/// Returns the only call with this ID, including its timeline.
 fn story(path: &Path, id: &str) -> Value {
     let flags = [&["--json", "--call", id, path_text(path)], &TRUNKS[..]].concat();
     let mut all = lines(&explain_text(&flags).expect("told"));
@@ -79,7 +79,7 @@ fn story(path: &Path, id: &str) -> Value {
     all.remove(0)
 }
 
-/// The contents of an SVG. Parsing panics if it is not well-formed XML.
+/// An SVG's contents. Parsing panics if the SVG isn't well-formed XML.
 #[derive(Debug, Default)]
 struct Picture {
     lanes: usize,
@@ -152,8 +152,8 @@ fn picture_has_one_lane_per_channel_and_one_bar_per_bridge_stay() {
             assert_eq!(drawn.lanes, channels.len(), "{at} {id}");
             assert_eq!(drawn.stays, stays.sum::<usize>(), "{at} {id}");
             let talks = story["timeline"]["talk"].as_array().expect("talk").len();
-            // Each talk shades the lanes of the other party and of the customer. The legend shows
-            // one more talk.
+            // Each talk span shades the lanes of the other party and the customer, and the legend
+            // shows one more.
             assert!(
                 drawn.talks >= talks && (drawn.talks > 0) == (talks > 0),
                 "{at} {id}"
@@ -174,7 +174,7 @@ fn picture_has_one_lane_per_channel_and_one_bar_per_bridge_stay() {
     assert!(pictures >= 60, "only {pictures}");
 }
 
-/// Returns how long employees talked with the customer, in seconds.
+/// Returns how long employees talked to the customer, in seconds.
 fn talk_of(story: &Value) -> f64 {
     let talks = story["timeline"]["talk"].as_array().expect("talk");
     let (mut until, mut total) = (f64::MIN, 0.0);
@@ -199,7 +199,7 @@ fn talk_in_timeline_matches_the_explained_talk_time() {
             if story["answered"] == true {
                 assert!((total - reported_talk).abs() <= 1.0, "{message}");
             } else {
-                // Talk of less than half a second does not count.
+                // Talk time of less than half a second doesn't count.
                 assert!(reported_talk == 0.0 && total < 0.5, "{message}");
                 unanswered += 1;
             }
@@ -235,7 +235,7 @@ fn call_from_cdrs_only_is_explained_and_drawn() {
             );
             let (total, reported_talk) =
                 (talk_of(story), story["talkTimeSec"].as_f64().expect("talk"));
-            // The talk of an internal call can be with the Local channel of an agent's login.
+            // In an internal call, the talk may be with the Local channel of an agent's login.
             assert!(
                 story["direction"] == "INTERNAL" || (total - reported_talk).abs() <= 1.0,
                 "{} {id}: {total} {reported_talk}",
@@ -331,7 +331,7 @@ fn hostile_channel_names_are_escaped_in_text_and_picture() {
         folder.path().join("call.svg"),
     );
     let recorded = fs::read(recording("inbound_answered/ami.raw")).expect("readable");
-    // A channel's name can be any name with which the device was registered.
+    // A channel's name may be any name that the device was registered with.
     let hostile = "PJSIP/&lt;\"]]>\u{1b}[31m\u{202e}01-";
     let text = String::from_utf8_lossy(&recorded).replace("PJSIP/101-", hostile);
     fs::write(&file, text).expect("written");
@@ -350,7 +350,7 @@ fn hostile_channel_names_are_escaped_in_text_and_picture() {
     );
 }
 
-/// Runs the program as a process, for tests of its exit codes.
+/// Runs the program as a process, for tests of its exit status.
 fn explain(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .env_clear()

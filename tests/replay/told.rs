@@ -15,7 +15,7 @@ const EXACT: [&str; 9] = [
     "startedAt",
 ];
 
-/// Returns the differences between a reported call and an entry of an `expected.json`. Seconds can
+/// Returns the differences between a reported call and an entry in an `expected.json`. Seconds may
 /// differ by one.
 pub fn differences(expected: &Value, reported: &Value) -> Vec<String> {
     let mut all = Vec::new();

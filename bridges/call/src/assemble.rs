@@ -55,9 +55,9 @@ pub struct Assembler {
 /// Counts of ignored and corrected items since startup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AssemblyCounts {
-    /// Duplicate events, which changed nothing.
+    /// Duplicate events, which had no effect.
     pub doubled: u64,
-    /// Events of calls that were already finished.
+    /// Events that arrived after their call had finished.
     pub late: u64,
     /// How many times the PBX's clock was set, judging by its events.
     pub clock_set: u64,
@@ -78,30 +78,30 @@ pub struct AssemblyCounts {
 /// How far the event stream has progressed.
 #[derive(Debug, Default)]
 struct Stream {
-    /// Time of the last event. It goes back if a batch arrives in reverse order, so that no call is
-    /// considered over before its start has been received.
+    /// Time of the last event. This moves backward if a batch arrives in reverse order, so that no
+    /// call is considered over before its start has been received.
     at: Option<EventTime>,
     /// When an event, a CDR, or a mark last arrived.
     arrived: Option<EventTime>,
     /// Number of channel events processed so far, including those of restored calls.
     taken_in: u64,
-    /// What the arrival of the next events says about their times.
+    /// How to interpret the arrival times of the next events.
     timing: Timing,
 }
 
-/// Describes what the arrival of an event says about when it happened. Arrivals are always measured
-/// by our boot clock.
+/// What an event's arrival says about when the event happened. Arrivals are always measured by our
+/// boot clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
     /// The connection or file whose events arrive in the order they happened, or `None` if the
     /// arrival order is inconclusive, as with a broker that redelivers.
     pub line: Option<Line>,
-    /// How far our wall clock is ahead of the clock used for arrivals. Calls whose events have no
-    /// timestamps start at our wall clock's time.
+    /// How far our wall clock is ahead of the clock used for arrivals. A call whose events have no
+    /// timestamps starts at our wall clock's time.
     pub wall_ahead: ClockDifference,
-    /// Whether the source keeps events until they're read, as a broker does. Events may then arrive
-    /// long after they happened, so only their own times count, and a call that was live can become
-    /// part of a backlog.
+    /// Whether the source keeps events until they're read, as a broker does. In that case, events
+    /// may arrive long after they happened, so only their own times count, and a call that was live
+    /// can become part of a backlog.
     pub kept: bool,
     /// Substitute time for events in a file that have no timestamps, or `None` if their arrival
     /// shows when they happened.
@@ -142,7 +142,7 @@ impl Assembler {
         self.counts.late == late
     }
 
-    /// Sets what the arrival of all subsequent events says about their times.
+    /// Sets how to interpret the arrival times of all subsequent events.
     pub fn timing(&mut self, timing: Timing) {
         self.stream.timing = timing;
     }

@@ -16,13 +16,13 @@ pub enum Direction {
     Outbound,
     /// A call that didn't involve a trunk.
     Internal,
-    /// A call over a trunk whose start wasn't received. It can be either of the first two, and is
+    /// A trunk call whose start wasn't received, so it may be inbound or outbound. Such a call is
     /// always incomplete.
     Unknown,
 }
 
 impl Direction {
-    /// Returns the direction as written by the CRM and in all our JSON.
+    /// Returns the direction's name, which is the same in the CRM and in all our JSON.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Inbound => "INBOUND",
@@ -47,8 +47,7 @@ pub struct FinishedCall {
     pub direction: Direction,
     /// Whether the customer talked with another real party for at least half a second.
     pub answered: bool,
-    /// The trunk of the customer's leg, by the name given in its flag, or `None` for internal
-    /// calls.
+    /// The trunk of the customer's leg, as named in its flag, or `None` for internal calls.
     pub trunk: Option<String>,
     /// The customer's number as written by the PBX, before normalization.
     pub number: Option<RawNumber>,
@@ -85,8 +84,8 @@ pub struct FinishedCall {
     /// Whether any event lacked a timestamp, so that its arrival time was used instead.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_arrival: bool,
-    /// Whether the call's first event arrived within 5 s of its own time. Otherwise, the call comes
-    /// from a backlog.
+    /// Whether the call's first event was received within 5 s of happening. If not, the call is
+    /// part of a backlog.
     pub live: bool,
     /// Log messages about clock problems, clamped values, and other corrections.
     pub remarks: Vec<String>,
@@ -99,11 +98,11 @@ pub struct FinishedCall {
     /// don't match any trunk. They hint at a trunk that isn't configured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<String>,
-    /// Common prefixes of the channels that may or may not be phones, such as `TAPI/5`, each once.
+    /// Distinct common prefixes, such as `TAPI/5`, of channels that may or may not be phones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_channels: Vec<String>,
-    /// Ids that the message contains if it reported the whole call. `None` if the call was
-    /// assembled.
+    /// IDs given in the message that reported the whole call, or `None` if the call was assembled
+    /// from events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<GivenIds>,
 }
@@ -194,7 +193,7 @@ pub(crate) fn aliases(ids: impl Iterator<Item = UniqueId>, known: &[&UniqueId]) 
     ids.into_iter().collect()
 }
 
-/// Returns the distinct nonempty texts in their original order.
+/// Returns the distinct nonempty strings in their original order.
 pub(crate) fn distinct<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let new = texts.filter(|text| !text.is_empty() && seen.insert(*text));

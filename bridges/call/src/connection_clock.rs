@@ -1,24 +1,24 @@
 //! The PBX's clock as seen through one connection or file.
 //!
-//! It takes the times of events and of responses to our pings, along with their arrivals by our
-//! boot clock, and works out whether the PBX's clock was set, how far the two clocks are apart, and
-//! whether a new channel was reported late.
+//! It's given the times of events and of responses to our pings, along with when each arrived by
+//! our boot clock. From these, it works out whether the PBX's clock was set, how far apart the two
+//! clocks are, and whether a new channel was reported late.
 //!
 //! ```text
-//! time of the event   10:00:00   10:00:08   10:00:20    the last two arrive late, because the
-//! its arrival         10:00:00   10:00:21   10:00:21    line stalled: no clock was set
+//! time of the event   10:00:00   10:00:08   10:00:20    the last two arrive late because the
+//! its arrival         10:00:00   10:00:21   10:00:21    line stalled, so no clock was set
 //!
-//! time of the event   10:00:00   10:00:08   10:00:03    the time runs back by 5 s:
-//! its arrival         10:00:00   10:00:08   10:00:10    the clock was set
+//! time of the event   10:00:00   10:00:08   10:00:03    the time runs backward by 5 s,
+//! its arrival         10:00:00   10:00:08   10:00:10    so the clock was set
 //!
 //! time of the event   10:00:00   10:00:08   10:01:00    the time is 40 s ahead of what the
-//! its arrival         10:00:00   10:00:08   10:00:20    smallest delay allows: the clock was set
+//! its arrival         10:00:00   10:00:08   10:00:20    smallest delay allows, so it was set
 //! ```
 
 use crate::{ClockDifference, EventTime};
 use std::time::Duration;
 
-/// How far times must jump to show that the clock was set.
+/// Minimum jump in the times that shows that the clock was set.
 const JUMP: Duration = Duration::from_secs(2);
 /// The smallest delay is confirmed by an event with the same delay that both happened and arrived
 /// at least this much later. Until then, the delay may be due to a stalled connection or a busy
@@ -73,10 +73,10 @@ struct RecentDifference {
 }
 
 impl ConnectionClock {
-    /// Processes an event's time, returning how the clock was set before the event, if it was.
+    /// Processes an event's time, and returns how the clock was set before the event, if it was.
     ///
-    /// `arrived` is the event's arrival by our boot clock, or `None` for a file, where it says
-    /// nothing.
+    /// `arrived` is when the event arrived by our boot clock, or `None` for a file, where the
+    /// arrival is meaningless.
     pub fn on_event(&mut self, at: EventTime, arrived: Option<EventTime>) -> Option<ClockSet> {
         let ahead = arrived.map(|arrived| ClockDifference::between(at, arrived));
         let went_back = self.latest.is_some_and(|latest| latest.since(at) > JUMP);
@@ -344,7 +344,7 @@ mod tests {
         );
         let seven_ahead = clock.on_event(time_at(110.0), Some(time_at(3.0)));
         assert_eq!(seven_ahead, Some(ClockSet::Ahead));
-        // A response that was delayed by the connection proves nothing.
+        // A response that was held up by the connection is inconclusive.
         let mut clock = ConnectionClock::default();
         assert_eq!(
             clock.on_answer(time_at(100.0), time_at(0.0), time_at(9.0)),

@@ -145,13 +145,13 @@ pub enum Unreadable {
          the delimiter isn't quoted"
     )]
     OtherColumns,
-    /// The column that the header calls the start holds no time.
+    /// The column named as the start in the header doesn't contain a time.
     #[error("the row's start isn't a date and time")]
     NoStart,
     /// The column named as the event's time in the header doesn't contain a time.
     #[error("the row's time isn't a date and time")]
     NoTime,
-    /// A spreadsheet has cut the seconds off the time of an event.
+    /// A spreadsheet has dropped the seconds from an event's time.
     #[error(
         "the row's time has no seconds, probably because a spreadsheet dropped them: use the PBX's \
          original file, or format the column as yyyy-mm-dd hh:mm:ss before you save it"
@@ -169,10 +169,10 @@ pub enum Unreadable {
          the column extra in the export, which shows the version, or export the event names"
     )]
     EventNumber,
-    /// This column should hold seconds, but holds something else.
+    /// A column that should contain a number of seconds contains something else.
     #[error("the row's {0} isn't a number of seconds")]
     NoCount(&'static str),
-    /// The file has no object with a channel's variables and its call flow.
+    /// The file doesn't contain an object with a channel's variables and call flow.
     #[error(
         "the file is not a CDR of a channel: `variables` with a uuid, or `callflow`, is \
              missing"

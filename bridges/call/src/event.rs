@@ -218,7 +218,7 @@ impl<'a> ChannelEvent<'a> {
     }
 }
 
-/// A channel as described in one message. Unknown texts are empty, including those reported as
+/// A channel as described in one message. Unknown strings are empty, including those reported as
 /// `<unknown>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelRef<'a> {
@@ -276,12 +276,12 @@ impl<'a> ChannelRef<'a> {
     }
 }
 
-/// Traits of a channel whose name doesn't reveal its phone or trunk. Unknown texts are empty.
+/// Traits of a channel whose name doesn't reveal its phone or trunk. Unknown strings are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelTraits<'a> {
-    /// Whether the channel came into the PBX, as opposed to being dialed by it.
+    /// Whether this is an incoming channel, as opposed to one dialed by the PBX.
     pub inbound: bool,
-    /// The gateway that the channel was dialed through or came in on.
+    /// The gateway through which the channel was dialed or came in.
     pub gateway: Text<'a>,
     /// The SIP profile that carries the channel.
     pub profile: Text<'a>,
@@ -294,7 +294,7 @@ pub struct ChannelTraits<'a> {
     /// How long the command that dialed the channel waits before redialing, or zero if it doesn't
     /// redial.
     pub pause: Duration,
-    /// Whether the channel is certain not to have had any earlier events that were missed.
+    /// Whether it's certain that no earlier events of the channel were missed.
     pub fresh: bool,
     /// Whether the channel is over and was only ever linked with one other channel, which is given
     /// in [`linked`](Self::linked).
@@ -432,10 +432,10 @@ pub enum Kind<'a> {
         /// The other channel, as in [`Kind::Linked`].
         with: Box<ChannelRef<'a>>,
     },
-    /// The channel leaves the one it was connected to in order to talk to a third one, or comes
-    /// back. This is the only sign from the PBX that their bridge ended.
+    /// The channel leaves the one it was connected to in order to talk to a third one, or returns
+    /// to it. This is the only sign from the PBX that their bridge ended.
     Consults {
-        /// Whether the channel is leaving, as opposed to coming back.
+        /// Whether the channel is leaving, as opposed to returning.
         begins: bool,
     },
     /// The channel listens to a `target` and to the channel linked with it (eavesdropping or a
@@ -511,7 +511,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Returns the channel of [`Kind::other`], mutably.
+    /// Returns the same channel as [`Kind::other`], but mutably.
     pub fn other_mut(&mut self) -> Option<&mut ChannelRef<'a>> {
         match self {
             Self::DialBegin { by, .. } | Self::DialEnd { by, .. } => by.as_deref_mut(),
@@ -528,7 +528,7 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// A call detail record. Texts are as given by the source, times are made absolute by the decoder
+/// A call detail record. Strings are as given by the source, times are made absolute by the decoder
 /// if possible, and values that the record doesn't contain are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cdr<'a> {

@@ -1,5 +1,5 @@
-//! Whether messages from a PBX are currently arriving. Only if they are does silence mean that
-//! nothing is happening.
+//! Whether messages from a PBX are currently arriving. Only then does silence mean that nothing is
+//! happening.
 
 use crate::units::EventTime;
 use std::time::Duration;
@@ -38,8 +38,8 @@ impl Reception {
         }
     }
 
-    /// Returns the time since when messages have been arriving, or the earliest possible time if
-    /// they have always been arriving or aren't arriving at all.
+    /// Returns when messages started arriving, or the earliest possible time if they have always
+    /// been arriving or aren't arriving at all.
     pub(crate) fn arriving_since(self) -> EventTime {
         match self {
             Self::Arriving { since } => since,

@@ -7,12 +7,12 @@
 //!
 //! ```text
 //! primary ──▶ complete ───────────────────────────────▶ finished
-//!        └──▶ incomplete: held ──▶ its time is over ──▶ finished, incomplete
-//!             (or without timestamps of its own)
+//!       └──▶ incomplete: held ──▶ its time is up ────▶ finished, incomplete
+//!            (or only with arrival times)
 //!                   │
 //!                   ▼
 //! second  ──▶ call ─┴─ the same call ─────────────────▶ finished, as the second source has it
-//!               ├──── unknown, and its time is over ───▶ finished
+//!               ├──── unknown, and its time is up ─────▶ finished
 //!               └──── known ──▶ forgotten
 //! ```
 //! This module does no I/O. It takes `now` as an argument and returns its decisions. Snapshots

@@ -6,7 +6,7 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | `view` | what is each channel, did it come in or was it dialed, and which bridges was it in? |
+//! | `view` | what is each channel, was it incoming or dialed, and which bridges was it in? |
 //! | `linked` | which channels were linked, and when, if links are reported instead of bridges? |
 //! | `masquerade` | which phone had which unique ID, and when (AMI 1.x)? |
 //! | `unnamed` | which bridge was it, if the PBX doesn't report an ID? |
@@ -20,8 +20,8 @@
 //! | `finish` | what are the finished call's values? |
 //! | `lost` | do the events show that others were lost? |
 //! | `evidence` | does anything suggest an answer that no bridge shows? |
-//! | `unobservable` | may the PBX have left out how the call went? |
-//! | `timeline` | what happened, to be stored and drawn? |
+//! | `unobservable` | might the PBX not have reported how the call went? |
+//! | `timeline` | what should be stored and drawn? |
 
 mod attempts;
 mod connections;
@@ -55,12 +55,12 @@ pub(crate) use attempts::command_patience;
 pub(crate) use number::is_number;
 pub(crate) use sets::Sets;
 
-/// Reason why a call is incomplete if events of it come from a file and have no times. The arrival
-/// of such events does not show when they happened.
+/// Why a call is incomplete if some of its events come from a file and have no timestamps. When
+/// such events arrive doesn't show when they happened.
 const UNTIMED: &str = "its events have no timestamps: set timestampevents = yes in manager.conf";
 const UNREAD: &str = "a message about the call could not be read";
 
-/// Why a call is resolved now.
+/// Why a call is being resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
     /// All of its channels have hung up.

@@ -12,7 +12,7 @@ pub(crate) const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 pub struct Settings {
     /// Endpoints of the PBX's trunks.
     pub endpoints: Endpoints,
-    /// How long after all of a call's channels have hung up without a new one appearing the call is
+    /// How long a call must have had no live channels, without a new one appearing, before it's
     /// finished.
     pub settle: Duration,
     /// How long calls over a trunk that [awaits a CDR](crate::TrunkEndpoint::awaits_cdr) wait for a

@@ -174,8 +174,8 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     })
 }
 
-/// Returns the event kind for a new channel, which is created in state `Ring` if it came in, or
-/// else dialed.
+/// Returns the event kind for a new channel. An incoming channel is created in state `Ring`, and
+/// any other channel is dialed.
 pub(crate) fn birth<'a>(fields: &mut EventFields<'a>) -> Kind<'a> {
     if is_inbound(fields) {
         let state = ChannelState::Ring;
@@ -501,9 +501,9 @@ fn host_and_port(host: &str, port: &str) -> String {
 /// Returns the extension of the phone at the channel, or an empty text. For a dialed channel, it's
 /// the dialed user. `dialed_user` is only used on creation, because channels that dial get it too.
 ///
-/// For a channel that came in, it is the user who logged in. A browser phone may only have a
-/// presence ID, and a phone that isn't on SIP may have no user at all, so its extension is the
-/// caller's number.
+/// For an incoming channel, it's the user who logged in. A browser phone may only have a presence
+/// ID, and a phone that isn't on SIP may have no user at all, so its extension is the caller's
+/// number.
 fn extension<'a>(
     rule: EventRule,
     inbound: bool,

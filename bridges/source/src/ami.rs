@@ -1,5 +1,5 @@
-//! AMI over TCP and TLS: the login, the check that events of calls arrive, and the questions of
-//! `check`.
+//! AMI over TCP and TLS, including the login, the check that call events arrive, and the questions
+//! asked by `check`.
 
 use crate::Item;
 use crate::{
@@ -15,24 +15,24 @@ use callbridge_formats::{Format, Frame, Framer};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Longest wait of `check` for the answers to questions that are asked together.
+/// How long `check` waits for the responses to questions that are asked together.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// Longest wait of `check` for the event that callbridge sent itself, after all answers.
+/// How long `check` waits, after all responses, for the event that callbridge sends to itself.
 const ECHO_WITHIN: Duration = Duration::from_secs(1);
-/// Longest wait of `check` for an event of a channel. `check` waits only if there are channels.
+/// How long `check` waits for a channel event, provided that there are channels.
 const EVENT_WITHIN: Duration = Duration::from_secs(3);
 
 /// Interval between requests for the live channels. Since a channel is considered gone once it's
 /// missing from two lists in a row, a call whose hangup was lost ends within twice this time.
 const LIST_EVERY: Duration = Duration::from_secs(180);
 
-/// A connection that is logged in to a PBX.
+/// A connection that's logged in to a PBX.
 struct AmiLine {
     tcp: TcpLine,
     framer: Framer,
     login: Login,
     outgoing: Outgoing,
-    /// The PBX's answer that accepted the login. The decoder also receives this answer.
+    /// The PBX's response that accepted the login, which is also passed to the decoder.
     accepted: Bytes,
     probe: SubscriptionProbe,
     pings: Pings,
@@ -64,7 +64,7 @@ pub(crate) async fn session(
     ended
 }
 
-/// Opens a separate connection, and asks which rights the account has and which endpoints exist.
+/// Opens a separate connection, and asks for the account's permissions and the existing endpoints.
 pub(crate) async fn survey(
     endpoint: &TcpEndpoint,
     user: &str,
@@ -154,7 +154,7 @@ impl AmiLine {
         }
     }
 
-    /// Sends the queued questions, and reads until `enough` returns `true`, or for at most
+    /// Sends the queued questions, and reads until `enough` returns `true`, but no longer than
     /// `within`.
     async fn survey(
         &mut self,
@@ -203,8 +203,7 @@ impl LiveLine for AmiLine {
         self.tcp.receive(self.framer.buffer()).await
     }
 
-    /// Passes each frame to the login, to the probe of the subscription, and to the intake's
-    /// decoder.
+    /// Passes each frame to the login, to the subscription probe, and to the intake's decoder.
     async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
         while let Some(frame) = self.framer.next() {
             let bytes = match frame {
@@ -214,8 +213,8 @@ impl LiveLine for AmiLine {
                     continue;
                 }
             };
-            // The login must see frames after it succeeded, too, because the PBX answers the
-            // filters then.
+            // The login must also see the frames after it has succeeded, because that's when the
+            // PBX responds to the filters.
             match self.login.on_frame(bytes) {
                 Action::Failed(error) => return Err(self.tcp.target.error(LineError::Ami(error))),
                 Action::Wait => continue,

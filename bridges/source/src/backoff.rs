@@ -1,10 +1,11 @@
-//! The wait before the next try. Pure: the caller passes times and random numbers.
+//! How long to wait before the next attempt. This module does no I/O. The caller supplies times and
+//! random numbers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// The first waits after refused connections, in order. A PBX that restarts is back within seconds,
-/// and refusing a connection costs the PBX nothing.
+/// The first waits after refused connections, in order. A PBX that's being restarted is back within
+/// seconds, and refusing a connection costs it nothing.
 const REFUSED: [Duration; 4] = [
     Duration::from_millis(100),
     Duration::from_millis(500),
@@ -12,12 +13,12 @@ const REFUSED: [Duration; 4] = [
     Duration::from_secs(2),
 ];
 
-/// The bounds of the wait before the next try.
+/// Bounds for the wait before the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The ceiling of the first wait. The ceiling doubles with each further failure.
+    /// Upper limit for the first wait, which doubles with each further failure.
     pub first: Duration,
-    /// The ceiling never exceeds this.
+    /// What that limit never exceeds.
     pub most: Duration,
     /// How long a connection must last to count as working, after which the wait starts over at
     /// `first`.
@@ -34,19 +35,20 @@ impl Default for Bounds {
     }
 }
 
-/// Exponential backoff with full jitter. Each wait is random, below a ceiling that doubles, so many
-/// connections that were lost together do not come back together. The shortest wait is a tenth of
-/// the first ceiling, so a PBX that refuses at once is not asked in a tight loop.
+/// Exponential backoff with full jitter. Each wait is random up to a limit that doubles with each
+/// failure, so that many connections lost at the same time aren't all reopened at the same time.
+/// The shortest wait is a tenth of the first limit, so that a PBX that refuses connections
+/// immediately isn't retried in a tight loop.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     bounds: Bounds,
     failures: u32,
-    /// Connections refused since the last one that was up.
+    /// Number of connections refused since the last one that was up.
     refused: usize,
 }
 
 impl Backoff {
-    /// Makes a backoff without failures and refusals.
+    /// Creates a backoff without any failures or refusals so far.
     pub fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -66,16 +68,16 @@ impl Backoff {
         has_worked
     }
 
-    /// Returns the wait after a refused connection to a PBX that does not repeat events. The first
-    /// waits are short and fixed. Later waits are those of [`Backoff::wait`].
+    /// Returns how long to wait after being refused by a PBX that doesn't resend events. The first
+    /// waits are short and fixed, and later ones are those of [`Backoff::wait`].
     pub fn wait_refused(&mut self, chance: u64) -> Duration {
         let soon = REFUSED.get(self.refused).copied();
         self.refused = self.refused.saturating_add(1);
         soon.unwrap_or_else(|| self.wait(Duration::ZERO, chance))
     }
 
-    /// Returns how long to wait before the next connection. The last one was up for `up`. `chance`
-    /// is a random number, which spreads the connections of several programs.
+    /// Returns how long to wait before the next connection, given how long the last one was `up`.
+    /// `chance` is a random number, so that the connections of several programs are spread out.
     pub fn wait(&mut self, up: Duration, chance: u64) -> Duration {
         if !self.has_worked(up) && !up.is_zero() {
             self.refused = 0;
@@ -93,13 +95,14 @@ impl Backoff {
         floor + Duration::from_micros(u64::try_from(jitter).unwrap_or(u64::MAX))
     }
 
-    /// Forgets the failures. The next wait is below the first ceiling again.
+    /// Forgets any failures, so that the first limit applies to the next wait again.
     pub fn reset(&mut self) {
         self.failures = 0;
     }
 }
 
-/// Returns a random number, from the keys that the standard library draws for its hash maps.
+/// Returns a random number derived from the keys that the standard library generates for its hash
+/// maps.
 pub fn chance() -> u64 {
     RandomState::new().hash_one(0_u8)
 }

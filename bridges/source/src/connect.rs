@@ -1,6 +1,6 @@
-//! Opens TCP connections, plain or with TLS, and describes why a connection could not be opened.
-//! TLS is rustls with ring. It trusts the system's root certificates, or those in `ca-file=`. No
-//! setting skips a check of TLS.
+//! Opens TCP connections, with or without TLS, and describes why one couldn't be opened. TLS uses
+//! rustls with ring, and trusts either the system's root certificates or those in `ca-file=`.
+//! There's no setting that skips any of TLS's checks.
 
 use crate::{Error, Fix, LineError, TcpEndpoint};
 use callbridge_call::redact::Redactor;
@@ -11,23 +11,22 @@ use std::{fmt::Display, io::ErrorKind, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// Reason that is shown if the other side closed the connection without one.
+/// The reason to show if the other side closed the connection without giving one.
 pub(crate) const NO_REASON: &str = "no reason was given";
 
-/// A stream of bytes in both directions.
+/// A bidirectional byte stream.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 pub(crate) type Stream = Box<dyn Duplex>;
 
-/// The endpoint of a connection, the root certificates that TLS trusts there, and the time limit
-/// for opening the connection.
+/// A connection's endpoint, the root certificates trusted for it, and the timeout for opening it.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub endpoint: TcpEndpoint,
     pub ca_file: Option<PathBuf>,
     pub within: Duration,
-    /// The secrets to remove from texts of the other side.
+    /// The secrets to remove from texts sent by the other side.
     pub redactor: Redactor,
 }
 
@@ -48,7 +47,7 @@ impl Target {
         self.error(LineError::Closed(message.into()))
     }
 
-    /// Awaits `answer` for at most `within`, and then fails with `LineError::TimedOut`.
+    /// Awaits `answer`, failing with `LineError::TimedOut` after `within`.
     pub(crate) async fn in_time<T>(
         &self,
         answer: impl Future<Output = Result<T, Error>>,
@@ -57,27 +56,27 @@ impl Target {
         answered.unwrap_or_else(|_| Err(self.error(LineError::TimedOut(self.within))))
     }
 
-    /// Describes a failure of a connection that is open or being opened. If TLS failed, the error
-    /// says why.
+    /// Describes why a connection that's open or being opened failed, including the cause of any
+    /// TLS failure.
     pub(crate) fn io_error(&self, error: &std::io::Error) -> Error {
         let refusal = refusal(&self.endpoint.host, error);
         refusal.unwrap_or_else(|| self.error(LineError::Connect(connect_message(error))))
     }
 
-    /// Opens the connection within the time limit.
+    /// Opens the connection within the timeout.
     pub(crate) async fn open(&self) -> Result<Stream, Error> {
         self.in_time(async {
             let address = (self.endpoint.host.as_str(), self.endpoint.port);
             let tcp = TcpStream::connect(address)
                 .await
                 .map_err(|error| self.io_error(&error))?;
-            // callbridge writes single short actions, and no action should wait for another.
+            // callbridge writes short, individual actions, none of which should wait for another.
             let _ = tcp.set_nodelay(true);
             if !self.endpoint.tls {
                 return Ok(Box::new(tcp) as Stream);
             }
-            // Root certificates are read from files, and the thread of a live connection must not
-            // wait for the disk.
+            // Root certificates are read from files, and a live connection's thread mustn't wait
+            // for the disk.
             let ca_file = self.ca_file.clone();
             let read = tokio::task::spawn_blocking(move || client(ca_file.as_deref()));
             let config = read.await.unwrap_or_else(|why| Err(tls_error("", why)))?;
@@ -113,17 +112,18 @@ fn connect_message(error: &std::io::Error) -> String {
     }
 }
 
-/// Makes an error about this host. `message` is the problem and its fix.
+/// Creates an error about this host. `message` describes the problem and its fix.
 fn host_error(host: &str, message: impl Display) -> Error {
     Error::fault(Fix::Remote, format!("{host}: {message}"))
 }
 
-/// Describes any other TLS failure with the library's text.
+/// Describes any other TLS failure using the library's text.
 fn tls_error(host: &str, why: impl Display) -> Error {
     host_error(host, format!("TLS failed: {why}"))
 }
 
-/// Describes a TLS failure that an I/O error contains. `None` if the error is not about TLS.
+/// Describes the TLS failure contained in an I/O error, or returns `None` if the error isn't about
+/// TLS.
 fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
     use CertificateError as C;
     let certificate = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
@@ -136,11 +136,11 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
         other => return Some(tls_error(host, other)),
     };
     let is_untrusted = match certificate {
-        // A bad signature means that the trusted root has the issuer's name but another key, for
-        // example because the CA was made again.
+        // A bad signature means that the trusted root has the issuer's name but a different key,
+        // for example because the CA was created anew.
         C::UnknownIssuer | C::BadSignature => true,
-        // A self-signed certificate that is marked as a CA's (`openssl req -x509`) is recognized
-        // only by webpki's text.
+        // A self-signed certificate marked as a CA's (`openssl req -x509`) can only be recognized
+        // by webpki's text.
         C::Other(other) => other.to_string().contains("CaUsedAsEndEntity"),
         _ => false,
     };
@@ -181,11 +181,12 @@ fn expired(since: &str) -> String {
     format!("its certificate has expired{since}; renew it on the server")
 }
 
-/// Makes the settings of a TLS client. This reads files, so do not call it on the thread of a live
-/// connection.
+/// Creates the settings for a TLS client. Since this reads files, it mustn't be called on a live
+/// connection's thread.
 ///
 /// # Errors
-/// If the `ca-file` cannot be read or has no certificate, or if the machine has no roots.
+/// Returns an error if the `ca-file` can't be read or doesn't contain a certificate, or if the
+/// machine has no root certificates.
 fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {
     let mut roots = RootCertStore::empty();
     match ca_file {
@@ -204,8 +205,8 @@ fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {
         }
         None => {
             let system = rustls_native_certs::load_native_certs();
-            // Root certificates that cannot be read are skipped. Then fewer servers are trusted,
-            // never more.
+            // Unreadable root certificates are skipped, which can only reduce the number of trusted
+            // servers.
             roots.add_parsable_certificates(system.certs);
             if roots.is_empty() {
                 let why = match system.errors.first() {

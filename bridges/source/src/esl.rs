@@ -1,4 +1,4 @@
-//! FreeSWITCH's event socket: the login, the subscription, and the reports of its dialogue.
+//! FreeSWITCH's event socket, including the login, the subscription, and what its dialogue reports.
 
 use crate::Item;
 use crate::{
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 const SECRET: &str = "CALLBRIDGE_ESL_SECRET";
 
-/// A connection to the event socket of a switch.
+/// A connection to a switch's event socket.
 struct SocketLine {
     tcp: TcpLine,
     reader: FrameReader,
@@ -41,14 +41,13 @@ pub(crate) async fn session(
     ended
 }
 
-/// Logs in to the event socket, and closes the connection.
+/// Logs in to the event socket, and then closes the connection.
 pub(crate) async fn probe(endpoint: &TcpEndpoint, access: &Access) -> Result<(), Error> {
     let line = SocketLine::open(endpoint, access, None, &[]).await;
     line.map(drop)
 }
 
-/// Logs in, asks for the facts about the switch, and returns the facts that the switch has reported
-/// in time.
+/// Logs in, asks for facts about the switch, and returns those that it reported in time.
 pub(crate) async fn survey(endpoint: &TcpEndpoint, access: &Access) -> Result<SwitchFacts, Error> {
     let mut survey = Survey::new(access.secret.read(SECRET)?.expose_secret());
     let mut line = SocketLine::open(endpoint, access, None, &QUESTIONS).await?;
@@ -58,7 +57,7 @@ pub(crate) async fn survey(endpoint: &TcpEndpoint, access: &Access) -> Result<Sw
         }
         survey.is_answered()
     });
-    // Facts that were not answered in time stay unknown.
+    // Any facts that weren't reported in time stay unknown.
     match timeout(access.settings.connect_within, answered).await {
         Ok(Err(error)) => Err(error),
         Ok(Ok(())) | Err(_) => Ok(survey.facts()),
@@ -66,7 +65,7 @@ pub(crate) async fn survey(endpoint: &TcpEndpoint, access: &Access) -> Result<Sw
 }
 
 impl SocketLine {
-    /// Opens a connection and logs in. If `survey` has questions, these are asked instead of
+    /// Opens a connection and logs in. If `survey` has questions, they're asked instead of
     /// subscribing to events.
     async fn open(
         endpoint: &TcpEndpoint,
@@ -91,10 +90,10 @@ impl SocketLine {
         Ok(line)
     }
 
-    /// Interprets the next whole frame. `None` if more bytes must arrive first.
+    /// Interprets the next complete frame, or returns `None` if more bytes are needed.
     ///
     /// # Errors
-    /// If the frame ends the connection.
+    /// Returns an error if the frame ends the connection.
     fn next(&mut self) -> Result<Option<FrameMeaning<'_>>, Error> {
         let target = &self.tcp.target;
         let meaning = match self.reader.next() {

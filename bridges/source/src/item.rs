@@ -1,4 +1,4 @@
-//! The output of a source: framed raw messages, and changes of its connection.
+//! A source's output, which consists of framed raw messages and changes of its connection.
 
 use bytes::Bytes;
 use callbridge_asterisk::subscription_probe::MissingRight;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::fmt;
 
-/// Position of a `--source` flag on the command line, counted from 0.
+/// The position of a `--source` flag on the command line, counting from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u16);
 
@@ -17,31 +17,31 @@ impl fmt::Display for SourceId {
     }
 }
 
-/// One report of a source. Items arrive in the order in which they happened.
+/// One report from a source. Items arrive in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// Connected and logged in, or the file is open.
+    /// The source is connected and logged in, or its file is open.
     Up,
-    /// The connection is lost, or could not be opened. The source tries again automatically. This
-    /// is reported at each change of the reason, not at each try.
+    /// The connection was lost or couldn't be opened. The source will try again automatically. This
+    /// is reported whenever the reason changes, not for each attempt.
     Down(Outage),
     /// One message, framed but not decoded.
     Frame(Frame),
     /// A point in the stream, such as the end of a list, that the source knows from its dialogue
-    /// with the PBX. No message for the decoder shows it.
+    /// with the PBX and that isn't part of any message for the decoder.
     Mark {
-        /// The point's kind, with the facts that the dialogue gave.
+        /// What kind of point it is, along with the facts from the dialogue.
         mark: Mark,
-        /// Time of the mark, by our own clock.
+        /// When the mark was received, by our own clock.
         arrived: EventTime,
     },
-    /// Events may be missing before the next item. The connection was lost and is back, the ring
-    /// overflowed, or a file was replaced while it was not read.
+    /// Events may be missing before the next item, because the connection was lost and
+    /// reestablished, the ring overflowed, or a file was replaced while it wasn't being read.
     Gap {
-        /// The cause of the gap.
+        /// What caused the gap.
         why: String,
     },
-    /// The account lacks a right. Reported once per connection.
+    /// The account lacks a permission. This is reported once per connection.
     MissingRight(MissingRight),
     /// The PBX responded to a ping, so everything it sent before that has arrived.
     Pong {
@@ -56,75 +56,77 @@ pub enum Item {
     /// because the connection wasn't read. Until the stall is over, any events that arrive may have
     /// happened earlier.
     Stalled(bool),
-    /// Events are known to arrive although there is no call. For example, an event that callbridge
-    /// sent itself came back.
+    /// Events are known to arrive even though there are no calls, e.g., because an event that
+    /// callbridge sent to itself came back.
     EventsFlow,
-    /// A file is read to its current end, and has not grown for a second. The file is still
-    /// followed. Reported at the beginning, and once each time after something was read.
+    /// A file has been read to its current end and hasn't grown for a second. It's still being
+    /// followed. This is reported at the start, and then once each time something has been read.
     Idle {
-        /// Position at which reading continues. The position is also reported for a file without
-        /// frames so far. Otherwise, records written while callbridge is stopped would count as
-        /// old, and would be skipped.
+        /// The position at which reading continues. It's reported even if the file hasn't had any
+        /// frames yet, because records written while callbridge is stopped would otherwise be
+        /// considered old and be skipped.
         position: FilePosition,
     },
-    /// The source was requested to stop, and gives no more items.
+    /// The source was asked to stop, and won't report any more items.
     Done,
 }
 
-/// A time in which a source is down, with the facts that are known at its beginning.
+/// A period during which a source is down, as far as it's known when it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// The problem and its fix. It never contains a secret.
+    /// The problem and its fix. Never contains a secret.
     pub why: String,
-    /// Time up to which no event was lost. If the end of the connection was noticed at once, this
-    /// is the time of the report. If the connection became silent, this is the time of its last
-    /// byte.
+    /// The time up to which no event was lost. That's the time of the report if the end of the
+    /// connection was noticed immediately, or the time of its last byte if the connection went
+    /// silent.
     pub since: EventTime,
-    /// Our secret or a setting is wrong, so the outage lasts until a person fixes it.
+    /// Whether our secret or one of our settings is wrong, so that the outage lasts until someone
+    /// fixes it.
     pub is_ours: bool,
-    /// The file does not exist, so no events of the PBX wait in it.
+    /// Whether the source is a file that doesn't exist (and so has no pending events).
     pub is_absent: bool,
 }
 
-/// One message as the PBX wrote it.
+/// One message as written by the PBX.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Number of the frame. The frames of one source are counted from 1, over all its connections.
-    /// A [`FrameVerdict`](crate::FrameVerdict) refers to it.
+    /// The frame's number. Each source's frames are numbered starting from 1, across all of its
+    /// connections. A [`FrameVerdict`](crate::FrameVerdict) refers to this number.
     pub seq: u64,
-    /// Time at which the message was read here, by our boot clock.
+    /// When the message was read, by our boot clock.
     pub arrived: EventTime,
-    /// The message for the decoder, without the empty line or line end that closed it. At most 1
-    /// MiB.
+    /// The message for the decoder, at most 1 MiB long, without the empty line or newline that
+    /// terminated it.
     pub bytes: Bytes,
-    /// Position at which reading continues after this frame. `None` for other sources than files.
+    /// The position at which reading continues after this frame, or `None` if the source isn't a
+    /// file.
     pub position: Option<FilePosition>,
-    /// AMQP property `content_type` of a message that carries a whole call.
+    /// The AMQP `content_type` property, for a message that contains a whole call.
     pub content_type: Option<SmolStr>,
-    /// Details of the record, in addition to its bytes. `None` if there are none.
+    /// Details about the record in addition to its bytes, if any.
     pub details: Option<Box<RecordDetails>>,
 }
 
 /// Text between the path and the byte offset in [`Frame::file`], for a file with many records.
 pub const RECORD_IN_FILE: &str = ", record that ends at byte ";
 
-/// Details that a source knows of a record, in addition to its bytes.
+/// Details about a record that a source knows in addition to its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordDetails {
-    /// Path of the file that contains only this record. `None` for other records.
+    /// Path of the file that contains this record and no others, or `None` for any other record.
     pub file: Option<SmolStr>,
-    /// Length of the whole record in bytes, if the frame contains only its first 64 KiB.
+    /// Length of the whole record in bytes, if the frame only contains its first 64 KiB.
     pub cut_from: Option<u64>,
-    /// Why the source cannot read the record, and what to do.
+    /// Why the source can't read the record, and what to do.
     pub fault: Option<String>,
 }
 
-/// Bytes that are kept of a record that is longer than the limit.
+/// Number of bytes to keep if a record is longer than the limit.
 pub(crate) const KEPT_BYTES: usize = 64 << 10;
 
 impl Frame {
-    /// Returns the path of the file with this record. For a file with many records, the offset of
-    /// the record's end follows. `None` if the source is not a file.
+    /// Returns the path of the file that contains this record, followed by the offset of the
+    /// record's end if the file has many records, or `None` if the source isn't a file.
     pub fn file(&self) -> Option<String> {
         let details = self.details.as_ref();
         let own = details.and_then(|details| details.file.as_ref());
@@ -135,14 +137,14 @@ impl Frame {
         }
     }
 
-    /// Returns the length of the whole record, if the frame contains only its beginning.
+    /// Returns the length of the whole record if the frame only contains its start.
     pub fn cut_from(&self) -> Option<u64> {
         self.details.as_ref()?.cut_from
     }
 }
 
-/// Returns the FNV-1a hash (64 bit). Hashes are stored, so every version must compute the same
-/// hash.
+/// Returns the 64-bit FNV-1a hash. Since hashes are stored, every version must compute the same
+/// one.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -150,28 +152,29 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// The end of the last frame taken from a file. A file is recognized by its inode and its first
-/// bytes. An inode is not enough, because it is soon used for another file. A name is not enough,
+/// bytes. An inode isn't enough, because it's soon reused for another file, and neither is a name,
 /// because files are rotated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePosition {
-    /// The path in the source's URL. The file itself can have another name by now.
+    /// The path in the source's URL. The file itself may have been renamed since.
     pub path: SmolStr,
-    /// The file's inode. For a folder, a time in microseconds since the epoch. Files written before
-    /// this time are not read.
+    /// The file's inode. For a directory, this is a time in microseconds since the epoch, and files
+    /// written before it aren't read.
     pub inode: u64,
-    /// Number of NUL bytes that the file begins with: a hole that `copytruncate` left. The head
-    /// comes after them.
+    /// Number of NUL bytes at the start of the file, which come from a hole left behind by
+    /// `copytruncate`. The head comes after them.
     pub head_at: u64,
-    /// Number of bytes after `head_at` that `head_hash` covers: at most 1024, and never beyond
-    /// `offset`.
+    /// Number of bytes after `head_at` covered by `head_hash`, which is at most 1024 and never goes
+    /// beyond `offset`.
     pub head_len: u32,
-    /// FNV-1a hash (64 bit) of the `head_len` bytes after `head_at`.
+    /// 64-bit FNV-1a hash of the `head_len` bytes after `head_at`.
     pub head_hash: u64,
-    /// Bytes from the file's start to the end of the last frame. For a folder, the time in
-    /// microseconds up to which every change of its files (`ctime`) was read.
+    /// Number of bytes from the start of the file to the end of the last frame. For a directory,
+    /// this is the time in microseconds up to which every change to its files (`ctime`) has been
+    /// read.
     pub offset: u64,
-    /// Time of the last write to the file, when it was last checked. If the file is gone, this time
-    /// shows which files were rotated after it. 0 for a folder.
+    /// When the file was last written to, as of the last check. If the file is gone, this shows
+    /// which files were rotated after it. For a directory, it's 0.
     pub written: EventTime,
 }
 

@@ -1,19 +1,20 @@
-//! Reads framed raw messages from PBXs. Bytes of a TCP or TLS connection, a WebSocket, a broker's
-//! queue, or a growing file go in. [`Item`]s come out, in one bounded [`Ring`]. The intake sends
-//! [`FrameVerdict`]s back after the commit. Frames are decoded after the ring. This crate uses only
-//! the framing of the decoders, the dialogues with a PBX, and the surveys of `check`.
+//! Reads framed raw messages from PBXs. Its input is the bytes of a TCP or TLS connection, a
+//! WebSocket, a broker's queue, or a growing file, and its output is [`Item`]s in a single bounded
+//! [`Ring`]. After the commit, the intake sends back [`FrameVerdict`]s. Since frames aren't decoded
+//! until after the ring, this crate only uses the decoders' framing, the dialogues with PBXs, and
+//! the surveys for `check`.
 //!
 //! ```text
 //! url        --source, checked
-//! source     one source from start to stop; reconnects with `backoff`
-//!   live       a connection that repeats no events: read, kept alive, given up; protocols:
+//! source     one source from start to finish, which reconnects with `backoff`
+//!   live       a connection that doesn't resend events, read and kept alive until it dies, over:
 //!     ami        AMI over TCP and TLS
 //!     esl        FreeSWITCH's event socket
 //!     websocket  AMI as JSON; `unmask` turns text frames into binary ones before tungstenite
-//!   amqp       a queue: consume, acknowledge after the commit, refuse
-//!   file       a file that grows, is renamed, truncated, replaced
-//! connect    opens TCP and TLS connections, and describes refusals (`error`)
-//! session    output of a source: `item`s with numbers, states, gaps, and its counts
+//!   amqp       a queue, with messages acknowledged after the commit or rejected
+//!   file       a file that grows, is renamed, truncated, or replaced
+//! connect    opens TCP and TLS connections, and describes why one failed (`error`)
+//! session    a source's output, i.e., `item`s with numbers, states, and gaps, and its counts
 //! ring       the bounded buffer to the intake;  verdict  the verdicts sent back
 //! ```
 

@@ -1,5 +1,5 @@
-//! Handles a live connection of any protocol: reads it without waiting for the intake, keeps it
-//! alive with pings, and gives it up when it has died.
+//! Handles a live connection using any protocol. It's read without waiting for the intake, kept
+//! alive with pings, and given up once it has died.
 
 mod pings;
 mod stall;
@@ -13,16 +13,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 const READ_BYTES: usize = 32 << 10;
-/// A connection that was silent for too long is read for this much longer before it is given up. If
-/// this process or this machine was suspended, bytes can wait in the socket although the time is
-/// over.
+/// How much longer a connection that has been silent for too long is read before it's given up. If
+/// this process or machine was suspended, there may be bytes waiting in the socket even though the
+/// timeout has passed.
 const LAST_READ: Duration = Duration::from_secs(1);
 /// How often the reader checks whether it was suspended and whether a ping is overdue.
 const STALL_CHECK: Duration = Duration::from_millis(500);
 /// Timeout for the response to the last ping before a clean stop.
 const LAST_PING: Duration = Duration::from_secs(1);
 
-/// A connection that is logged in, of one of the protocols.
+/// A logged-in connection using any of the protocols.
 pub(crate) trait LiveLine {
     fn target(&self) -> &Target;
 
@@ -34,7 +34,7 @@ pub(crate) trait LiveLine {
     /// Waits until more data has arrived. Safe to cancel.
     async fn receive(&mut self) -> Result<(), Error>;
 
-    /// Gives the received frames to the intake.
+    /// Passes the received frames to the intake.
     async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error>;
 
     /// Queues a ping.
@@ -132,13 +132,14 @@ async fn finish(line: &mut impl LiveLine, feed: &mut SourceFeed) -> Result<(), E
     timeout(LAST_PING, responds).await.unwrap_or(Ok(()))
 }
 
-/// Sends everything in the queue. Fails if the connection does not take all bytes within this time.
+/// Sends everything in the queue, failing if the connection doesn't accept all bytes within this
+/// time.
 pub(crate) async fn send_within(line: &mut impl LiveLine, within: Duration) -> Result<(), Error> {
     let sent = timeout(within, line.send()).await;
     sent.unwrap_or_else(|_| Err(line.target().error(LineError::Silent(within))))
 }
 
-/// A TCP connection of a text protocol.
+/// A TCP connection using a text protocol.
 pub(crate) struct TcpLine {
     pub(crate) stream: Stream,
     pub(crate) target: Target,

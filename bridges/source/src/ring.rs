@@ -1,19 +1,19 @@
 //! The bounded buffer between all sources and the intake.
 //!
-//! Two kinds of source share it. A live connection (AMI, WebSocket) never waits, because Asterisk
-//! drops a reader that is slower than 100 ms. Frames without room are dropped, counted, and
-//! reported as one gap as soon as there is room. A patient source (a broker, a file) waits. It has
-//! its own smaller share, so a long file can never use the room of a live connection. The live
-//! share is split equally among the live connections, so a flood from one PBX can't cost another
-//! its calls.
+//! It's shared by two kinds of sources. A live connection (AMI, WebSocket) never waits, because
+//! Asterisk drops any reader that's slower than 100 ms. Frames that don't fit are dropped, counted,
+//! and reported as a single gap once there's room again. A patient source (a broker, a file) does
+//! wait. It has its own smaller share, so a long file can never take room away from a live
+//! connection. The live share is split equally among the live connections, so a flood from one PBX
+//! can't cost another one its calls.
 //!
 //! ```text
-//!              frames   bytes      full means
-//! live         61,440   28 MiB     dropped, counted, one gap
-//! patient       4,096    4 MiB     wait
-//! together     65,536   32 MiB
+//!              frames   bytes      if full
+//! live         61,440   28 MiB     dropped, counted, reported as one gap
+//! patient       4,096    4 MiB     the source waits
+//! total        65,536   32 MiB
 //! ```
-//! Changes of a connection (up, down, gap, idle, done) have 1,024 additional places.
+//! Connection changes (up, down, gap, idle, done) have 1,024 additional places.
 
 use crate::{Frame, Item, SourceId};
 use std::sync::Arc;
@@ -22,13 +22,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 /// Sizes of the ring's two shares, each in frames and in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Frames of live connections that can wait for the intake.
+    /// Number of frames from live connections that can wait for the intake.
     pub live_frames: u32,
-    /// Bytes of frames of live connections that can wait for the intake.
+    /// Number of bytes in frames from live connections that can wait for the intake.
     pub live_bytes: u32,
-    /// Frames of brokers and files that can wait for the intake.
+    /// Number of frames from brokers and files that can wait for the intake.
     pub patient_frames: u32,
-    /// Bytes of frames of brokers and files: at least 1 MiB, the longest frame.
+    /// Number of bytes in frames from brokers and files that can wait for the intake, which must be
+    /// at least 1 MiB, the length of the longest frame.
     pub patient_bytes: u32,
 }
 
@@ -61,8 +62,8 @@ impl RingShare {
         }
     }
 
-    /// Returns the number of bytes that a frame takes of the share. A frame that is longer than the
-    /// whole share takes the whole share.
+    /// Returns how many bytes of the share a frame takes up. A frame that's longer than the whole
+    /// share takes up all of it.
     fn cost(&self, frame: &Frame) -> u32 {
         let bytes = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
         bytes.min(self.bytes_max)
@@ -74,8 +75,7 @@ impl RingShare {
         Some([one, bytes.ok()?])
     }
 
-    /// Waits for room for a frame. Safe to cancel, because permits that are already held are
-    /// returned.
+    /// Waits for room for a frame. Safe to cancel, because any permits already held are returned.
     async fn take(&self, frame: &Frame) -> Option<Permits> {
         let one = Arc::clone(&self.frames).acquire_owned().await.ok()?;
         let bytes = Arc::clone(&self.bytes).acquire_many_owned(self.cost(frame));
@@ -83,15 +83,13 @@ impl RingShare {
     }
 }
 
-/// Permits for one frame and for its bytes. When the permits are dropped, the ring has that room
-/// again.
+/// Permits for one frame and for its bytes. Dropping them frees that room in the ring.
 type Permits = [OwnedSemaphorePermit; 2];
 
-/// An item of a source. If the item is a frame, the permits for its room in the ring. `None` for
-/// other items.
+/// An item from a source, along with the permits for its room in the ring if it's a frame.
 type Entry = (SourceId, Item, Option<Permits>);
 
-/// The sending end of the ring, for the sources. It is cheap to clone.
+/// The sending end of the ring, used by the sources. It's cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Ring {
     sender: mpsc::Sender<Entry>,
@@ -100,14 +98,14 @@ pub struct Ring {
     patient: RingShare,
 }
 
-/// The intake has ended, so items cannot be given to it.
+/// An error indicating that the intake has ended, so items can't be passed to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the intake has ended")]
 pub struct Gone;
 
 impl Ring {
     /// Returns the ring for one of `sources` live connections. The live share is split equally
-    /// among them, but each has room for at least one frame.
+    /// among them, but each one has room for at least one frame.
     #[must_use]
     pub fn for_one_of(&self, sources: u32) -> Self {
         let Limits {
@@ -122,7 +120,7 @@ impl Ring {
         }
     }
 
-    /// Gives the frame of a live connection if there is room. Returns `false` if there is none.
+    /// Passes on a live connection's frame if there's room, or else returns `false`.
     pub(crate) fn offer(&self, source: SourceId, frame: Frame) -> Result<bool, Gone> {
         let Some(permits) = self.live.try_take(&frame) else {
             if self.sender.is_closed() {
@@ -138,8 +136,8 @@ impl Ring {
         }
     }
 
-    /// Gives the frame of a patient source, and waits for room. Safe to cancel before it returns:
-    /// the frame is then not given.
+    /// Passes on a patient source's frame, waiting for room. If this is canceled before it returns,
+    /// the frame isn't passed on.
     pub(crate) async fn give(&self, source: SourceId, frame: Frame) -> Result<(), Gone> {
         let place = self.sender.reserve().await.map_err(|_| Gone)?;
         let permits = tokio::select! {
@@ -150,18 +148,18 @@ impl Ring {
         Ok(())
     }
 
-    /// Returns `true` if at least one place and one byte are free for frames of live connections.
+    /// Returns `true` if there's room for at least one frame and one byte from live connections.
     pub(crate) fn has_room(&self) -> bool {
         self.live.frames.available_permits() > 0 && self.live.bytes.available_permits() > 0
     }
 
-    /// Reports a change of a connection, if a place is free.
+    /// Reports a connection change if a place is available.
     pub(crate) fn try_report(&self, source: SourceId, item: Item) -> Result<(), Box<Item>> {
         let sent = self.sender.try_send((source, item, None));
         sent.map_err(|refused| Box::new(refused.into_inner().1))
     }
 
-    /// Reports a change of a connection, and waits for a free place.
+    /// Reports a connection change, waiting until a place is available.
     pub(crate) async fn report(&self, source: SourceId, item: Item) -> Result<(), Gone> {
         let sent = self.sender.send((source, item, None)).await;
         sent.map_err(|_| Gone)
@@ -175,21 +173,21 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// Returns the next item. `None` once every [`Ring`] is dropped. Safe to cancel.
+    /// Returns the next item, or `None` once every [`Ring`] has been dropped. Safe to cancel.
     pub async fn next(&mut self) -> Option<(SourceId, Item)> {
         let (source, item, _permits) = self.receiver.recv().await?;
         Some((source, item))
     }
 
-    /// Returns the next item without waiting. `None` if none has arrived. After
-    /// [`next`](Self::next), the intake adds more items to its group with this function.
+    /// Returns the next item without waiting, or `None` if none has arrived. The intake uses this
+    /// after [`next`](Self::next) to add more items to its group.
     pub fn try_next(&mut self) -> Option<(SourceId, Item)> {
         let (source, item, _permits) = self.receiver.try_recv().ok()?;
         Some((source, item))
     }
 }
 
-/// Makes the ring of a process, with both ends.
+/// Creates a process's ring, and returns both ends.
 pub fn ring(limits: Limits) -> (Ring, Intake) {
     let places = limits.live_frames as usize + limits.patient_frames as usize + STATES;
     let (sender, receiver) = mpsc::channel(places);

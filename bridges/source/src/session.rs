@@ -1,6 +1,6 @@
-//! The parts that every session of a source needs: its settings, secret, and root certificates, and
-//! the feed to the ring with numbered frames, changes of state, gaps, and counts. The intake logs
-//! the items. This module logs them only for debugging.
+//! What every session of a source needs, which is its settings, secret, and root certificates,
+//! along with the feed to the ring, including frame numbers, state changes, gaps, and counters.
+//! Items are logged by the intake, and only for debugging here.
 
 use crate::ring::{Gone, Ring};
 use crate::settings::{Clock, Secret, Settings};
@@ -16,7 +16,7 @@ use smol_str::SmolStr;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
-/// Signal that requests running sessions to stop.
+/// A signal that asks running sessions to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop(pub(crate) watch::Receiver<bool>);
 
@@ -36,7 +36,7 @@ impl Stop {
     }
 }
 
-/// Settings, secret, and root certificates with which a session opens its connection.
+/// The settings, secret, and root certificates that a session uses to open its connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub settings: Settings,
@@ -50,23 +50,23 @@ impl Access {
             endpoint: endpoint.clone(),
             ca_file: self.ca_file.clone(),
             within: self.settings.connect_within,
-            // No secret is needed here, because the dialogues of AMI and of the event socket redact
-            // the PBX's texts.
+            // No secret is needed here, because the AMI and event socket dialogues redact the PBX's
+            // texts themselves.
             redactor: Redactor::default(),
         }
     }
 }
 
-/// What one source passes from session to session.
+/// What a source passes on from session to session.
 pub(crate) struct Context {
     pub line: SourceFeed,
     pub access: Access,
     pub stop: Stop,
-    /// Whether calls of the PBX are open, as the intake knows it.
+    /// Whether the PBX has open calls, as far as the intake knows.
     pub calls: watch::Receiver<bool>,
 }
 
-/// A record of a source, before it has a number.
+/// A record from a source that doesn't have a number yet.
 #[derive(Default)]
 pub(crate) struct FrameContent {
     pub bytes: Bytes,
@@ -75,7 +75,7 @@ pub(crate) struct FrameContent {
     pub details: Option<Box<RecordDetails>>,
 }
 
-/// Time between two checks whether the ring has room again.
+/// How often to check whether the ring has room again.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -86,17 +86,17 @@ pub(crate) struct SourceFeed {
     pub clock: Clock,
     pub counts: Counts,
     pub seq: u64,
-    /// Time at which the connection came up. `None` while it is down.
+    /// When the connection came up, or `None` while it's down.
     pub up: Option<Instant>,
     pub was_up: bool,
-    /// Last reported reason why the connection is down. `None` once it is up.
+    /// The last reported reason why the connection is down, or `None` once it's up.
     pub reported: Option<String>,
-    /// Frames dropped because the ring was full, and not reported yet.
+    /// Number of frames that were dropped because the ring was full and haven't been reported yet.
     pub dropped: u64,
 }
 
 impl SourceFeed {
-    /// Reports that the connection is up. `forgets` means that the PBX does not repeat events after
+    /// Reports that the connection is up. `forgets` means that the PBX doesn't resend events after
     /// an outage, so the outage is reported as a gap.
     pub(crate) async fn up(&mut self, forgets: bool) -> Result<(), Gone> {
         if self.up.is_some() {
@@ -115,9 +115,9 @@ impl SourceFeed {
         Ok(())
     }
 
-    /// Reports that the connection is down, if the reason is new. `silent` is the time without a
-    /// byte before the connection was given up. `is_absent` means that the source is a file that
-    /// does not exist yet.
+    /// Reports that the connection is down, unless the reason is the same as before. `silent` is
+    /// how long nothing was received before the connection was given up. `is_absent` means that the
+    /// source is a file that doesn't exist yet.
     pub(crate) async fn down(
         &mut self,
         why: String,
@@ -144,7 +144,7 @@ impl SourceFeed {
         self.report(Item::Down(outage)).await
     }
 
-    /// Returns the time since the connection came up. Zero while it is down.
+    /// Returns how long the connection has been up, or zero while it's down.
     pub(crate) fn up_for(&self) -> Duration {
         self.up.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -155,24 +155,24 @@ impl SourceFeed {
     }
 
     /// Reports a fact about the connection's events without waiting. If the ring has no room, the
-    /// item is dropped, and only a later connection can report the fact.
+    /// item is dropped, and it's left to a later connection to report the fact.
     pub(crate) fn notice(&self, item: Item) {
         if let Err(item) = self.ring.try_report(self.id, item) {
             tracing::debug!(source = %self.shown, ?item, "no room to report it");
         }
     }
 
-    /// Reports an item if there is room. Returns `false` if there is none.
+    /// Reports an item if there's room, or else returns `false`.
     pub(crate) fn try_report(&self, item: Item) -> bool {
         self.ring.try_report(self.id, item).is_ok()
     }
 
-    /// Returns the time of our boot clock.
+    /// Returns the time by our boot clock.
     pub(crate) fn now(&self) -> EventTime {
         (self.clock)()
     }
 
-    /// Reports a point in the stream, after all frames given so far.
+    /// Reports a point in the stream that comes after all frames passed on so far.
     pub(crate) async fn mark(&self, mark: Mark) -> Result<(), Gone> {
         let arrived = (self.clock)();
         self.report(Item::Mark { mark, arrived }).await
@@ -201,9 +201,9 @@ impl SourceFeed {
         });
     }
 
-    /// Gives a frame without waiting. If the ring has no room, the frame is dropped. Frames that
-    /// were dropped in a row are reported as one gap as soon as there is room, before the next
-    /// frame.
+    /// Passes on a frame without waiting. If the ring has no room, the frame is dropped.
+    /// Consecutive dropped frames are reported as a single gap as soon as there's room, before the
+    /// next frame.
     pub(crate) fn offer(&mut self, bytes: Bytes) -> Result<(), Gone> {
         let length = bytes.len();
         if self.report_dropped() {
@@ -224,8 +224,9 @@ impl SourceFeed {
         Ok(())
     }
 
-    /// Reports dropped frames as a gap, if the ring has room again. Returns `false` if the ring is
-    /// still full. Call this even if nothing arrives, so the gap does not wait for the next frame.
+    /// Reports dropped frames as a gap if the ring has room again, or returns `false` if it's still
+    /// full. This should be called even if nothing arrives, so that the gap doesn't have to wait
+    /// for the next frame.
     pub(crate) fn report_dropped(&mut self) -> bool {
         let dropped = self.dropped;
         if dropped > 0 {
@@ -240,8 +241,8 @@ impl SourceFeed {
         true
     }
 
-    /// Waits until [`report_dropped`](Self::report_dropped) should be called although nothing
-    /// arrives: 50 ms, or forever while there is nothing to report.
+    /// Waits until [`report_dropped`](Self::report_dropped) should be called even though nothing
+    /// has arrived, which is 50 ms, or forever while there's nothing to report.
     pub(crate) async fn wait_to_report_dropped(&self) {
         if self.dropped == 0 {
             std::future::pending::<()>().await;
@@ -249,7 +250,7 @@ impl SourceFeed {
         tokio::time::sleep(RETRY_AFTER).await;
     }
 
-    /// Reports that a connection has sent a message that is longer than the limit (`bytes`, if
+    /// Reports that a connection has sent a message that's longer than the limit (`bytes`, if
     /// known). The message is discarded, so events may be missing.
     pub(crate) async fn too_long(&mut self, bytes: Option<u64>) -> Result<(), Gone> {
         self.counts.count(|counts| counts.too_long += 1);
@@ -260,8 +261,8 @@ impl SourceFeed {
         .await
     }
 
-    /// Gives a frame to the ring, and waits for room. Returns the frame's number. Safe to cancel: a
-    /// canceled call gives no frame.
+    /// Passes a frame to the ring, waiting for room, and returns the frame's number. If this is
+    /// canceled, the frame isn't passed on.
     pub(crate) async fn give(&mut self, content: FrameContent) -> Result<u64, Gone> {
         let length = content.bytes.len();
         if content
@@ -277,29 +278,29 @@ impl SourceFeed {
     }
 }
 
-/// Counters of one source, shared between the source and the code that shows them.
+/// Counters for one source, shared between the source and the code that displays them.
 #[derive(Clone, Debug, Default)]
 pub struct Counts(Arc<Mutex<CountsNow>>);
 
-/// The counters at one moment.
+/// The counters' values at a particular moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountsNow {
-    /// Frames given to the ring.
+    /// Number of frames passed to the ring.
     pub frames: u64,
-    /// Bytes of the frames given to the ring, without the line ends that closed them.
+    /// Number of bytes in the frames passed to the ring, not counting their terminators.
     pub bytes: u64,
-    /// Frames dropped because the ring was full. Frames that were dropped in a row are reported as
-    /// one gap.
+    /// Number of frames dropped because the ring was full. Consecutive dropped frames are reported
+    /// as a single gap.
     pub overflow: u64,
     /// Number of times that a connection was lost after it had been up.
     pub reconnects: u64,
-    /// Messages longer than 1 MiB. From a live connection, they are discarded and reported as a
-    /// gap. From a broker or a file, they are cut.
+    /// Number of messages longer than 1 MiB. They're discarded and reported as a gap if they come
+    /// from a live connection, and truncated if they come from a broker or a file.
     pub too_long: u64,
 }
 
 impl Counts {
-    /// Returns a copy of all counters, taken at one moment.
+    /// Returns a consistent copy of all counters.
     pub fn now(&self) -> CountsNow {
         *self.0.lock()
     }

@@ -1,4 +1,4 @@
-//! The settings of a source: its secret, times, and sizes.
+//! A source's settings, which are its secret, times, and sizes.
 
 use crate::{Bounds, Error, EventTime, Fix};
 use secrecy::SecretString;
@@ -6,22 +6,24 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Function that reads the boot clock, which never jumps, for times of arrival and loss.
+/// A function that reads the boot clock, which never jumps. It's used for the times of arrivals and
+/// losses.
 pub type Clock = fn() -> EventTime;
 
-/// The origin of a source's secret. Debug does not show it.
+/// Where a source's secret comes from. The `Debug` output doesn't show it.
 #[derive(Clone, Debug)]
 pub enum Secret {
-    /// No secret was given. A login that needs one fails with [`Fix::Secret`].
+    /// No secret was given, so a login that needs one fails with [`Fix::Secret`].
     None,
     /// The secret itself, from the environment or a credential.
     Value(SecretString),
-    /// The first line of a file. It is read at each login, so a corrected file is used at once.
+    /// The first line of a file, which is read at each login, so a corrected file takes effect
+    /// immediately.
     File(PathBuf),
 }
 
 impl Secret {
-    /// Reads the current secret. If there is none, the error names `variable`.
+    /// Reads the current secret. If there is none, the error mentions `variable`.
     pub(crate) fn read(&self, variable: &'static str) -> Result<SecretString, Error> {
         match self {
             Self::None => Err(Error::fault(
@@ -32,7 +34,7 @@ impl Secret {
             Self::File(path) => {
                 let content =
                     std::fs::read_to_string(path).map_err(|why| secret_file_fault(path, why))?;
-                // Some editors write a byte order mark at the start of a file.
+                // Some editors write a byte-order mark at the start of a file.
                 let text = content.trim_start_matches('\u{feff}');
                 let line = text.lines().next().unwrap_or_default().trim();
                 if line.is_empty() {
@@ -50,31 +52,29 @@ fn secret_file_fault(path: &Path, why: impl Display) -> Error {
     Error::fault(Fix::Secret, message)
 }
 
-/// Times and sizes. The defaults are those of the documentation. Tests shorten them.
+/// Times and sizes. The defaults are the documented ones, which tests shorten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Time limit for the connection, the TLS handshake, and the login together.
+    /// Timeout for the connection, the TLS handshake, and the login together.
     pub connect_within: Duration,
     /// Interval between pings on a live connection without open calls.
     pub ping_every: Duration,
     /// Interval between pings while a call is open. Without timestamps, this is how late an event
     /// can be before it's noticed.
     pub ping_every_in_call: Duration,
-    /// A connection without a byte for this long is closed and opened again. A connection that
-    /// stalls for less time loses nothing, because TCP still delivers the bytes.
+    /// If nothing is received on a connection for this long, it's closed and reopened. A shorter
+    /// stall doesn't lose anything, because TCP still delivers the bytes.
     pub silent_after: Duration,
-    /// Bounds of the wait between two tries to open a connection.
+    /// Bounds for the wait between two attempts to open a connection.
     pub backoff: Bounds,
-    /// Time between two polls of a file.
+    /// Interval between polls of a file.
     pub poll_every: Duration,
-    /// A file that has not grown for this long is reported as read to its end. The default is
-    /// longer than the default of `--settle` (500 ms), within which the records of one call are
-    /// written.
+    /// A file that hasn't grown for this long is reported as read to its end. The default is longer
+    /// than the default of `--settle` (500 ms), within which all of a call's records are written.
     pub idle_after: Duration,
-    /// Maximum messages of a broker without an acknowledgement.
+    /// Maximum number of unacknowledged messages from a broker.
     pub prefetch: u16,
-    /// Longest time for which a broker's source waits for the verdicts on its frames before it
-    /// ends.
+    /// How long a broker's source waits for the verdicts on its frames before it ends.
     pub drain_within: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! One source, from its URL to its end.
+//! A source, from its URL until it ends.
 
 use crate::{
     Access, Backoff, Clock, Context, Counts, Error, FilePosition, FilesAgain, Fix, Item, LineError,
@@ -10,7 +10,7 @@ use callbridge_freeswitch::survey::SwitchFacts;
 use std::{fmt, time::Duration};
 use tokio::sync::watch;
 
-/// One source, ready to run.
+/// A source that's ready to run.
 pub struct Source {
     id: SourceId,
     url: SourceUrl,
@@ -30,13 +30,13 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// Returns `true` for a live connection, which never repeats an event.
+    /// Returns `true` for a live connection, which never resends an event.
     pub const fn is_live(&self) -> bool {
         self.url.transport.live_endpoint().is_some()
     }
 
-    /// Makes a source that begins at `start`, the position in the spool. Without a position, the
-    /// source begins where its URL says.
+    /// Creates a source that starts at `start`, the position in the spool. If there's no position,
+    /// the source starts where its URL says.
     pub fn new(
         id: SourceId,
         url: SourceUrl,
@@ -60,21 +60,21 @@ impl Source {
         }
     }
 
-    /// Returns a handle to the counters. The handle stays valid while [`Source::run`] runs.
+    /// Returns a handle to the counters, which remains valid while [`Source::run`] is running.
     pub fn counts(&self) -> Counts {
         self.counts.clone()
     }
 
-    /// Returns a handle to request that files of a folder are read again.
+    /// Returns a handle for requesting that files in a directory be reread.
     pub fn files_again(&self) -> FilesAgain {
         self.again.clone()
     }
 
-    /// Opens the source once, without taking anything from it. For an AMI source, returns the
-    /// rights of its manager account.
+    /// Opens the source once, without consuming anything from it. For an AMI source, returns the
+    /// permissions of its manager account.
     ///
     /// # Errors
-    /// The problem, and what to do. [`Error::fix`] returns where to fix it.
+    /// Returns the problem and what to do about it. Use [`Error::fix`] to find out where to fix it.
     pub async fn probe(&self) -> Result<Option<Account>, Error> {
         let access = &self.access;
         match &self.url.transport {
@@ -93,10 +93,11 @@ impl Source {
         Ok(None)
     }
 
-    /// Asks a switch for facts about itself over its event socket. `None` for any other source.
+    /// Asks a switch for facts about itself over its event socket, or returns `None` for any other
+    /// kind of source.
     ///
     /// # Errors
-    /// The errors of [`Source::probe`].
+    /// Returns the same errors as [`Source::probe`].
     pub async fn survey_switch(&self) -> Result<Option<SwitchFacts>, Error> {
         let Transport::Esl { endpoint } = &self.url.transport else {
             return Ok(None);
@@ -104,10 +105,10 @@ impl Source {
         esl::survey(endpoint, &self.access).await.map(Some)
     }
 
-    /// Runs until `shutdown`, or until the intake has ended. A connection that is lost is always
-    /// opened again. The last item is [`Item::Done`]. After `shutdown`, a broker's source reads no
-    /// more, and waits for a short time for the verdicts on its frames. A live connection sends a
-    /// last ping, and is read until the response, for a second at most.
+    /// Runs until `shutdown`, or until the intake has ended. A lost connection is always reopened.
+    /// The last item is [`Item::Done`]. After `shutdown`, a broker's source stops reading and waits
+    /// a short time for the verdicts on its frames, whereas a live connection sends a final ping
+    /// and is read until the response arrives, for at most a second.
     pub async fn run(
         self,
         ring: Ring,
@@ -143,14 +144,14 @@ impl Source {
                 work.await
             }
         };
-        // If the intake has ended, there is no receiver for this.
+        // If the intake has ended, there's no one to receive this.
         if ended.is_ok() {
             let _ = ring.report(self.id, Item::Done).await;
         }
     }
 }
 
-/// Runs one session after another, with waits between them, until a stop is requested.
+/// Runs one session after another, with pauses in between, until a stop is requested.
 async fn work(
     context: &mut Context,
     transport: &Transport,
@@ -175,8 +176,8 @@ async fn work(
     let mut core = None;
     let mut backoff = Backoff::new(context.access.settings.backoff);
     loop {
-        // Each session handles the stop itself: a broker's frames must still be acknowledged, and
-        // a live connection sends a last ping.
+        // Each session handles the stop itself, because a broker's frames still need to be
+        // acknowledged, and a live connection sends a final ping.
         let ended = match (transport, &mut queue) {
             (Transport::Ami { endpoint, user }, _) => {
                 ami::session(endpoint, user, &mut unfiltered, context).await
@@ -193,8 +194,8 @@ async fn work(
             Err(Error::Gone(gone)) => return Err(gone),
             Err(error) => error,
         };
-        // The silence has already lasted long, so the connection is opened again soon. The gap
-        // begins at the last byte.
+        // The silence has already gone on for long enough, so the connection is reopened soon. The
+        // gap starts at the last byte.
         let mut silent = Duration::ZERO;
         if let Error::Line(_, LineError::Silent(time)) = &error {
             backoff.reset();
@@ -211,7 +212,7 @@ async fn work(
     }
 }
 
-/// The longest wait for a PBX on this machine, because a try there is cheap.
+/// The longest wait for a PBX on this machine, where an attempt is cheap.
 const LOOPBACK_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Returns how long to wait after this error before trying again.
@@ -230,8 +231,8 @@ fn wait_after(
         Some(endpoint) if error.fix() == Fix::Remote => endpoint,
         _ => return backoff.wait(up, chance),
     };
-    // Each moment without the connection is a gap, and a connection that worked isn't retried in a
-    // tight loop.
+    // Every moment without a connection is a gap, but a connection that worked isn't retried in a
+    // tight loop either.
     if backoff.has_worked(up) {
         return Duration::ZERO;
     }
@@ -253,8 +254,8 @@ mod tests {
     use crate::url::TcpEndpoint;
     use callbridge_asterisk::login::LoginError;
 
-    /// Returns when the source tries to connect after the connection to a PBX was lost, in
-    /// milliseconds after the loss. All waits have their maximum length.
+    /// Returns the times at which the source tries to reconnect after losing the connection to a
+    /// PBX, in milliseconds after the loss. All waits have their maximum length.
     fn tries(url: &str, refusal: impl Fn(&TcpEndpoint) -> Error) -> Vec<u128> {
         let transport = SourceUrl::parse(url).expect("a source").transport;
         let (Transport::Ami { endpoint, .. } | Transport::Esl { endpoint }) = &transport else {

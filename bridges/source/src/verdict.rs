@@ -1,38 +1,38 @@
-//! Verdicts of the intake on the frames of a source, sent back after the spool's commit.
+//! The intake's verdicts on a source's frames, which are sent back after the spool's commit.
 //!
-//! Giving a verdict never waits, so the intake cannot wait for a source that waits for the ring.
-//! Only the last committed frame's number and the refused frames' numbers are kept. A source's
-//! prefetch limits how many frames can be refused.
+//! Issuing a verdict never blocks, so the intake can't end up waiting for a source that's waiting
+//! for the ring. Only the last committed frame's number and the refused frames' numbers are kept. A
+//! source's prefetch limits how many frames can be refused.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::{Notify, watch};
 
-/// Maximum refusals that wait for a source. A source that reads verdicts has at most `prefetch`
-/// frames without a verdict. A source that never reads verdicts must not fill the memory.
+/// Maximum number of refusals waiting for a source. A source that reads verdicts has at most
+/// `prefetch` frames without one, but a source that never reads them mustn't fill up the memory.
 const REFUSALS_MAX: usize = 65_536;
 
-/// Outcome of frames in the intake, given after the spool's commit.
+/// What became of frames in the intake, sent after the spool's commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameVerdict {
-    /// All frames up to `through` are committed, except frames that were refused before.
+    /// All frames up to `through` have been committed, except for those that were refused before.
     Committed {
         /// The last committed frame's `seq`.
         through: u64,
     },
-    /// The frame cannot be read. The frame is kept as a dead letter, and must not be delivered
-    /// again. This verdict is sent before the `Committed` that covers the frame.
+    /// The frame can't be read. It's kept as a dead letter and mustn't be redelivered. This verdict
+    /// is sent before the `Committed` that covers the frame.
     Refused {
-        /// `seq` of the frame that was refused.
+        /// The refused frame's `seq`.
         seq: u64,
     },
 }
 
-/// Verdicts that the source has not taken yet.
+/// Verdicts that the source hasn't taken yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PendingVerdicts {
     pub through: u64,
-    /// Refused frames' `seq`, in ascending order.
+    /// The refused frames' `seq`, in ascending order.
     pub refused: Vec<u64>,
 }
 
@@ -42,8 +42,8 @@ struct VerdictState {
     given: Notify,
 }
 
-/// The intake's end of the channel for verdicts. It gives verdicts, and pauses a source while the
-/// disk is full.
+/// The intake's end of the channel for verdicts, which issues verdicts and pauses a source while
+/// the disk is full.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
     shared: Arc<VerdictState>,
@@ -52,7 +52,7 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Gives one verdict. It never waits.
+    /// Issues one verdict, without blocking.
     pub fn give(&self, verdict: FrameVerdict) {
         let mut judged = self.shared.judged.lock();
         match verdict {
@@ -69,8 +69,8 @@ impl Verdicts {
         self.shared.given.notify_one();
     }
 
-    /// Pauses or resumes consumption. During a pause, an AMQP source closes its connection, and the
-    /// broker keeps the messages that are not committed. A file is not read. Live connections (AMI,
+    /// Pauses or resumes consumption. During a pause, an AMQP source closes its connection, leaving
+    /// uncommitted messages with the broker, and a file isn't read. Live connections (AMI,
     /// WebSocket) are still read.
     pub fn pause(&self, is_paused: bool) {
         self.paused.send_replace(is_paused);
@@ -84,8 +84,8 @@ impl Verdicts {
     }
 }
 
-/// The source's end of the channel for verdicts. It takes verdicts, and shows whether the intake
-/// has paused the source.
+/// The source's end of the channel for verdicts, which receives verdicts and shows whether the
+/// intake has paused the source.
 #[derive(Debug)]
 pub struct VerdictReader {
     shared: Arc<VerdictState>,
@@ -94,7 +94,7 @@ pub struct VerdictReader {
 }
 
 impl VerdictReader {
-    /// Waits until verdicts were given, and takes them. Safe to cancel.
+    /// Waits until there are verdicts, and takes them. Safe to cancel.
     pub(crate) async fn next(&self) -> PendingVerdicts {
         self.shared.given.notified().await;
         let mut judged = self.shared.judged.lock();
@@ -104,11 +104,11 @@ impl VerdictReader {
         }
     }
 
-    /// Waits until consumption is paused (`wanted` is `true`) or not paused (`false`). Safe to
-    /// cancel.
+    /// Waits until consumption is paused (if `wanted` is `true`) or not paused (if it's `false`).
+    /// Safe to cancel.
     pub(crate) async fn wait_for_pause(&self, wanted: bool) {
         let mut paused = self.paused.clone();
-        // Once the intake has ended, nothing pauses the source any more.
+        // Once the intake has ended, nothing pauses the source anymore.
         if paused.wait_for(|now| *now == wanted).await.is_err() && wanted {
             std::future::pending::<()>().await;
         }
@@ -120,7 +120,7 @@ impl VerdictReader {
     }
 }
 
-/// Makes both ends of the channel for one source's verdicts.
+/// Creates both ends of the channel for one source's verdicts.
 pub fn verdicts() -> (Verdicts, VerdictReader) {
     let shared = Arc::new(VerdictState::default());
     let paused = watch::Sender::new(false);

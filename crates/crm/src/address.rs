@@ -1,10 +1,10 @@
-//! The checked address of the CRM (`{base_url}` in the document), and the settings to reach it.
+//! The CRM's checked URL (`{base_url}` in the document), and the settings for reaching it.
 
 use std::path::PathBuf;
 use std::time::Duration;
 use url::{Host, Url};
 
-/// Message with the reason why `--crm-url` cannot be used.
+/// A message that says why `--crm-url` can't be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("--crm-url{0}")]
 pub struct AddressError(String);
@@ -15,7 +15,7 @@ impl AddressError {
     }
 }
 
-/// The base address of the CRM: https, or http on loopback. Without user, query or fragment.
+/// The CRM's base URL, which is HTTPS, or HTTP on loopback, without a user, query, or fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     base: Url,
@@ -23,7 +23,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads the value of `--crm-url`.
+    /// Parses the value of `--crm-url`.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let form = "give it as https://HOST or https://HOST/PATH";
         let base = Url::parse(text.trim())
@@ -52,8 +52,8 @@ impl Address {
         }
     }
 
-    /// Returns `true` for an address on this machine. Only there are plain HTTP and rates above
-    /// 60/60s allowed.
+    /// Returns `true` for an address on this machine, where plain HTTP and rates above 60 per 60 s
+    /// are allowed.
     pub fn is_loopback(&self) -> bool {
         self.loopback
     }
@@ -63,14 +63,14 @@ impl Address {
         self.base.scheme() == "http"
     }
 
-    /// Returns the URL of this path below the address. Each segment is escaped, so nothing from the
-    /// CRM (such as a requestId) can lead elsewhere.
+    /// Returns the URL of this path below the base URL. Each segment is escaped, so nothing from
+    /// the CRM (such as a requestId) can lead anywhere else.
     pub fn join(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty();
             for segment in segments {
-                // `.` and `..` would be removed by the URL rules
+                // `.` and `..` would be removed by the URL rules.
                 match *segment {
                     "." => path.push("%2E"),
                     ".." => path.push("%2E%2E"),
@@ -81,7 +81,7 @@ impl Address {
         url
     }
 
-    /// Returns host and port for messages: `crm.example.uz:443`.
+    /// Returns the host and port for messages, as in `crm.example.uz:443`.
     pub fn place(&self) -> String {
         let host = self.base.host_str().unwrap_or_default();
         match self.base.port_or_known_default() {
@@ -90,30 +90,31 @@ impl Address {
         }
     }
 
-    /// Returns the address in its stored and displayed form: `https://crm.example.uz`.
+    /// Returns the URL in the form in which it's stored and displayed, such as
+    /// `https://crm.example.uz`.
     pub fn as_str(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
     }
 }
 
-/// The CRM's address, and everything needed to reach it.
+/// The CRM's URL, along with everything needed to reach it.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The checked value of `--crm-url`.
     pub address: Address,
-    /// `--crm-ca-file`: certificate authorities in PEM. If given, no other authorities are trusted.
+    /// `--crm-ca-file`, which contains CAs in PEM. If it's given, no others are trusted.
     pub ca_file: Option<PathBuf>,
-    /// The value of `--crm-proxy`. `None` connects directly.
+    /// The value of `--crm-proxy`, or `None` to connect directly.
     pub proxy: Option<Url>,
     pub timeouts: Timeouts,
 }
 
-/// Time limits of one exchange.
+/// Timeouts for one exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// Time to make the connection. Default: 5 s.
+    /// Timeout for establishing the connection, which is 5 s by default.
     pub connect: Duration,
-    /// Time for the whole exchange, including the connection. Default: 30 s.
+    /// Timeout for the whole exchange, including the connection, which is 30 s by default.
     pub total: Duration,
 }
 
@@ -127,7 +128,7 @@ impl Default for Timeouts {
 }
 
 impl Setup {
-    /// Makes the settings for this address, without a proxy or a certificate authority.
+    /// Creates the settings for this URL, without a proxy or a CA file.
     pub fn new(address: Address) -> Self {
         Self {
             address,

@@ -1,5 +1,5 @@
-//! The reply or the error of each answer. One pure function reads both from the HTTP status and the
-//! body.
+//! The reply or error in each response. A single function without I/O determines both from the HTTP
+//! status and the body.
 
 use super::envelope::{Envelope, FailureWord, Page, SUCCESS, TokenInfo, is_own};
 use super::request::Endpoint;
@@ -7,14 +7,15 @@ use callbridge_call::redact::Redactor;
 use serde_json::Value;
 use std::fmt;
 
-/// Outcome of an exchange. The HTTP status decides (§7.1). `message` is only for people.
+/// The outcome of an exchange, as determined by the HTTP status (§7.1). `message` is only meant for
+/// humans.
 pub type ApiResult = Result<ApiReply, ApiError>;
 
-/// Success of a request, in the form of its endpoint.
+/// A successful response, in its endpoint's form.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApiReply {
-    /// Submit and field list: accepted, not yet written (§4.5.2). With the id by which the outcome
-    /// is polled.
+    /// Submit and field list: accepted but not written yet (§4.5.2), with the ID for polling the
+    /// outcome.
     Accepted(String),
     /// Poll: the outcome of an accepted write.
     Status(WriteStatus),
@@ -22,7 +23,7 @@ pub enum ApiReply {
     Page(Page),
     /// Token/info: the token is valid (§4.3).
     TokenInfo(TokenInfo),
-    /// Leads and fields: the whole envelope, because the document does not describe its payload
+    /// Leads and fields: the whole envelope, because the document doesn't describe its payload
     /// (§2.8).
     Data(Value),
 }
@@ -32,97 +33,100 @@ pub enum ApiReply {
 pub enum WriteStatus {
     /// The write is done.
     Success,
-    /// The write will not be done: the status word, the CRM's text, which can be empty, and
-    /// `errors[]` (§7.5) next to or inside the status, or null.
+    /// The write won't be done. Contains the status word, the CRM's text (which may be empty), and
+    /// any `errors[]` (§7.5) next to or inside the status, or null.
     Failed(FailureWord, String, Value),
-    /// The status is not final yet, or unknown: the CRM's word in capitals.
+    /// The status isn't final yet or is unknown. Contains the CRM's word in uppercase.
     Pending(String),
 }
 
-/// Why a request failed, by what a client can do next. With the message of the CRM or the
-/// transport.
+/// Why a request failed, classified by what a client can do next, with a message from the CRM or
+/// the transport.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ApiError {
-    /// 401, 406: no such token, or the company is blocked (§7.2, §7.3). A 401 does not count
-    /// against the limit.
+    /// 401, 406: there's no such token, or the company is blocked (§7.2, §7.3). A 401 doesn't count
+    /// toward the limit.
     #[error("{}", status_text(.status, .message))]
     TokenRefused {
         /// 401 or 406.
         status: u16,
-        /// The CRM's message. Empty for a 401.
+        /// The CRM's message, which is empty for a 401.
         message: String,
     },
-    /// 403: the grant is missing. With the CRM's message, which can be empty.
+    /// 403: the grant is missing. Contains the CRM's message, which may be empty.
     #[error("{}", status_text(403, .0))]
     Forbidden(String),
     /// 404: for a poll, the requestId is unknown or older than 24 hours (§4.6).
     #[error("{}", status_text(404, .message))]
     NotFound {
-        /// The answer is in the CRM's envelope (§2.1). A proxy's answer says nothing about
-        /// requestIds and leads.
+        /// Whether the response is in the CRM's envelope (§2.1), since a proxy's response says
+        /// nothing about requestIds and leads.
         own: bool,
-        /// The CRM's message, which can be empty.
+        /// The CRM's message, which may be empty.
         message: String,
     },
-    /// 405, 415 or any 3xx: perhaps this is not the CRM's address.
+    /// 405, 415, or any 3xx: this may not be the CRM's URL.
     #[error("{status}")]
     WrongAddress {
         /// The HTTP status.
         status: u16,
-        /// The answer is in the CRM's envelope (§2.1). Otherwise it can come from a proxy.
+        /// Whether the response is in the CRM's envelope (§2.1). If it isn't, it may come from a
+        /// proxy.
         own: bool,
     },
-    /// 400, 409 and any other 4xx: not to be repeated unchanged (§7.4, §7.7).
+    /// 400, 409, and any other 4xx: the request mustn't be repeated unchanged (§7.4, §7.7).
     #[error("{}", status_text(.status, .message))]
     Rejected {
-        /// 400, 409 or another 4xx.
+        /// 400, 409, or another 4xx.
         status: u16,
-        /// The CRM's message, which can be empty.
+        /// The CRM's message, which may be empty.
         message: String,
         /// The CRM's `errors[]` (§7.5), or null.
         errors: Value,
     },
-    /// 429: the request came too early. `true` if the answer is in the CRM's envelope (§7.2): the
-    /// token's limit is used up. Proxies have their own limits.
+    /// 429: the request came too early. It's `true` if the response is in the CRM's envelope
+    /// (§7.2), which means that the token's limit is used up, whereas proxies have limits of their
+    /// own.
     #[error("429")]
     TooMany(bool),
-    /// 5xx, a 200 whose envelope says `accept: false`, or a 4xx without an envelope. Such a 4xx is
-    /// from a proxy, which does not know tokens, grants and calls (§7.1).
+    /// A 5xx, a 200 whose envelope says `accept: false`, or a 4xx without an envelope, which must
+    /// come from a proxy that doesn't know anything about tokens, grants, and calls (§7.1).
     #[error("{}", status_text(of_server(*.status), .message))]
     Server {
-        /// 5xx, 200 with `accept: false`, or a 4xx of a proxy.
+        /// A 5xx, a 200 with `accept: false`, or a proxy's 4xx.
         status: u16,
-        /// The answer is in the CRM's envelope (§2.1), so it is not from a proxy.
+        /// Whether the response is in the CRM's envelope (§2.1) and therefore doesn't come from a
+        /// proxy.
         own: bool,
-        /// The CRM's message, which can be empty.
+        /// The CRM's message, which may be empty.
         message: String,
     },
     /// A 2xx with unusable content, or an invalid HTTP status, as a message.
     #[error("{0}")]
     Unreadable(String),
-    /// No answer in time, or 408. The request may have arrived.
+    /// There was no response in time, or a 408. The request may have arrived.
     #[error("no answer in time")]
     TimedOut,
-    /// The connection broke during the exchange. The request may have arrived. With the transport's
-    /// message, cut to 300 characters.
+    /// The connection broke during the exchange, and the request may have arrived. Contains the
+    /// transport's message, truncated to 300 characters.
     #[error("connection lost: {0}")]
     Lost(String),
-    /// No connection was made, so nothing was sent. With the transport's message, and host and port
-    /// if known.
+    /// No connection could be established, so nothing was sent. Contains the transport's message,
+    /// including the host and port if they're known.
     #[error("no connection: {0}")]
     NotConnected(String),
-    /// The TLS handshake failed, so nothing was sent. With the error of the certificate or the
-    /// handshake, and the fix if there is one.
+    /// The TLS handshake failed, so nothing was sent. Contains the certificate or handshake error,
+    /// and the fix if there is one.
     #[error("TLS refused: {0}")]
     TlsRefused(String),
-    /// The request could not be written soon enough after its slot was stored, so nothing was sent.
-    /// The process or the machine stood still, or the connection came late.
+    /// The request couldn't be written soon enough after its slot was stored, so nothing was sent.
+    /// Either the process or the machine was suspended, or the connection took too long.
     #[error("not sent, because it was too late for its slot")]
     TooLate,
 }
 
 impl ApiError {
-    /// The error of a 401, which has no message.
+    /// The error for a 401, which has no message.
     pub const UNAUTHORIZED: Self = Self::TokenRefused {
         status: 401,
         message: String::new(),
@@ -137,7 +141,7 @@ fn status_text(status: impl fmt::Display, message: &str) -> String {
     }
 }
 
-/// Formats a status of the CRM, or of a proxy.
+/// Formats a status from the CRM or from a proxy.
 fn of_server(status: u16) -> String {
     match status {
         200..=299 => format!("{status} with accept: false"),
@@ -146,12 +150,12 @@ fn of_server(status: u16) -> String {
     }
 }
 
-/// Result of an exchange, and the CRM's warning that the token expires.
+/// The result of an exchange, along with the CRM's warning that the token is about to expire.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiResponse {
-    /// Reply to the request, or why there is none.
+    /// The reply to the request, or why there is none.
     pub answer: ApiResult,
-    /// Days until the token expires, 0 on the last day (§5.5).
+    /// Number of days until the token expires, which is 0 on the last day (§5.5).
     pub token_days_left: Option<u32>,
 }
 
@@ -165,12 +169,12 @@ impl From<ApiResult> for ApiResponse {
     }
 }
 
-/// Reads an answer with any status and any bytes.
+/// Reads a response with any status and any bytes.
 pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> ApiResponse {
     read_redacted(endpoint, status, body, &Redactor::default())
 }
 
-/// Reads an answer, and removes the secrets of its request from every text.
+/// Reads a response, and removes its request's secrets from all texts.
 pub fn read_redacted(
     endpoint: Endpoint,
     status: u16,
@@ -218,8 +222,8 @@ pub fn read_redacted(
     .into()
 }
 
-/// Returns `true` if one of the `errors[]` has the reason `MAX` (§7.5), and names the field `size`
-/// or no field.
+/// Returns `true` if one of the `errors[]` has the reason `MAX` (§7.5) and is about the field
+/// `size` or doesn't specify a field.
 pub fn names_max(errors: &Value) -> bool {
     let all = errors.as_array().map(Vec::as_slice).unwrap_or_default();
     all.iter().any(|error| {
@@ -245,7 +249,7 @@ fn success(endpoint: Endpoint, envelope: Envelope) -> ApiResponse {
     }
 }
 
-/// Reads an endpoint's answer. `Err` names what is missing.
+/// Reads an endpoint's response. The error says what's missing.
 fn reply(endpoint: Endpoint, envelope: Envelope) -> Result<ApiReply, &'static str> {
     match endpoint {
         Endpoint::Submit | Endpoint::FieldList => {

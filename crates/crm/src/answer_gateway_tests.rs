@@ -1,4 +1,4 @@
-//! Tests that distinguish answers of the CRM from answers of a proxy.
+//! Tests that the CRM's responses are told apart from a proxy's.
 
 use super::*;
 use serde_json::json;

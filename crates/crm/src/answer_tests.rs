@@ -1,5 +1,5 @@
-//! Tests of answers that the CRM's document shows, answers that it leaves open, and invalid
-//! answers.
+//! Tests with responses that are shown in the CRM's document, ones that it leaves open, and invalid
+//! ones.
 
 use super::*;
 use crate::ShownCall;

@@ -1,10 +1,11 @@
-//! Sends one request to the CRM, and reads its answer.
+//! Sends one request to the CRM, and reads its response.
 //!
-//! The client follows no redirect, because the token would go to the other server. The HTTP library
-//! repeats nothing, keeps no connection (hyper would send a request again if a kept connection was
-//! dead), and takes no proxy from the environment. Bodies are only read up to a limit. Compressed
-//! bodies are not requested, but are decompressed if a proxy compressed them. The error for a
-//! missing answer shows whether nothing was sent, or the request may have arrived.
+//! The client doesn't follow redirects, because the token would be sent to the other server. The
+//! HTTP library doesn't repeat anything, doesn't keep connections (since hyper would resend a
+//! request if a kept connection turned out to be dead), and doesn't use a proxy from the
+//! environment. Bodies are only read up to a limit. Compressed bodies aren't requested, but they're
+//! decompressed if a proxy compressed them. If there's no response, the error says whether nothing
+//! was sent or the request may have arrived.
 
 use super::answer::{ApiError, ApiResponse, read_redacted};
 use super::https::{self, ServerFlags, causes};
@@ -17,10 +18,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tower::util::MapFutureLayer;
 
-/// Maximum bytes that are read of an answer to a form.
+/// Maximum number of bytes to read from the response to a form.
 const FORM_BODY_MAX: usize = 256 * 1024;
 
-/// The header of the token (§5.1).
+/// The token's header (§5.1).
 const TOKEN: &str = "X-Open-Api-Token";
 
 const SERVER: ServerFlags = ServerFlags {
@@ -29,12 +30,12 @@ const SERVER: ServerFlags = ServerFlags {
     ca_file: "--crm-ca-file",
 };
 
-/// Why a form has no answer.
+/// Why a form has no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// No connection was made, so nothing was sent.
+    /// No connection could be established, so nothing was sent.
     NotSent(String),
-    /// No answer came, but the request may have arrived.
+    /// There was no response, but the request may have arrived.
     Perhaps(String),
 }
 
@@ -53,8 +54,8 @@ impl Unanswered {
     }
 }
 
-/// Sends one request at a time. Cheap to make, because the TLS roots are loaded with the first
-/// request over https.
+/// Sends one request at a time. It's cheap to create, because the TLS root certificates aren't
+/// loaded until the first request over HTTPS.
 #[derive(Debug)]
 pub struct Client {
     setup: Setup,
@@ -62,7 +63,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client. Nothing is read or opened yet.
+    /// Creates a client, without reading or opening anything yet.
     pub fn new(setup: Setup) -> Self {
         Self {
             setup,
@@ -70,12 +71,12 @@ impl Client {
         }
     }
 
-    /// Returns the CRM's address, from `--crm-url`.
+    /// Returns the CRM's URL, from `--crm-url`.
     pub fn address(&self) -> &Address {
         &self.setup.address
     }
 
-    /// Makes one exchange. Every possible outcome is in the result. Nothing is sent after
+    /// Performs one exchange, whose result covers every possible outcome. Nothing is sent after
     /// `send_by`, in time since boot ([`ApiError::TooLate`]).
     pub async fn send(&self, request: &Request, token: &Secret, send_by: Duration) -> ApiResponse {
         let http = match self.http() {
@@ -95,7 +96,7 @@ impl Client {
                 None => http.get(url),
             };
             let Ok(mut secret) = HeaderValue::from_str(token.expose_secret()) else {
-                // No header can contain the token, so the CRM cannot have issued it.
+                // The token can't be sent in any header, so the CRM can't have issued it.
                 return Ok(Err(ApiError::UNAUTHORIZED).into());
             };
             secret.set_sensitive(true);
@@ -112,7 +113,7 @@ impl Client {
                     let why = format!("status {status}, {why}");
                     Err(ApiError::Unreadable(why)).into()
                 }
-                // The status is still valid without the body. Only a success is useless without its
+                // The status is valid even without the body. Only a success is useless without its
                 // body.
                 Err(_) => read_redacted(endpoint, status, b"", &redactor),
             })
@@ -121,11 +122,11 @@ impl Client {
         answer.unwrap_or_else(|error| Err(failure(error, &self.setup)).into())
     }
 
-    /// Posts a form to a path below the address, without a token, for the OAuth endpoints (§4.1).
-    /// Returns the status and body.
+    /// Posts a form to a path below the base URL, without a token, for the OAuth endpoints (§4.1),
+    /// and returns the status and body.
     ///
     /// # Errors
-    /// The reason why there is no readable answer.
+    /// Returns why there's no readable response.
     pub async fn post_form(
         &self,
         path: &[&str],
@@ -147,7 +148,7 @@ impl Client {
             Ok(Ok(body)) => Ok((status, body)),
             Ok(Err(why)) if success => Err(Unanswered::Perhaps(format!("status {status}, {why}"))),
             Err(error) if success => Err(Unanswered::from_error(error, &self.setup)),
-            // The status is valid without its body.
+            // The status is valid even without its body.
             Ok(Err(_)) | Err(_) => Ok((status, Vec::new())),
         }
     }
@@ -161,8 +162,8 @@ impl Client {
     }
 }
 
-/// Reads the body, up to `most` bytes. The inner error is the reason why the body is not read. The
-/// limit counts decompressed bytes, because a few compressed bytes can contain gigabytes.
+/// Reads the body, up to `most` bytes. The inner error says why the body isn't read. The limit is
+/// on decompressed bytes, because a few compressed bytes can contain gigabytes.
 async fn body(
     response: &mut reqwest::Response,
     most: usize,
@@ -190,8 +191,8 @@ async fn body(
     Ok(Ok(body))
 }
 
-/// Returns a message if the body is compressed in a way that cannot be read. `None` if it can be
-/// read. The HTTP library removes the `Content-Encoding` header of a body that it decompresses.
+/// Returns a message if the body is compressed in a way that can't be read, or `None` if it can be.
+/// When the HTTP library decompresses a body, it removes the `Content-Encoding` header.
 fn unknown_encoding(response: &reqwest::Response) -> Option<String> {
     let encoding = response.headers().get(CONTENT_ENCODING)?;
     let encoding = String::from_utf8_lossy(encoding.as_bytes()).to_lowercase();
@@ -208,7 +209,7 @@ fn unknown_encoding(response: &reqwest::Response) -> Option<String> {
     ))
 }
 
-/// Returns `true` if a body is complete but does not match its `Content-Encoding`.
+/// Returns `true` if a body is complete but doesn't match its `Content-Encoding`.
 fn is_decompression_error(error: &reqwest::Error) -> bool {
     error.is_decode()
         && !error.is_timeout()
@@ -227,8 +228,8 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
     https::build(builder, &SERVER)
 }
 
-/// Returns the error for a failed exchange with the CRM. The message omits the URL, which adds
-/// nothing. The URL can contain a requestId, but never a secret.
+/// Returns the error for a failed exchange with the CRM. The message omits the URL, which wouldn't
+/// add anything. The URL may contain a requestId, but never a secret.
 fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
     let error = error.without_url();
     let why = https::innermost(&error);
@@ -256,7 +257,7 @@ fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
         });
     }
     match causes(&error).find_map(|cause| cause.downcast_ref::<hyper::Error>()) {
-        // An answer came, but it is not valid HTTP.
+        // There was a response, but it isn't valid HTTP.
         Some(hyper) if hyper.is_parse_too_large() => {
             ApiError::Unreadable("the head of the answer is too large to be read".to_owned())
         }

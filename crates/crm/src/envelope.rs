@@ -1,5 +1,5 @@
-//! A tolerant parser of the common envelope (§2.1). Values whose place the document does not
-//! publish are searched for in likely places. Unknown fields are ignored.
+//! A tolerant parser for the common envelope (§2.1). If the document doesn't say where a value is,
+//! it's searched for in likely places. Unknown fields are ignored.
 
 use super::lenient;
 use callbridge_call::{Direction, EpochSeconds};
@@ -7,37 +7,37 @@ use callbridge_model::{CallUuid, Grant, is_hostile};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The status of a finished write (§3.2).
+/// The status of a write that was successful (§3.2).
 pub(crate) const SUCCESS: &str = "SUCCESS";
 
-/// The CRM's word for a write that will not be done (§3.2).
+/// The CRM's word for a write that won't be done (§3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "UPPERCASE")]
 pub enum FailureWord {
-    /// The CRM does not know the lead, the employee or the call of the write.
+    /// The CRM doesn't know the write's lead, employee, or call.
     Failed,
 }
 
-/// The prefix under which the journal keeps our uuids (§2.6).
+/// The journal's prefix for our UUIDs (§2.6).
 const PREFIX: &str = "oapi-";
 
-/// Maximum characters that are kept of a text for people.
+/// Maximum length in characters of a human-readable text. Anything longer is cut off.
 const WORDS_MAX: usize = 1000;
 
-/// Maximum entries of `errors[]` that are kept.
+/// Maximum number of entries in `errors[]` to keep.
 const ERRORS_MAX: usize = 100;
 
-/// Maximum bytes of a requestId.
+/// Maximum length of a requestId in bytes.
 const REQUEST_ID_MAX: usize = 256;
 
-/// Depth to which `data` is searched for a status, and a row for a uuid.
+/// Depth to which `data` is searched for a status, and a row for a UUID.
 const STATUS_DEPTH: u32 = 2;
 const ROW_DEPTH: u32 = 2;
 
-/// Keys of a status, the likeliest first.
+/// Keys for a status, most likely first.
 const STATUS_KEYS: [&str; 5] = ["status", "requestStatus", "state", "result", "outcome"];
 
-/// Keys of a text for people.
+/// Keys for a human-readable text.
 const MESSAGE_KEYS: [&str; 6] = [
     "message",
     "error",
@@ -47,17 +47,17 @@ const MESSAGE_KEYS: [&str; 6] = [
     "title",
 ];
 
-/// Returns `true` if an answer is from the CRM. Its full and its reduced envelope both have a
-/// boolean `accept` (§2.1, §7.1). Any other answer is from a proxy.
+/// Returns `true` if a response comes from the CRM, whose full and reduced envelopes both have a
+/// Boolean `accept` (§2.1, §7.1). Any other response comes from a proxy.
 pub fn is_own(answer: &Map<String, Value>) -> bool {
     answer.get("accept").is_some_and(Value::is_boolean)
 }
 
-/// JSON object of an answer. Its fields are not read yet.
+/// A response's JSON object, whose fields haven't been read yet.
 pub(super) struct Envelope(pub(super) Map<String, Value>);
 
 impl Envelope {
-    /// Parses a body. The error is the reason why it is not a JSON object.
+    /// Parses a body. The error says why it isn't a JSON object.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
         match lenient::read(body)? {
             Value::Object(map) => Ok(Self(map)),
@@ -69,13 +69,13 @@ impl Envelope {
         self.0.get("accept") == Some(&Value::Bool(false))
     }
 
-    /// Returns `message` of the envelope, for people. Empty if there is none.
+    /// Returns the envelope's human-readable `message`, or an empty text if there is none.
     pub(super) fn message(&self) -> String {
         text_at(&self.0, "message")
     }
 
-    /// Returns all information of an error: the text for people, the parser's or validator's text
-    /// in `data` (§7.1), and `error.messageCode` (§7.5) with its arguments.
+    /// Returns everything that an error says, which is the human-readable text, the parser's or
+    /// validator's text in `data` (§7.1), and `error.messageCode` (§7.5) with its arguments.
     pub(super) fn explanation(&self) -> String {
         let message = self.message();
         let data = text_at(&self.0, "data");
@@ -96,7 +96,7 @@ impl Envelope {
         text.chars().take(WORDS_MAX).collect()
     }
 
-    /// Returns the CRM's `errors[]` (§7.5). `Null` if it has none.
+    /// Returns the CRM's `errors[]` (§7.5), or `Null` if there are none.
     pub(super) fn errors(&self) -> Value {
         match self.0.get("errors") {
             Some(Value::Array(all)) => all.iter().take(ERRORS_MAX).cloned().collect(),
@@ -104,7 +104,7 @@ impl Envelope {
         }
     }
 
-    /// Reads `errors[]` of a FAILED status, from the envelope or inside `data`.
+    /// Reads a FAILED status's `errors[]`, either from the envelope or from inside `data`.
     pub(super) fn errors_of_status(&self) -> Value {
         let data = single_entry(self.0.get("data").unwrap_or(&Value::Null));
         self.0
@@ -115,7 +115,7 @@ impl Envelope {
             .unwrap_or_default()
     }
 
-    /// Returns `requestId` of the envelope, or inside `data`.
+    /// Returns `requestId`, either from the envelope or from inside `data`.
     pub(super) fn request_id(&self) -> Option<String> {
         let inside = self.data().and_then(|data| data.get("requestId"));
         let outside = self.0.get("requestId").filter(|id| !id.is_null());
@@ -130,9 +130,9 @@ impl Envelope {
         Some(id)
     }
 
-    /// Returns the status of an asynchronous write, and its text for people. The status is `data`
-    /// itself, or a word under a known key of `data`, perhaps one or two levels deeper. Otherwise
-    /// it is one of the two documented words (§3.2) anywhere in `data`, or the envelope's own
+    /// Returns an asynchronous write's status and its human-readable text. The status is `data`
+    /// itself or a word under a known key in `data`, possibly one or two levels deeper. Failing
+    /// that, it's one of the two documented words (§3.2) anywhere in `data`, or the envelope's own
     /// status.
     pub(super) fn status(&self) -> Option<(String, String)> {
         let data = self.0.get("data").unwrap_or(&Value::Null);
@@ -148,7 +148,7 @@ impl Envelope {
         Some((word, message))
     }
 
-    /// Reads the record of `token/info` (§2.2). It must contain the company's id.
+    /// Reads the `token/info` record (§2.2), which must contain the company's ID.
     pub(super) fn token_info(&self) -> Option<TokenInfo> {
         let data = self.data()?;
         let company = data.get("company")?.as_object()?;
@@ -171,8 +171,9 @@ impl Envelope {
         })
     }
 
-    /// Reads a page of the journal: rows of any kind under any key, in `data` or one level deeper.
-    /// `currentPage` and `totalPages` are next to the rows, above the rows, or missing.
+    /// Reads a page of the journal, whose rows may be of any kind and under any key, in `data` or
+    /// one level deeper. `currentPage` and `totalPages` may be next to the rows, above them, or
+    /// missing.
     pub(super) fn page(&self) -> Option<Page> {
         let data = self.0.get("data")?;
         let mut places: Vec<&Map<String, Value>> = Vec::new();
@@ -196,8 +197,8 @@ impl Envelope {
         })
     }
 
-    /// Returns the days until the token expires. §5.5: the message of a successful answer can
-    /// contain a warning in English.
+    /// Returns the number of days until the token expires, since the message in a successful
+    /// response may contain a warning in English (§5.5).
     pub(super) fn token_days_left(&self) -> Option<u32> {
         let message = self.0.get("message")?.as_str()?;
         let rest = message.strip_prefix("Token ")?;
@@ -213,7 +214,7 @@ impl Envelope {
     }
 }
 
-/// Formats `error.messageCode` with its arguments (§7.5). `None` if there is no code.
+/// Formats `error.messageCode` with its arguments (§7.5), or returns `None` if there's no code.
 fn message_code(error: &Map<String, Value>) -> Option<String> {
     let code = value_text(error.get("messageCode")?);
     if code.is_empty() {
@@ -225,8 +226,8 @@ fn message_code(error: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// Returns the first integer under this key in `places`. `None` if there is none, or it is negative
-/// or too large.
+/// Returns the first integer under this key in `places`, or `None` if there is none or it's
+/// negative or too large.
 fn first_count(places: &[&Map<String, Value>], key: &str) -> Option<u32> {
     let mut values = places.iter().filter_map(|place| place.get(key));
     u32::try_from(values.find_map(integer)?).ok()
@@ -236,13 +237,13 @@ fn listed_errors(value: &Value) -> Option<Value> {
     nonempty_list(value.get("errors")?)
 }
 
-/// Returns a nonempty list. `None` for any other value.
+/// Returns a nonempty list, or `None` for any other value.
 fn nonempty_list(value: &Value) -> Option<Value> {
     let all = value.as_array().filter(|all| !all.is_empty())?;
     Some(all.iter().take(ERRORS_MAX).cloned().collect())
 }
 
-/// Replaces a list with one entry by that entry.
+/// Replaces a list that has a single entry with that entry.
 fn single_entry(value: &Value) -> &Value {
     match value.as_array().map(Vec::as_slice) {
         Some([one]) => one,
@@ -250,7 +251,7 @@ fn single_entry(value: &Value) -> &Value {
     }
 }
 
-/// Finds a status under a known key, in this object or in the objects inside it, down to `depth`
+/// Finds a status under a known key, either in this object or in objects inside it, down to `depth`
 /// levels. The outermost status wins.
 fn keyed_status(value: &Value, depth: u32) -> Option<(String, String)> {
     let map = single_entry(value).as_object()?;
@@ -262,7 +263,7 @@ fn keyed_status(value: &Value, depth: u32) -> Option<(String, String)> {
         .values()
         .filter_map(|value| keyed_status(value, depth - 1));
     let (word, message) = inside.next()?;
-    // If two statuses differ, it is not known which status is meant.
+    // If two statuses differ, there's no telling which one is meant.
     if !inside.all(|(other, _)| other.eq_ignore_ascii_case(&word)) {
         return None;
     }
@@ -276,14 +277,15 @@ fn status_of(map: &Map<String, Value>) -> Option<(String, String)> {
     Some((word.to_owned(), message_in(map)))
 }
 
-/// Returns the object's text for people. Empty if it has none.
+/// Returns the object's human-readable text, or an empty text if it has none.
 fn message_in(map: &Map<String, Value>) -> String {
     let mut all = MESSAGE_KEYS.into_iter().filter_map(|key| map.get(key));
     let message = all.find(|value| !value.is_null());
     message.map(value_text).unwrap_or_default()
 }
 
-/// Returns the word of `"SUCCESS"`, or of `{"name": "SUCCESS"}`, another common form of enums.
+/// Returns the word in `"SUCCESS"`, or in `{"name": "SUCCESS"}`, which is another common form for
+/// enums.
 fn word_of(value: &Value) -> Option<&str> {
     match value {
         Value::String(word) => Some(word),
@@ -294,8 +296,8 @@ fn word_of(value: &Value) -> Option<&str> {
     }
 }
 
-/// Finds a final status (§3.2) under any key. Keys of texts for people do not count, because every
-/// good answer has a message `Success` (§2.1).
+/// Finds a final status (§3.2) under any key except for those of human-readable texts, because
+/// every good response has the message `Success` (§2.1).
 fn named_status(data: &Value) -> Option<(String, String)> {
     let map = data.as_object()?;
     let deeper = map.values().filter_map(Value::as_object);
@@ -338,8 +340,8 @@ fn best_rows(map: &Map<String, Value>) -> Option<&Vec<Value>> {
     lists.max_by_key(rate_rows)
 }
 
-/// Rates an array as the rows of a page: how many elements name a call, then the number of
-/// elements.
+/// Rates how likely an array contains a page's rows, by how many of its elements identify a call,
+/// and then by how many elements it has.
 fn rate_rows(rows: &&Vec<Value>) -> (usize, usize) {
     let calls = rows.iter().filter(|row| names_a_call(row)).count();
     (calls, rows.len())
@@ -351,8 +353,9 @@ fn names_a_call(row: &Value) -> bool {
     !found.is_empty()
 }
 
-/// Collects everything in a row that can be the uuid of one of our calls, under any key, with the
-/// fields next to it. Our uuids are made only from the call, so a uuid never matches by chance.
+/// Collects everything in a row that may be the UUID of one of our calls, under any key, along with
+/// the fields next to it. Since our UUIDs are derived only from the call, one never matches by
+/// chance.
 fn collect_calls(row: &Value, depth: u32, found: &mut Vec<ShownCall>) {
     match row {
         Value::String(text) => {
@@ -397,7 +400,7 @@ fn integer(value: &Value) -> Option<i64> {
 }
 
 fn whole_number(number: f64) -> Option<i64> {
-    // Above this number, a float no longer distinguishes consecutive integers.
+    // Above this number, a float can no longer tell consecutive integers apart.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && number.abs() < EXACT {
         Some(number as i64)
@@ -406,12 +409,13 @@ fn whole_number(number: f64) -> Option<i64> {
     }
 }
 
-/// Returns the text for people under a key. Empty if there is none.
+/// Returns the human-readable text under a key, or an empty text if there is none.
 fn text_at(map: &Map<String, Value>, key: &str) -> String {
     map.get(key).map(value_text).unwrap_or_default()
 }
 
-/// Formats a text for people: a string as it is, anything else as JSON, cut to a readable length.
+/// Formats a human-readable text, which is a string as is or anything else as JSON, truncated to a
+/// readable length.
 fn value_text(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),
@@ -426,37 +430,37 @@ fn value_text(value: &Value) -> String {
 /// A page of the call journal (§4.5, §4.7).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// Rows on the page, of all providers' calls.
+    /// Number of rows on the page, for calls from any provider.
     pub rows: u32,
-    /// The uuids that can be ours, without the prefix `oapi-`.
+    /// The UUIDs that may be ours, without the `oapi-` prefix.
     pub uuids: Vec<CallUuid>,
-    /// The same calls, with the fields of their rows.
+    /// The same calls, along with the fields in their rows.
     pub shown: Vec<ShownCall>,
-    /// `currentPage`, from 1. `None` if it is missing.
+    /// `currentPage`, counting from 1, or `None` if it's missing.
     pub current: Option<u32>,
-    /// `totalPages`. `None` if it is missing.
+    /// `totalPages`, or `None` if it's missing.
     pub total: Option<u32>,
 }
 
-/// The fields of a call that a row of the journal shows. The document does not describe the rows
-/// (§4.7). A field is read if it has the name of the submission (§2.6) or of the webhook (§6.8) and
-/// a value of the right type. Otherwise it is unknown.
+/// The fields of a call as shown in a row of the journal. Since the document doesn't describe the
+/// rows (§4.7), a field is read if its name is the one used for submission (§2.6) or in webhooks
+/// (§6.8) and its value has the right type. Otherwise, it's unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownCall {
-    /// Without the prefix `oapi-`.
+    /// The UUID, without the `oapi-` prefix.
     pub uuid: CallUuid,
-    /// `leadId` or `leadIds`. Empty if the row has none.
+    /// `leadId` or `leadIds`, or empty if the row has none.
     pub leads: Vec<i64>,
-    /// `durationSec`, in seconds. `None` if the row has none.
+    /// `durationSec`, in seconds, or `None` if the row has none.
     pub duration_sec: Option<i64>,
-    /// `answered`. `None` if the row has none.
+    /// `answered`, or `None` if the row has none.
     pub answered: Option<bool>,
-    /// `direction`. `None` if the row has none.
+    /// `direction`, or `None` if the row has none.
     pub direction: Option<Direction>,
 }
 
 impl ShownCall {
-    /// Reads the object that contains a uuid.
+    /// Reads the object that contains a UUID.
     pub(super) fn read(uuid: CallUuid, row: &Map<String, Value>) -> Self {
         let one = row.get("leadId").and_then(integer);
         let many = row.get("leadIds").and_then(Value::as_array);
@@ -481,29 +485,29 @@ fn direction(value: &Value) -> Option<Direction> {
     }
 }
 
-/// The record of `token/info` (§2.2).
+/// The `token/info` record (§2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenInfo {
-    /// `company.id`. A record without it is not read.
+    /// `company.id`. A record without it isn't read.
     pub company: i64,
-    /// `company.name`. Empty if it is missing.
+    /// `company.name`, or empty if it's missing.
     pub company_name: String,
-    /// `application.id`, if it is present.
+    /// `application.id`, if it's present.
     pub application: Option<i64>,
-    /// `application.name`. Empty if it is missing.
+    /// `application.name`, or empty if it's missing.
     pub application_name: String,
-    /// `PAT` or `ACCESS`. Empty if it is missing.
+    /// `PAT` or `ACCESS`, or empty if it's missing.
     pub kind: String,
-    /// `expiresAt`. `None` means that the token does not expire.
+    /// `expiresAt`, or `None` if the token doesn't expire.
     pub expires_at: Option<EpochSeconds>,
-    /// `expiresInDays`: days left, as the CRM counts them.
+    /// `expiresInDays`, which is the number of days left as counted by the CRM.
     pub expires_in_days: Option<i64>,
-    /// Grants of the connection, each as `PERMISSION:SCOPE`. `None` if they are missing.
+    /// The connection's grants, each as `PERMISSION:SCOPE`, or `None` if they're missing.
     pub grants: Option<Vec<String>>,
 }
 
 impl TokenInfo {
-    /// Returns `true` if the token has this grant, or its grants are missing.
+    /// Returns `true` if the token has this grant, or if its grants are missing.
     pub fn may(&self, grant: Grant) -> bool {
         let grants = self.grants.as_ref();
         grants.is_none_or(|grants| grant.is_among(grants))
@@ -518,7 +522,7 @@ mod tests {
 
     const ID: &str = "5f0c2f54-6f2e-5a8b-9d7e-0c4b6f5c1a11";
 
-    /// Returns the calls on a page with only this row.
+    /// Returns the calls on a page that only has this row.
     fn calls_shown(row: &Value) -> Vec<ShownCall> {
         let body = json!({"data": {"list": [row]}}).to_string();
         match read(Endpoint::Filter, 200, body.as_bytes()).answer {
@@ -541,7 +545,7 @@ mod tests {
             "answered": true, "direction": "INBOUND"});
         assert_eq!(calls_shown(&plain), std::slice::from_ref(&whole));
         assert_eq!(calls_shown(&json!({"id": 7, "call": plain})), [whole]);
-        // A value of the wrong type is ignored.
+        // A value with the wrong type is ignored.
         let odd = json!({"uuid": ID, "leadId": {"id": 1}, "durationSec": 61.5,
             "answered": "yes", "direction": "BOTH"});
         assert_eq!(calls_shown(&odd), [ShownCall::read(uuid, &Map::new())]);

@@ -6,11 +6,10 @@ use std::error::Error as StdError;
 use std::fmt::Display;
 use std::path::Path;
 
-/// Maximum characters of an error's text.
+/// Maximum length of an error text in characters.
 const WORDS_MAX: usize = 300;
 
-/// The name of a server in messages, and the flags that set its address and its certificate
-/// authorities.
+/// A server's name in messages, and the flags that set its URL and its CAs.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerFlags {
     pub server: &'static str,
@@ -18,11 +17,11 @@ pub struct ServerFlags {
     pub ca_file: &'static str,
 }
 
-/// Makes a builder that follows no redirect, repeats nothing, keeps no connection, and takes no
-/// proxy from the environment. `ca_file` replaces the system's certificate authorities.
+/// Creates a builder that doesn't follow redirects, doesn't repeat anything, doesn't keep
+/// connections, and doesn't use a proxy from the environment. `ca_file` replaces the system's CAs.
 ///
 /// # Errors
-/// A message with the reason why the file cannot be used.
+/// Returns a message that says why the file can't be used.
 pub fn builder(
     address: &Address,
     ca_file: Option<&Path>,
@@ -38,7 +37,7 @@ pub fn builder(
         .pool_max_idle_per_host(0)
         .connect_timeout(timeouts.connect)
         .timeout(timeouts.total)
-        // Otherwise the system tries for minutes to deliver data from before the timeout.
+        // Without this, the system would try for minutes to deliver data from before the timeout.
         .tcp_user_timeout(timeouts.total)
         .user_agent(concat!("callbridge/", env!("CARGO_PKG_VERSION")));
     if let Some(path) = ca_file {
@@ -61,10 +60,10 @@ fn ca_file_problem(flags: &ServerFlags, path: &Path, problem: &dyn Display) -> S
     format!("{} {}: {problem}", flags.ca_file, path.display())
 }
 
-/// Makes the client.
+/// Creates the client.
 ///
 /// # Errors
-/// A message with the reason why TLS cannot be set up.
+/// Returns a message that says why TLS can't be set up.
 pub fn build(builder: ClientBuilder, flags: &ServerFlags) -> Result<reqwest::Client, String> {
     builder.build().map_err(|error| {
         let why = StdError::source(&error).map_or(error.to_string(), ToString::to_string);
@@ -80,7 +79,7 @@ pub fn innermost(error: &(dyn StdError + 'static)) -> String {
     text.chars().take(WORDS_MAX).collect()
 }
 
-/// Returns why TLS refused the server, and the fix. `None` for other errors.
+/// Returns why TLS rejected the server, along with the fix, or `None` for other errors.
 pub fn tls_problem(error: &(dyn StdError + 'static), flags: &ServerFlags) -> Option<String> {
     use rustls::{CertificateError as Fault, Error as Tls};
     let ServerFlags {
@@ -103,7 +102,7 @@ pub fn tls_problem(error: &(dyn StdError + 'static), flags: &ServerFlags) -> Opt
             "the certificate is self-signed, or signed by an authority that is not trusted here; \
              if it is your own, give it with {ca_file}"
         ),
-        // Certificates of `openssl req -x509` cause this error.
+        // Certificates created by `openssl req -x509` cause this error.
         Tls::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
             format!(
                 "the certificate is a CA certificate (CA:TRUE), not a server certificate; issue \
@@ -118,8 +117,9 @@ pub fn tls_problem(error: &(dyn StdError + 'static), flags: &ServerFlags) -> Opt
     })
 }
 
-/// Iterates over the error and its causes, including those inside `io::Error`. The `source` of an
-/// `io::Error` skips the error that it wraps, and rustls's errors are wrapped in an `io::Error`.
+/// Iterates over the error and its causes, including those inside an `io::Error`. This is needed
+/// because an `io::Error`'s `source` skips the error that it wraps, and rustls's errors are wrapped
+/// in one.
 pub fn causes<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {

@@ -1,18 +1,18 @@
-//! The latest time at which a request can be written.
+//! The latest time at which a request may be written.
 //!
-//! A request counts in the window in which it arrives. Another process that takes over the state
-//! assumes that requests of this process were written within seconds after their slots were stored.
-//! A process that was frozen in between must not write its requests later.
+//! A request counts toward the window in which it arrives. A process that takes over the state
+//! assumes that this process's requests were written within seconds of storing their slots. So if
+//! this process was suspended in the meantime, it mustn't write its requests later.
 //!
 //! The time is checked twice, by the boot clock:
 //!
 //! | when | for | left until the first byte |
 //! |---|---|---|
-//! | the connection is ready, with TLS ([`connected`]) | every request | two tasks of hyper |
-//! | hyper reads the body, before it writes the head ([`TimedBody`]) | a body | the system's call |
+//! | the connection is ready, with TLS ([`connected`]) | every request | two of hyper's tasks |
+//! | hyper reads the body, before writing the head ([`TimedBody`]) | a body | the system call |
 //!
-//! If a process or a machine is frozen after the last check, it still writes the request when it
-//! continues.
+//! If a process or a machine is suspended after the last check, it will still write the request
+//! when it resumes.
 
 use bytes::Bytes;
 use callbridge_model::clock;
@@ -23,11 +23,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 tokio::task_local! {
-    /// The latest time since boot at which the request of this task can be written.
+    /// The latest time since boot at which this task's request may be written.
     pub(crate) static SEND_BY: Duration;
 }
 
-/// The latest time for the request has passed, and nothing was written.
+/// The request's deadline has passed without anything having been written.
 #[derive(Debug, thiserror::Error)]
 #[error("too late to be sent")]
 pub(crate) struct TooLate;
@@ -39,8 +39,8 @@ fn check(send_by: Duration) -> Result<(), TooLate> {
     Ok(())
 }
 
-/// Waits for the connection, and gives it up if it is ready after [`SEND_BY`]. Without [`SEND_BY`]
-/// there is no limit.
+/// Waits for the connection, giving it up if it isn't ready until after [`SEND_BY`]. If that isn't
+/// set, there's no limit.
 pub(crate) async fn connected<C>(
     connecting: impl Future<Output = Result<C, Box<dyn Error + Send + Sync>>>,
 ) -> Result<C, Box<dyn Error + Send + Sync>> {
@@ -51,7 +51,7 @@ pub(crate) async fn connected<C>(
     Ok(connection)
 }
 
-/// The body of a request. It returns an error if hyper reads it after `send_by`.
+/// A request's body, which returns an error if hyper reads it after `send_by`.
 pub(crate) struct TimedBody {
     bytes: Option<Bytes>,
     send_by: Duration,
@@ -100,7 +100,8 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio::task::JoinHandle;
 
-    /// Starts a server that reads one connection to its end, and closes it when a request has come.
+    /// Starts a server that reads one connection to its end, closing it once it has received a
+    /// request.
     async fn server() -> (SocketAddr, JoinHandle<String>) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -158,7 +159,7 @@ mod tests {
         }
     }
 
-    /// The connection is ready in time, and then the process is frozen.
+    /// The connection is ready in time, but then the process is suspended.
     #[tokio::test]
     async fn body_past_its_deadline_also_holds_back_the_head() {
         let (address, reading) = server().await;

@@ -1,16 +1,16 @@
-//! A tolerant JSON parser. A broken value that is not needed does not prevent reading the other
-//! values.
+//! A tolerant JSON parser, for which a broken value that isn't needed doesn't prevent the other
+//! values from being read.
 //!
-//! serde_json refuses a whole body because of one number beyond a float (`1e400`), half a surrogate
-//! in a message, or a value nested deeper than 128. But a call that was accepted must not be sent
-//! again because of a broken field that does not matter.
+//! serde_json rejects the whole body because of a single number that's too large for a float
+//! (`1e400`), half a surrogate in a message, or a value nested more than 128 levels deep. However,
+//! a call that was accepted mustn't be resent because of a broken field that doesn't matter.
 
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 
-/// The keys of an envelope (§2.1) that can matter, including those of unpublished forms.
+/// The keys of an envelope (§2.1) that may matter, including those used in undocumented forms.
 const KEYS: [&str; 11] = [
     "data",
     "message",
@@ -25,10 +25,10 @@ const KEYS: [&str; 11] = [
     "totalPages",
 ];
 
-/// Parses the body of an envelope.
+/// Parses an envelope's body.
 ///
 /// # Errors
-/// If the body is not JSON from its first byte to its last.
+/// Returns an error if the body isn't JSON from its first byte to its last.
 pub(super) fn read(body: &[u8]) -> Result<Value, String> {
     read_keys(body, &KEYS)
 }
@@ -36,9 +36,9 @@ pub(super) fn read(body: &[u8]) -> Result<Value, String> {
 /// Parses a body. If an object is partly broken, only the values of these keys are read.
 ///
 /// # Errors
-/// If the body is not JSON from its first byte to its last.
+/// Returns an error if the body isn't JSON from its first byte to its last.
 pub fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
-    // A byte order mark is removed, and invalid UTF-8 becomes replacement characters.
+    // A byte-order mark is removed, and invalid UTF-8 becomes replacement characters.
     let bare = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let text = String::from_utf8_lossy(bare);
     if text.trim().is_empty() {
@@ -53,8 +53,8 @@ pub fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
     }
 }
 
-/// Reads those of `keys` whose values are readable. Empty if the text is not an object. `None` if
-/// the text is not complete JSON.
+/// Reads those of `keys` whose values are readable. The result is empty if the text isn't an
+/// object, and `None` if it isn't complete JSON.
 fn pieces(text: &str, keys: &[&'static str]) -> Option<Map<String, Value>> {
     serde_json::from_str::<IgnoredAny>(text).ok()?;
     let mut found = Map::new();
@@ -67,7 +67,7 @@ fn pieces(text: &str, keys: &[&'static str]) -> Option<Map<String, Value>> {
     Some(found)
 }
 
-/// Reads the value of one key, and skips all other values unread.
+/// Reads the value of one key, skipping all other values.
 struct One(&'static str);
 
 impl<'de> Visitor<'de> for One {

@@ -1,19 +1,19 @@
-//! A client of the CRM's Open API. It has a type for each request, and a reply or an error for each
-//! answer. It sends one request at a time.
+//! A client for the CRM's Open API. It has a type for each request and a reply or an error for each
+//! response, and sends one request at a time.
 //!
 //! ```text
 //! Request ─▶ Client (one POST or GET, no redirect, no retry, capped body) ─▶ ApiReply or ApiError
 //! ```
-//! Only [`client`] uses the network. The sender decides when each request is sent.
+//! Only [`client`] uses the network. When each request is sent is up to the sender.
 //!
-//! | module | content |
+//! | module | contents |
 //! |---|---|
-//! | [`address`] | the checked address of the CRM, and the settings to reach it |
+//! | [`address`] | the CRM's checked URL, and the settings for reaching it |
 //! | [`request`] | endpoints and bodies, without side effects |
-//! | [`answer`] | the reply or the error of an answer; `envelope`, `lenient`: its body (§2.1) |
+//! | [`answer`] | the reply or error in a response; `envelope`, `lenient`: its body (§2.1) |
 //! | [`https`] | HTTP clients that send each request once, and messages for their errors |
-//! | `in_time` | the latest time at which a request can be written |
-//! | [`client`] | sends one request, and returns its answer, or why there is none |
+//! | `in_time` | the latest time at which a request may be written |
+//! | [`client`] | sends one request, and returns its response, or why there is none |
 
 pub mod address;
 pub mod answer;

@@ -1,4 +1,5 @@
-//! Requests to the CRM: the four requests of calls, the requests about leads, and the body of each.
+//! Requests to the CRM, which are the four requests for calls and those about leads, and the body
+//! of each.
 
 use crate::Address;
 use callbridge_call::{Direction, EpochSeconds};
@@ -8,15 +9,15 @@ use serde_json::{Value, json};
 use url::Url;
 
 impl Endpoint {
-    /// Endpoints that calls use. The other endpoints are for lead requests.
+    /// The endpoints used for calls. All others are for lead requests.
     pub const CALLS: [Self; 4] = [Self::Submit, Self::Poll, Self::TokenInfo, Self::Filter];
 
-    /// Returns the label for metrics and logs: `submit`.
+    /// Returns the label for metrics and logs, such as `submit`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// Returns the maximum bytes that are read of an answer's body.
+    /// Returns the maximum number of bytes to read from a response's body.
     pub const fn body_max(self) -> usize {
         match self {
             Self::Submit | Self::Poll | Self::TokenInfo | Self::FieldList => 256 * 1024,
@@ -25,14 +26,14 @@ impl Endpoint {
     }
 }
 
-/// Names of request fields that the document does not publish (§2.8), set by `--field`.
+/// Names of request fields that the document doesn't specify (§2.8), as set by `--field`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldNames {
-    /// Name of the talk time in seconds. Default: `talkTimeSec`.
+    /// Name of the talk time in seconds, which is `talkTimeSec` by default.
     pub talk: String,
-    /// Name of the customer's number. Not sent if `None`.
+    /// Name of the customer's number, or `None` to omit it.
     pub phone: Option<String>,
-    /// Name of the extension that answered or rang. Not sent if `None`.
+    /// Name of the extension that answered or rang, or `None` to omit it.
     pub extension: Option<String>,
 }
 
@@ -46,7 +47,7 @@ impl Default for FieldNames {
     }
 }
 
-/// Records per page (§4.7: 30 to 100).
+/// Number of records per page (§4.7: 30 to 100).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PageSize(u32);
@@ -55,7 +56,7 @@ impl PageSize {
     /// The largest size in the document.
     pub const LARGEST: Self = Self(100);
 
-    /// Returns the next smaller maximum in the document. `None` below the smallest.
+    /// Returns the next smaller maximum in the document, or `None` if there's no smaller one.
     pub const fn smaller(self) -> Option<Self> {
         match self.0 {
             51.. => Some(Self(50)),
@@ -70,25 +71,25 @@ impl PageSize {
     }
 }
 
-/// A page of the journal. Records come newest first, unless `since` is given.
+/// A page of the journal, with the newest records first unless `since` is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterPage {
-    /// Number of the page, from 1.
+    /// The page's number, counting from 1.
     pub page: u32,
-    /// Maximum records on one page.
+    /// Maximum number of records per page.
     pub size: PageSize,
-    /// Only records that were registered since this time (§4.7 `registeredTimestampFrom`).
+    /// Only include records registered since this time (§4.7 `registeredTimestampFrom`).
     pub since: Option<EpochSeconds>,
 }
 
-/// A page of leads, in the order of their last change, oldest first (§4.7, §6.1.8).
+/// A page of leads in the order of their last change, oldest first (§4.7, §6.1.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeadsPage {
-    /// Number of the page, from 1.
+    /// The page's number, counting from 1.
     pub page: u32,
-    /// Leads per page, at most 50 (§4.7).
+    /// Number of leads per page, at most 50 (§4.7).
     pub size: u32,
-    /// Only leads that changed since this time.
+    /// Only include leads that changed since this time.
     pub since: Option<EpochSeconds>,
 }
 
@@ -102,31 +103,31 @@ pub struct LeadsPage {
     strum(serialize_all = "snake_case")
 )]
 pub enum Request {
-    /// A call for the journal, with a body of [`submission`]: `POST /v1/open-api/call-history`
-    /// (§4.5).
+    /// Adds a call to the journal, with a body created by [`submission`]: `POST
+    /// /v1/open-api/call-history` (§4.5).
     Submit(Value),
-    /// Outcome of an accepted write: `GET /v1/open-api/request/{requestId}` (§4.6).
+    /// Returns the outcome of an accepted write: `GET /v1/open-api/request/{requestId}` (§4.6).
     Poll {
-        /// The CRM's unchanged requestId.
+        /// The CRM's requestId, unchanged.
         request_id: String,
     },
-    /// State, owner and grants of the token: `GET /v1/open-api/token/info` (§4.3).
+    /// Returns the token's state, owner, and grants: `GET /v1/open-api/token/info` (§4.3).
     TokenInfo,
-    /// Calls that the journal holds: `POST /v1/open-api/call-history/filter` (§4.5).
+    /// Returns calls in the journal: `POST /v1/open-api/call-history/filter` (§4.5).
     Filter(FilterPage),
-    /// A lead, if it exists: `GET /v1/open-api/lead/{leadId}` (§4.7).
+    /// Returns a lead, if it exists: `GET /v1/open-api/lead/{leadId}` (§4.7).
     Lead(LeadId),
-    /// A page of leads: `POST /v1/open-api/lead/filter` (§4.7).
+    /// Returns a page of leads: `POST /v1/open-api/lead/filter` (§4.7).
     #[strum_discriminants(strum(serialize = "lead_filter"))]
     Leads(LeadsPage),
-    /// The catalog of fields: `GET /v1/open-api/crm-field` (§4.7).
+    /// Returns the catalog of fields: `GET /v1/open-api/crm-field` (§4.7).
     #[strum_discriminants(strum(serialize = "crm_field"))]
     CrmFields,
-    /// Values for a lead's own fields: `POST /v1/open-api/lead/{leadId}/field/list` (§4.4).
+    /// Writes values into a lead's own fields: `POST /v1/open-api/lead/{leadId}/field/list` (§4.4).
     FieldList {
         /// The lead whose fields are written.
         lead: LeadId,
-        /// The whole JSON body of the request.
+        /// The request's complete JSON body.
         body: Value,
     },
 }
@@ -136,7 +137,7 @@ impl Request {
         self.into()
     }
 
-    /// Returns the URL below the base address, with all parts escaped.
+    /// Returns the URL below the base URL, with all segments escaped.
     pub fn url(&self, base: &Address) -> Url {
         let v1 = "v1";
         let api = "open-api";
@@ -154,13 +155,13 @@ impl Request {
         }
     }
 
-    /// Returns the JSON body of a POST. `None` for a GET.
+    /// Returns a POST's JSON body, or `None` for a GET.
     pub fn body(&self) -> Option<Value> {
         let (mut body, from, since) = match self {
             Self::Submit(body) | Self::FieldList { body, .. } => return Some(body.clone()),
             Self::Poll { .. } | Self::TokenInfo | Self::Lead(_) | Self::CrmFields => return None,
-            // The sort key and the range have the name of the field in the snapshot (§2.5). The
-            // document only shows ranges of another field.
+            // The sort key and the range use the field's name in the snapshot (§2.5). The document
+            // only shows ranges for a different field.
             Self::Leads(LeadsPage { page, size, since }) => {
                 let orders = json!({ "updatedTimestamp": "ASC" });
                 let body = json!({ "page": page, "size": size, "orders": orders });
@@ -178,9 +179,9 @@ impl Request {
     }
 }
 
-/// Makes the body of `POST call-history` (§2.6). It contains nothing that the CRM derives (end,
-/// hangup cause, provider, the `oapi-` prefix). `None` if the call must not be sent: it has no
-/// uuid, no lead, or no direction that the CRM knows.
+/// Creates the body of `POST call-history` (§2.6), without anything that the CRM derives itself
+/// (end, hangup cause, provider, the `oapi-` prefix). Returns `None` if the call can't be sent
+/// because it has no UUID, no lead, or no direction that the CRM knows.
 pub fn submission(call: &CallRecord, names: &FieldNames) -> Option<Value> {
     if let Direction::Internal | Direction::Unknown = call.direction {
         return None;

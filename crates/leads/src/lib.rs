@@ -1,12 +1,12 @@
-//! Lookups and writes of leads in the CRM, in addition to the calls. The code is pure: the input is
-//! news about leads, answers of the CRM, and `now`. The output is the changes to store and the
-//! requests to send.
+//! Looks up and writes leads in the CRM, in addition to sending calls. This crate does no I/O. Its
+//! input is news about leads, the CRM's responses, and `now`, and its output is the changes to
+//! store and the requests to send.
 //!
-//! | module | content |
+//! | module | contents |
 //! |---|---|
-//! | [`directory`] | phones and leads, learned from reports of the CRM |
-//! | [`lead_field`] | values of a lead's fields that show its calls, and values set by hand |
-//! | [`lead_request`] | the requests, and the effects of their answers |
+//! | [`directory`] | phones and leads, as learned from the CRM's reports |
+//! | [`lead_field`] | values of a lead's fields that show its calls, and values set manually |
+//! | [`lead_request`] | the requests, and what follows from their responses |
 
 pub mod directory;
 pub mod lead_field;

@@ -1,23 +1,23 @@
-//! Accepts connections, and pauses after a failed accept. If the process or the system has no file
-//! descriptor left, every accept fails at once until one is free. One log line reports the start of
-//! such a series of failures, and one log line reports its end.
+//! Accepts connections, and pauses after an accept fails. If the process or the system has run out
+//! of file descriptors, every accept fails immediately until one becomes available. Only the start
+//! and the end of such a series of failures are logged, with one line each.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Pause after an accept that failed, before the next one.
+/// How long to pause after an accept has failed.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// Minimum time between two warnings about failed accepts.
+/// Minimum interval between two warnings about failed accepts.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// Accepts the connections of one listener, and continues after errors.
+/// Accepts one listener's connections, continuing after errors.
 #[derive(Debug)]
 pub struct Acceptor {
-    /// The listener's flag, or another name that the log shows.
+    /// The listener's flag, or another name to show in the log.
     name: &'static str,
     again_at: Option<Instant>,
-    /// Failed accepts since the last connection.
+    /// Number of failed accepts since the last connection.
     failed: u64,
     said_at: Option<Instant>,
 }
@@ -32,8 +32,8 @@ impl Acceptor {
         }
     }
 
-    /// Waits for the next connection that `accept` returns. `accept` must be cancel-safe. This
-    /// function is cancel-safe too, because the end of a pause is stored in `self`.
+    /// Waits for the next connection returned by `accept`, which must be cancel-safe. This function
+    /// is cancel-safe as well, because the end of a pause is stored in `self`.
     pub async fn next<T, F: Future<Output = io::Result<T>>>(
         &mut self,
         accept: impl Fn() -> F,
@@ -79,8 +79,8 @@ impl Acceptor {
     }
 }
 
-/// Returns `true` if the connection ended before it was accepted. This is not an error of the
-/// process, so the next accept needs no pause.
+/// Returns `true` if the connection ended before it was accepted. That isn't a problem with this
+/// process, so there's no need to pause before the next accept.
 fn is_the_others(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -94,8 +94,8 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::VecDeque;
 
-    /// A listener that returns these results in turn, then waits forever. Its second field counts
-    /// the calls of `accept`.
+    /// A listener that returns these results in turn, and then waits forever. Its second field
+    /// counts calls to `accept`.
     struct ScriptedListener(RefCell<VecDeque<io::Result<u32>>>, RefCell<u32>);
 
     impl ScriptedListener {

@@ -1,4 +1,4 @@
-//! The bodies of requests and answers.
+//! The bodies of requests and responses.
 
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt as _};
@@ -6,12 +6,12 @@ use http_body_util::{BodyExt as _, Full, Limited, StreamBody, combinators::Unsyn
 use hyper::body::{Frame, Incoming};
 use hyper::{Response, StatusCode, header, header::HeaderValue};
 
-/// The body of an answer, complete or streamed.
+/// A response body, either complete or streamed.
 pub type Body = UnsyncBoxBody<Bytes, BodyError>;
-/// An error of the source of a body. It ends the body early.
+/// An error in a body's source, which ends the body early.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Makes an answer with this content type.
+/// Creates a response with this content type.
 pub fn response(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -21,23 +21,23 @@ pub fn response(status: StatusCode, content_type: &'static str, body: Body) -> R
     response
 }
 
-/// Makes a body that is complete in memory.
+/// Creates a body that's completely in memory.
 pub fn whole(bytes: impl Into<Bytes>) -> Body {
     let whole = Full::new(bytes.into());
     whole.map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Makes a body that is streamed in pieces.
+/// Creates a body that's streamed in pieces.
 pub fn in_pieces<E: Into<BodyError> + 'static>(
     pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
 ) -> Body {
     StreamBody::new(pieces.map_ok(Frame::data).map_err(Into::into)).boxed_unsync()
 }
 
-/// Reads the body of a request.
+/// Reads a request's body.
 ///
 /// # Errors
-/// The body is longer than `bytes_max`, or the connection was lost.
+/// Returns an error if the body is longer than `bytes_max` or the connection is lost.
 pub async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, BodyError> {
     Ok(Limited::new(body, bytes_max).collect().await?.to_bytes())
 }

@@ -1,9 +1,9 @@
-//! A limit on the bytes that all clients together can hold in memory.
+//! A limit on the number of bytes that all clients together may occupy in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A number of free bytes, from which shares are taken. Clones share the same bytes.
+/// A number of free bytes from which shares are taken. Clones share the same bytes.
 #[derive(Clone, Debug)]
 pub struct ByteBudget {
     left: Arc<AtomicUsize>,
@@ -11,7 +11,7 @@ pub struct ByteBudget {
     whole: Option<Arc<ByteBudget>>,
 }
 
-/// A part of a budget. It is returned to the budget when it is dropped.
+/// A part of a budget, which is returned to the budget when it's dropped.
 #[derive(Debug)]
 pub struct ByteShare {
     budget: ByteBudget,
@@ -19,7 +19,7 @@ pub struct ByteShare {
 }
 
 impl ByteBudget {
-    /// Makes a budget of this many bytes, all of them free.
+    /// Creates a budget with this many bytes, all of which are free.
     pub fn new(bytes: usize) -> Self {
         Self {
             left: Arc::new(AtomicUsize::new(bytes)),
@@ -36,13 +36,13 @@ impl ByteBudget {
         }
     }
 
-    /// Returns an empty share, which grows by [`ByteShare::grow_to`].
+    /// Returns an empty share, which grows using [`ByteShare::grow_to`].
     pub fn share(&self) -> ByteShare {
         let budget = self.clone();
         ByteShare { budget, bytes: 0 }
     }
 
-    /// Returns the number of bytes that no share holds.
+    /// Returns how many bytes aren't taken by any share.
     pub fn left(&self) -> usize {
         self.left.load(Ordering::Relaxed)
     }
@@ -74,8 +74,8 @@ impl ByteBudget {
 }
 
 impl ByteShare {
-    /// Grows the share to this many bytes. Returns `false` and changes nothing if the budget has
-    /// too few bytes left.
+    /// Grows the share to this many bytes, or returns `false` without changing anything if there
+    /// aren't enough bytes left in the budget.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let is_taken = self.budget.take(more);

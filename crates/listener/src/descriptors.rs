@@ -1,15 +1,15 @@
-//! File descriptors of the process. Each listener uses only a part of them, so that enough are left
+//! The process's file descriptors. Each listener only uses some of them, so that enough are left
 //! for sources, the CRM, and the spool.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The soft limit that [`raise`] sets, the same as in the shipped systemd unit.
+/// The soft limit set by [`raise`], which is the same as in the shipped systemd unit.
 const WANTED: u64 = 4096;
-/// Divisor of the soft limit. A listener uses at most a quarter.
+/// Divisor for the soft limit, of which a listener uses at most a quarter.
 const PART: u64 = 4;
 
-/// Raises the soft limit of open files, if the hard limit allows it. Shells set 1024, which is too
-/// little in a flood of connections. If the limit cannot be raised, each listener holds fewer
+/// Raises the soft limit on open files, if the hard limit allows it. Shells set it to 1024, which
+/// isn't enough in a flood of connections. If the limit can't be raised, each listener holds fewer
 /// connections.
 pub fn raise() {
     let now = getrlimit(Resource::Nofile);
@@ -27,15 +27,15 @@ pub fn raise() {
     }
 }
 
-/// Returns the number of connections that a listener can hold if it asks for `wanted`: at most a
-/// quarter of the soft limit, and at least one.
+/// Returns how many connections a listener may hold if it asks for `wanted`, which is at most a
+/// quarter of the soft limit, but at least one.
 pub fn share(wanted: usize) -> usize {
     part(wanted, getrlimit(Resource::Nofile).current)
 }
 
 fn part(wanted: usize, soft: Option<u64>) -> usize {
     let most = soft.map_or(u64::MAX, |soft| soft / PART);
-    // At least one connection, so that a single client always gets an answer.
+    // Allow at least one connection, so that a single client always gets a response.
     wanted
         .min(usize::try_from(most).unwrap_or(usize::MAX))
         .max(1)

@@ -10,17 +10,17 @@ use hyper::body::Incoming;
 /// out.
 pub const FREE_BYTES: usize = 16 * 1024;
 
-/// Limits on the length of a body, in bytes.
+/// Limits on the length of a body in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimits {
     /// Maximum length.
     pub bytes_max: usize,
-    /// A longer body is discarded as it arrives, up to this many bytes, because senders don't read
-    /// the response until they have sent the whole body.
+    /// Up to this many bytes, a body that's longer than that is discarded as it arrives, because
+    /// senders don't read the response until they've sent the whole body.
     pub dropped_max: usize,
 }
 
-/// Why a body was not read.
+/// Why a body wasn't read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFault {
     /// The connection was closed before the end of the body.
@@ -31,7 +31,7 @@ pub enum BodyFault {
     NoRoom,
 }
 
-/// A body, along with its share of the budget, which is given back on drop.
+/// A body, along with its share of the budget, which is returned on drop.
 #[derive(Debug)]
 pub struct HeldBody {
     limits: BodyLimits,
@@ -53,15 +53,15 @@ impl HeldBody {
         }
     }
 
-    /// Returns the number of bytes that have arrived.
+    /// Returns how many bytes have arrived.
     pub const fn length(&self) -> usize {
         self.length
     }
 
-    /// Reads a body to the end, passing each chunk that is kept to `on_piece`.
+    /// Reads a body to the end, passing each chunk that's kept to `on_piece`.
     ///
     /// # Errors
-    /// The body was cut off, is too large, or exceeds the budget.
+    /// Returns an error if the body is cut off, is too large, or exceeds the budget.
     pub async fn read(
         &mut self,
         body: Incoming,
@@ -100,8 +100,8 @@ impl HeldBody {
         Ok(true)
     }
 
-    /// Doubles the buffer until everything that has arrived fits. Returns `false` if the budget is
-    /// used up.
+    /// Doubles the buffer until everything that has arrived fits, or returns `false` if the budget
+    /// is used up.
     fn make_room(&mut self) -> bool {
         if self.length <= self.bytes.capacity() {
             return true;

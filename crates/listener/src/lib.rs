@@ -2,14 +2,14 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`accept`] | accepts connections, and pauses after a failed accept |
-//! | [`places`] | open connections, and the choice of the one to cut if there are too many |
-//! | [`serve`] | limits: number of connections, size and time of the head, time of the answer |
-//! | [`unavailable`] | 503 with a reason |
-//! | [`site`] | refuses requests that a foreign web page makes a browser send |
-//! | [`body`] | the bodies of requests and answers |
-//! | [`budget`] | a limit on the bytes that all clients together can hold in memory |
-//! | [`descriptors`] | the number of file descriptors that one listener can use |
+//! | [`accept`] | accepts connections, and pauses after an accept fails |
+//! | [`places`] | the open connections, and which one to close if there are too many |
+//! | [`serve`] | limits on the number of connections, on the headers, and on the response time |
+//! | [`unavailable`] | responds with 503 and a reason |
+//! | [`site`] | rejects requests that a foreign web page makes a browser send |
+//! | [`body`] | request and response bodies |
+//! | [`budget`] | a limit on the bytes that all clients together may occupy in memory |
+//! | [`descriptors`] | how many file descriptors a listener may use |
 
 pub mod accept;
 pub mod body;
@@ -21,5 +21,5 @@ pub mod serve;
 pub mod site;
 pub mod unavailable;
 
-/// The HTTP library whose requests and answers [`serve`] uses.
+/// The HTTP library whose requests and responses [`serve`] uses.
 pub use hyper;

@@ -1,14 +1,14 @@
-//! The open connections of a listener. When all places are taken, one waiting connection is cut. A
-//! connection whose request is being answered is never cut. The connection to cut is chosen at
-//! random from one origin: the origin with the most waiting connections. Only the half of them that
-//! has waited longest is considered.
+//! A listener's open connections. When all places are taken, one of the waiting connections is
+//! closed, but never one whose request is being responded to. The connection to close is chosen at
+//! random from the origin with the most waiting connections, considering only the half of them that
+//! has been waiting the longest.
 //!
-//! - A client that opens many connections only loses its own, while other clients hold fewer.
-//! - The choice is random. If the connection that waits longest were always cut, a fast flood could
-//!   reliably cut a delivery that takes a tenth of a second to arrive.
-//! - Only the longer-waiting half can be cut, so a new connection is safe for a known time: until
-//!   half as many others have arrived as there are places. This also helps if the flood has the
-//!   same address (a proxy, a NAT).
+//! - A client that opens many connections only loses its own, as long as other clients hold fewer.
+//! - The choice is random, because if it were always the longest-waiting connection, a fast flood
+//!   could reliably interrupt a delivery that takes a tenth of a second to arrive.
+//! - Since only the longer-waiting half can be closed, a new connection is safe for a known time,
+//!   which is until half as many others have arrived as there are places. This also helps if the
+//!   flood comes from the same address (a proxy or a NAT).
 
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -16,12 +16,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::task::AbortHandle;
 
-/// The origin of a connection. Connections of one origin are counted together.
+/// A connection's origin. Connections from the same origin are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PeerGroup {
-    /// A whole IPv4 address, including one that is written as IPv6.
+    /// A complete IPv4 address, even if it was written as IPv6.
     V4(Ipv4Addr),
-    /// The first 64 bits of an IPv6 address. The owner of the network can choose the other half.
+    /// The first 64 bits of an IPv6 address, since the network's owner is free to choose the other
+    /// half.
     V6([u16; 4]),
 }
 
@@ -37,8 +38,8 @@ impl From<IpAddr> for PeerGroup {
     }
 }
 
-/// The connections of one listener, and the choice of the connection to cut when the listener is
-/// full. The caller decides when the listener is full.
+/// A listener's connections, along with the choice of which one to close when the listener is full,
+/// which is up to the caller to decide.
 #[derive(Debug, Default)]
 pub struct Places {
     taken: Arc<Mutex<Taken>>,
@@ -49,35 +50,35 @@ type Connections = BTreeMap<u64, Option<AbortHandle>>;
 #[derive(Debug, Default)]
 struct Taken {
     next: u64,
-    /// Connections whose request is not complete yet, by origin, longest wait first. Every origin
-    /// in the map has at least one connection.
+    /// Connections whose request isn't complete yet by origin, longest wait first. Every origin in
+    /// the map has at least one.
     waiting: BTreeMap<PeerGroup, Connections>,
-    /// Connections whose request is being answered, which are not cut.
+    /// Connections whose request is being responded to, which mustn't be closed.
     answering: Connections,
-    /// Number of connections that have not ended, including those being cut.
+    /// Number of connections that haven't ended, including those being closed.
     held: usize,
 }
 
-/// The place of one connection. The place is free again when this value is dropped.
+/// A connection's place, which becomes available again when this value is dropped.
 #[derive(Debug)]
 pub struct ConnectionPlace {
-    /// Number of the connection. Later connections have higher numbers.
+    /// The connection's number. Later connections have higher numbers.
     pub id: u64,
     /// The origin that the connection is counted under.
     pub origin: PeerGroup,
     taken: Arc<Mutex<Taken>>,
 }
 
-/// Protects a connection from being cut, as long as this value exists.
+/// Protects a connection from being closed for as long as this value exists.
 #[derive(Debug)]
 pub struct Answering<'a>(&'a ConnectionPlace);
 
-/// Returns a random number below `below`, which must not be 0. The slight bias of the remainder
-/// does not help an attacker.
+/// Returns a random number below `below`, which must not be 0. The slight bias of the remainder is
+/// of no use to an attacker.
 pub fn random(below: usize) -> usize {
     let mut bytes = [0; 8];
-    // If the system gives no random bytes, the result is 0: the connection that waits longest is
-    // cut.
+    // If the system doesn't provide random bytes, the result is 0, which closes the connection that
+    // has been waiting the longest.
     let _ = SystemRandom::new().fill(&mut bytes);
     let below = below as u64;
     usize::try_from(u64::from_le_bytes(bytes) % below).unwrap_or(0)
@@ -93,7 +94,7 @@ impl Taken {
         gone
     }
 
-    /// Chooses the connection to cut. `roll` returns a random number below its argument.
+    /// Chooses the connection to close. `roll` returns a random number below its argument.
     fn choose_connection(&self, mut roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, u64)> {
         let most = self.waiting.values().map(BTreeMap::len).max()?;
         let those: Vec<_> = self
@@ -109,7 +110,7 @@ impl Taken {
 }
 
 impl Places {
-    /// Takes a place for a connection of this origin, even beyond the limit.
+    /// Takes a place for a connection from this origin, even beyond the limit.
     pub fn enter(&self, origin: PeerGroup) -> ConnectionPlace {
         let mut taken = self.taken.lock();
         let id = taken.next;
@@ -123,7 +124,7 @@ impl Places {
         }
     }
 
-    /// Stores the handle that cuts the connection with this id and origin.
+    /// Stores the handle for closing the connection with this ID and origin.
     pub fn may_cut(&self, id: u64, origin: PeerGroup, handle: AbortHandle) {
         let mut taken = self.taken.lock();
         let taken = &mut *taken;
@@ -131,24 +132,24 @@ impl Places {
             .waiting
             .get_mut(&origin)
             .and_then(|places| places.get_mut(&id));
-        // The connection can have ended already.
+        // The connection may have ended already.
         if let Some(place) = waiting.or_else(|| taken.answering.get_mut(&id)) {
             *place = Some(handle);
         }
     }
 
-    /// Returns the number of connections that have not ended, including those being cut.
+    /// Returns the number of connections that haven't ended, including those being closed.
     pub fn held(&self) -> usize {
         self.taken.lock().held
     }
 
-    /// Returns `true` if a connection waits for its request and can be cut.
+    /// Returns `true` if a connection is waiting for its request and can be closed.
     pub fn is_anybody_waiting(&self) -> bool {
         !self.taken.lock().waiting.is_empty()
     }
 
-    /// Cuts one waiting connection. Returns `false` if no connection waits. The place is free when
-    /// the cut connection has ended.
+    /// Closes one waiting connection, or returns `false` if there is none. The place becomes
+    /// available once the closed connection has ended.
     pub fn make_room(&self) -> bool {
         let mut taken = self.taken.lock();
         let Some((origin, id)) = taken.choose_connection(random) else {
@@ -162,7 +163,7 @@ impl Places {
 }
 
 impl ConnectionPlace {
-    /// Marks the connection as being answered, because its request is complete.
+    /// Marks the connection as being responded to, because its request is complete.
     pub fn answer(&self) -> Answering<'_> {
         let mut taken = self.taken.lock();
         if let Some(handle) = taken.leave(self.origin, self.id) {

@@ -1,4 +1,4 @@
-//! Tests that a full listener cuts the right connection to make room.
+//! Tests that a full listener closes the right connection to make room.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn origin(last: u8) -> PeerGroup {
     PeerGroup::V4(Ipv4Addr::new(192, 0, 2, last))
 }
 
-/// Cuts one connection, and returns its origin and number.
+/// Closes one connection, and returns its origin and number.
 fn cut(places: &Places, roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, u64)> {
     let mut taken = places.taken.lock();
     let (origin, id) = taken.choose_connection(roll)?;

@@ -1,5 +1,5 @@
-//! Serves connections with limits on their number and time. Incomplete or slow requests are cut, so
-//! that other clients get an answer.
+//! Serves connections with limits on their number and duration. Incomplete or slow requests are cut
+//! off, so that other clients get a response.
 
 use super::places::{ConnectionPlace, PeerGroup, Places};
 use super::site::{SiteRefusal, SiteRules};
@@ -15,29 +15,30 @@ use tokio::time::{Instant, timeout_at};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// Maximum headers of one request.
+/// Maximum number of headers per request.
 const HEADERS_MAX: usize = 64;
-/// Maximum bytes of a request's head, and maximum bytes of a body in one read.
+/// Maximum length of a request's headers in bytes, and maximum number of bytes of a body per read.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Limits on connections and their time, against slow clients and floods.
+/// Limits on connections and their duration, as protection against slow clients and floods.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Maximum connections at the same time.
+    /// Maximum number of simultaneous connections.
     pub connections: usize,
-    /// Time for the TLS handshake and the head of the request. After that, the connection is cut.
+    /// Timeout for the TLS handshake and the request headers, after which the connection is closed.
     pub head_within: Duration,
-    /// Time from the end of `head_within` to the end of the answer.
+    /// Time from the end of `head_within` until the response must be finished.
     pub answer_within: Duration,
-    /// Time for answers in progress when the listener stops. After that, they are cut.
+    /// How long responses in progress may take when the listener stops, after which they're cut
+    /// off.
     pub stop_within: Duration,
-    /// A connection can carry more than one request.
+    /// Whether a connection can carry more than one request.
     pub keep_alive: bool,
 }
 
 impl Limits {
-    /// Limits for few clients that send their only request immediately, such as Prometheus, a load
-    /// balancer, or `curl`.
+    /// Limits for a small number of clients that immediately send their only request, such as
+    /// Prometheus, a load balancer, or `curl`.
     pub const FEW: Self = Self {
         connections: 32,
         head_within: Duration::from_secs(8),
@@ -47,10 +48,10 @@ impl Limits {
     };
 }
 
-/// A handler of requests, shared by all connections of a listener.
+/// A request handler, shared by all of a listener's connections.
 pub trait AnswerHttp: Send + Sync + 'static {
-    /// Answers one request. The connection is not cut to make room while the result of
-    /// [`ConnectionPlace::answer`] is held.
+    /// Responds to one request. The connection won't be closed to make room as long as the result
+    /// of [`ConnectionPlace::answer`] is held.
     fn answer(
         &self,
         place: &ConnectionPlace,
@@ -62,26 +63,26 @@ pub trait AnswerHttp: Send + Sync + 'static {
     fn no_tls(&self, _why: &'static str) {}
 }
 
-/// An open listener, with the flag that opened it.
+/// An open listener, along with the flag that opened it.
 #[derive(Debug)]
 pub struct Open {
-    /// The flag that opened the listener, as the log names it.
+    /// The flag that opened the listener, as shown in the log.
     pub name: &'static str,
-    /// The bound socket, which takes connections.
+    /// The bound socket, which accepts connections.
     pub listener: TcpListener,
-    /// The current TLS settings. `None` for a listener without TLS.
+    /// The current TLS settings, or `None` for a listener without TLS.
     pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
     pub limits: Limits,
-    /// The rules for requests of browsers.
+    /// The rules for requests from browsers.
     pub site: SiteRules,
 }
 
-/// A handler whose answers are boxed, so that all listeners share the same code.
+/// A handler whose responses are boxed, so that all listeners share the same code.
 type Answer = dyn Fn(Arc<ConnectionPlace>, Request<Incoming>) -> BoxFuture<'static, Response<Body>>
     + Send
     + Sync;
 
-/// Serves connections until `stop` ends, then gives open connections a limited time to end.
+/// Serves connections until `stop` ends, and then gives open connections a limited time to finish.
 pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<Output = ()>) {
     let handler = Arc::clone(&answer);
     let no_tls: Arc<dyn Fn(&'static str) + Send + Sync> = Arc::new(move |why| handler.no_tls(why));
@@ -105,7 +106,7 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        // If all connections are being answered, one must end before another is accepted.
+        // If all connections are being responded to, one must end before another is accepted.
         let room = places.held() < limits.connections || places.is_anybody_waiting();
         let (stream, from) = tokio::select! {
             taken = incoming.next(|| open.listener.accept()), if room => taken,
@@ -144,7 +145,7 @@ fn refusal_response(refusal: SiteRefusal) -> Response<Body> {
     body::response(SiteRefusal::STATUS, "text/plain; charset=utf-8", message)
 }
 
-/// One connection from its accept to its end.
+/// A connection from its accept to its end.
 struct Line {
     answer: Arc<Answer>,
     no_tls: Arc<dyn Fn(&'static str) + Send + Sync>,
@@ -156,7 +157,7 @@ struct Line {
 
 impl Line {
     async fn take(self, stream: TcpStream, tls: Option<Arc<ServerConfig>>) {
-        // Answers are small, so they are sent without delay.
+        // Responses are small, so they're sent without delay.
         stream.set_nodelay(true).ok();
         let Some(tls) = tls else {
             return self.talk(stream).await;
@@ -193,7 +194,7 @@ impl Line {
             .keep_alive(limits.keep_alive)
             .serve_connection(TokioIo::new(stream), service);
         let mut serving = pin!(serving);
-        // If the sender was dropped, the connection stops as well.
+        // If the sender has been dropped, the connection stops as well.
         let stopping = async { drop(stop.wait_for(|stop| *stop).await) };
         let whole = async {
             tokio::select! {

@@ -1,13 +1,13 @@
-//! Refuses requests that a foreign web page makes a browser send.
+//! Rejects requests that a foreign web page makes a browser send.
 //!
 //! A page on any site can make its visitor's browser send requests to this machine. Three rules
-//! stop that, before a listener sees the request:
+//! prevent that before a listener sees the request:
 //!
-//! | rule | stops |
+//! | rule | prevents |
 //! |---|---|
-//! | On loopback, `Host` is an IP address, `localhost`, or a known name | DNS rebinding |
-//! | `Origin` is the listener's own origin | scripts and forms of other sites |
-//! | `Sec-Fetch-Site` is not `cross-site` | images, frames, links, and scripts of other sites |
+//! | on loopback, `Host` is an IP address, `localhost`, or a known name | DNS rebinding |
+//! | `Origin` is the listener's own origin | scripts and forms on other sites |
+//! | `Sec-Fetch-Site` isn't `cross-site` | images, frames, links, and scripts on other sites |
 //!
 //! Programs (a PBX, Prometheus, `curl`) send neither `Origin` nor `Sec-Fetch-Site`.
 
@@ -15,35 +15,37 @@ use hyper::header::{HOST, ORIGIN};
 use hyper::{HeaderMap, Method, Request, StatusCode, Version};
 use std::net::IpAddr;
 
-/// The host names that a loopback listener answers to.
+/// The hostnames that a loopback listener responds to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostRule {
     /// IP addresses and `localhost`.
     Local,
-    /// Any name: the listener itself checks names, or verifies each request by a signature.
+    /// Any name, because the listener checks names itself or verifies each request by its
+    /// signature.
     Any,
 }
 
-/// The rules of a listener for requests of browsers.
+/// A listener's rules for requests from browsers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteRules {
-    /// Names that are accepted on a loopback address.
+    /// The names accepted on a loopback address.
     pub hosts: HostRule,
-    /// The listener is behind a proxy. The proxy can forward the `Host` header without its port.
+    /// Whether the listener is behind a proxy, which may forward the `Host` header without its
+    /// port.
     pub behind_proxy: bool,
-    /// Links and redirects of other sites are accepted (a `GET` that loads a whole page).
+    /// Whether links and redirects from other sites are accepted (a `GET` that loads a whole page).
     pub navigation: bool,
 }
 
 impl SiteRules {
-    /// Rules for listeners that only programs and local tools use.
+    /// Rules for listeners that are only used by programs and local tools.
     pub const STRICT: Self = Self {
         hosts: HostRule::Local,
         behind_proxy: false,
         navigation: false,
     };
 
-    /// Returns the reason to refuse a request, or `None`. `is_loopback` means that the listener's
+    /// Returns why a request must be rejected, if it must. `is_loopback` means that the listener's
     /// address is on loopback.
     pub fn refusal<B>(&self, request: &Request<B>, is_loopback: bool) -> Option<SiteRefusal> {
         if is_loopback && self.hosts == HostRule::Local && !is_local_host(request) {
@@ -68,7 +70,7 @@ impl SiteRules {
             return false;
         };
         if origin == "null" {
-            // A browser can hide the origin of our own form. `Sec-Fetch-Site` is then
+            // A browser may hide the origin of our own form, in which case `Sec-Fetch-Site` is
             // `same-origin`.
             return only_value(headers, FETCH_SITE) == Some("same-origin");
         }
@@ -93,22 +95,22 @@ impl SiteRules {
     }
 }
 
-/// A reason to refuse a request.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteRefusal {
     /// The host is neither an IP address nor `localhost`.
     Host,
-    /// The request comes from a page of another origin.
+    /// The request comes from a page with a different origin.
     Origin,
-    /// The browser says that another site caused the request.
+    /// According to the browser, the request was caused by another site.
     CrossSite,
 }
 
 impl SiteRefusal {
-    /// The status of the answer.
+    /// The status of the response.
     pub const STATUS: StatusCode = StatusCode::FORBIDDEN;
 
-    /// Returns the message of the answer: what is refused, and what to do.
+    /// Returns the message in the response, which says what was rejected and what to do.
     pub const fn message(self) -> &'static str {
         match self {
             Self::Host => {
@@ -131,7 +133,8 @@ const FETCH_SITE: &str = "sec-fetch-site";
 const FETCH_MODE: &str = "sec-fetch-mode";
 const FETCH_DEST: &str = "sec-fetch-dest";
 
-/// Returns the value of a header that appears once. `None` if it is absent, repeated, or not text.
+/// Returns the value of a header that appears exactly once, or `None` if it's missing, repeated, or
+/// not text.
 fn only_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).into_iter();
     let value = values.next()?;
@@ -154,7 +157,7 @@ fn is_cross_site(headers: &HeaderMap) -> bool {
     false
 }
 
-/// Returns `true` if the browser loads a whole page, by a link or a redirect.
+/// Returns `true` if the browser is loading a whole page because of a link or a redirect.
 fn is_navigation<B>(request: &Request<B>) -> bool {
     let headers = request.headers();
     let is_document = matches!(only_value(headers, FETCH_DEST), None | Some("document"));
@@ -163,8 +166,8 @@ fn is_navigation<B>(request: &Request<B>) -> bool {
         && is_document
 }
 
-/// Returns `true` if every host that the request names is local. Browsers always send `Host`, so a
-/// program that speaks HTTP/1.0 can leave it out.
+/// Returns `true` if every host in the request is local. Since browsers always send `Host`, it may
+/// be missing in a request from a program that uses HTTP/1.0.
 fn is_local_host<B>(request: &Request<B>) -> bool {
     if let Some(authority) = request.uri().authority()
         && !is_local_name(authority.as_str())

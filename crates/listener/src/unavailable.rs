@@ -1,15 +1,15 @@
-//! A listener of a process that cannot answer now: 503 with the reason.
+//! The response of a listener whose process can't respond right now, which is 503 with the reason.
 
 use super::body::{self, Body};
 use super::places::ConnectionPlace;
 use super::serve::AnswerHttp;
 use hyper::{Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
 
-/// Seconds after which a client tries this server again. Until then, the client tries other
-/// servers.
+/// How many seconds a client should wait before retrying this server. In the meantime, it tries
+/// other servers.
 const RETRY_AFTER: &str = "5";
 
-/// Answers every request with 503 and the reason that the function returns.
+/// Responds to every request with 503 and the reason returned by this function.
 pub struct Unavailable(pub Box<dyn Fn() -> String + Send + Sync>);
 
 impl AnswerHttp for Unavailable {

@@ -1,5 +1,5 @@
-//! A dialplan's question and its answer. Pure: the same lists, leads, and question give the same
-//! answer.
+//! A dialplan's query and its result. This module does no I/O, so the same lists, leads, and query
+//! always give the same result.
 
 use crate::harmless;
 use callbridge_call::{Direction, RawNumber};
@@ -10,28 +10,28 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use url::form_urlencoded;
 
-/// Characters to percent-encode: all except the unreserved characters of RFC 3986. A space is
-/// `%20`, because Asterisk's `hashcompat=yes` does not decode a plus.
+/// Characters to percent-encode, which are all except RFC 3986's unreserved ones. A space becomes
+/// `%20`, because Asterisk's `hashcompat=yes` doesn't decode a plus.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// Query of a dialplan: the caller's number, and the trunk of the call.
+/// A dialplan's query, which consists of the caller's number and the call's trunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// The number as the PBX shows it.
+    /// The number as shown by the PBX.
     pub phone: String,
-    /// The trunk's name. It can be empty if there is only one trunk.
+    /// The trunk's name, which may be empty if there's only one trunk.
     pub trunk: String,
-    /// The trunk's PBX if several PBXs have a trunk of that name. Otherwise empty.
+    /// The trunk's PBX if several PBXs have a trunk with that name, or else empty.
     pub pbx: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// An object, for FreeSWITCH and people.
+    /// An object, for FreeSWITCH and for reading it directly.
     #[default]
     Json,
     /// `known=yes&lead=4001…`, for Asterisk's `CURL()` with `hashcompat`.
@@ -39,8 +39,8 @@ pub enum Format {
 }
 
 impl Question {
-    /// Parses a query, and the format of the answer. A missing parameter is empty. If a parameter
-    /// occurs twice, the first value counts.
+    /// Parses a query and the format of the result. A missing parameter is empty, and only the
+    /// first value of a repeated one counts.
     pub fn read(query: &str) -> (Self, Format) {
         let mut question = Self::default();
         let mut format = None;
@@ -60,15 +60,15 @@ impl Question {
                 *field = value.into_owned();
             }
         }
-        // A plus that was not encoded arrives as a space.
+        // A plus that wasn't encoded arrives as a space.
         if let Some(digits) = question.phone.strip_prefix(' ') {
             question.phone = format!("+{digits}");
         }
         (question, format.unwrap_or_default())
     }
 
-    /// Returns the trunk of the question: the first trunk with the name in the question, or the
-    /// only trunk if the question names none.
+    /// Returns the query's trunk, which is the first one with the given name, or the only trunk if
+    /// no name is given.
     fn trunk<'a>(&self, trunks: &'a Trunks) -> Option<&'a Trunk> {
         let mut all = trunks.iter();
         if self.trunk.is_empty() {
@@ -87,58 +87,59 @@ impl Question {
     }
 }
 
-/// The number of leads that have the caller's number, as `yes`, `several`, or `no`.
+/// How many leads have the caller's number, as `yes`, `several`, or `no`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Known {
     /// One lead has the number.
     Yes,
-    /// Several leads have the number, so it is not known which of them calls.
+    /// Several leads have the number, so there's no telling which of them is calling.
     Several,
     /// No lead is known.
     No,
 }
 
-/// Reasons why no lead is known.
+/// Why no lead is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum UnknownReason {
     /// No lead has the number.
     NoLead,
-    /// The text is not a customer's number: hidden, an extension, or not a number at all.
+    /// The text isn't a customer's number, because it's hidden, an extension, or not a number at
+    /// all.
     NoNumber,
-    /// No trunk has that name, or none was named and there are several.
+    /// There's no trunk with that name, or no name was given and there are several trunks.
     NoTrunk,
-    /// The lookup took longer than its time.
+    /// The lookup timed out.
     Late,
     /// The queue of lookups was full.
     Full,
-    /// The client's address or secret is not allowed.
+    /// The client's address or secret isn't allowed.
     Refused,
-    /// The request has another path, or a method other than GET and HEAD.
+    /// The request has an unknown path, or a method other than GET and HEAD.
     BadRequest,
 }
 
-/// The answer to a question. It contains nothing that a dialplan could interpret.
+/// The result of a query. It doesn't contain anything that a dialplan could interpret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
-    /// `yes` if one lead has the number, or `several`, or `no`.
+    /// `yes` if one lead has the number, or else `several` or `no`.
     pub known: Known,
-    /// The lead that the call is journaled with, if the dialplan sets no other.
+    /// The lead that the call will be journaled with unless the dialplan sets a different one.
     pub lead: Option<LeadId>,
-    /// Name of the lead, cleaned by `harmless`. `None` if the name is not known.
+    /// The lead's name as sanitized by `harmless`, or `None` if it isn't known.
     pub name: Option<String>,
-    /// The extension of the responsible employee, on this trunk's list.
+    /// The responsible employee's extension according to this trunk's list.
     pub extension: Option<String>,
     pub employee: Option<EmployeeId>,
-    /// Name of the responsible employee, cleaned by `harmless`.
+    /// The responsible employee's name as sanitized by `harmless`.
     pub employee_name: Option<String>,
-    /// The stage of the lead's pipeline.
+    /// The lead's stage in the pipeline.
     pub stage: Option<String>,
-    /// The reason why no lead is known, such as `no_lead`. `None` for one or several leads.
+    /// Why no lead is known, such as `no_lead`, or `None` if there are one or several leads.
     pub reason: Option<UnknownReason>,
 }
 
@@ -163,7 +164,7 @@ impl Answer {
         }
     }
 
-    /// Looks up a caller. `profile` returns a lead's current id and its displayed values.
+    /// Looks up a caller. `profile` returns a lead's current ID and its displayed values.
     pub fn find(
         question: &Question,
         trunks: &Trunks,
@@ -197,7 +198,7 @@ impl Answer {
         }
     }
 
-    /// Returns the label under which the answer is counted in [`Tally`](crate::tally::Tally).
+    /// Returns the label under which the result is counted in [`Tally`](crate::tally::Tally).
     pub(crate) fn label(&self) -> &'static str {
         match self.reason {
             None
@@ -211,11 +212,11 @@ impl Answer {
         }
     }
 
-    /// Formats the answer. Every field is present, and empty (`null`) if its value is not known, so
-    /// a dialplan does not see values of an earlier answer.
+    /// Formats the result. Every field is present, and empty (`null`) if its value isn't known, so
+    /// that a dialplan doesn't see values from an earlier result.
     pub fn text(&self, format: Format) -> String {
         match format {
-            // Strings and numbers always serialize.
+            // Strings and numbers can always be serialized.
             Format::Json => serde_json::to_string(self).unwrap_or_default() + "\n",
             Format::Hash => self.hash(),
         }
@@ -240,7 +241,7 @@ impl Answer {
     }
 }
 
-/// Removes characters that a display cannot show. Returns `None` if the result is empty.
+/// Removes characters that a display can't show, returning `None` if nothing is left.
 fn display_text(text: Option<String>) -> Option<String> {
     let name = harmless::name(&text?);
     if name.is_empty() { None } else { Some(name) }
@@ -250,7 +251,7 @@ fn text(value: &Option<impl ToString>) -> String {
     value.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// Returns the extension of an employee on a trunk, if a dialplan can dial it safely.
+/// Returns an employee's extension on a trunk, if a dialplan can safely dial it.
 pub fn extension<'a>(id: EmployeeId, people: &'a People, trunk: &'a Trunk) -> Option<&'a str> {
     let extension = people.extension_of(id, trunk)?;
     harmless::extension(extension.as_str())

@@ -6,8 +6,8 @@ use callbridge_model::{Country, Phone};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// A directory in which `…0001` has lead 4001, `…0002` has two leads, and `…0009` cannot be read.
-/// A person assigned `…0003` to lead 77.
+/// A directory in which `…0001` has lead 4001, `…0002` has two leads, and `…0009` can't be read.
+/// `…0003` was manually assigned to lead 77.
 #[derive(Debug)]
 struct Leads;
 
@@ -88,7 +88,7 @@ fn known_lead_has_first_extension_of_responsible_employee() {
     }
 }
 
-/// Returns the extension in the answer for a lead with this responsible employee.
+/// Returns the extension in the result for a lead with this responsible employee.
 fn extension_of(trunk: &str, responsible: i64) -> Option<String> {
     let query = format!("phone=%2B998901110001&trunk={trunk}");
     ask(&query, profile("Anna", responsible)).extension
@@ -102,7 +102,7 @@ fn undialable_or_other_trunk_extension_is_omitted() {
     assert_eq!(extension_of("gsm", 504), None, "`3 2` is nobody's to dial");
 }
 
-/// Checks that the answer has no name and no extension. Returns whether the lead is known, the
+/// Checks that the result has no name and no extension, and returns whether the lead is known, the
 /// lead, and the reason.
 fn ask_unknown(query: &str) -> (&'static str, Option<LeadId>, Option<&'static str>) {
     let answer = ask(query, profile("Anna", 501));
@@ -149,7 +149,7 @@ fn assigned_lead_without_profile_is_answered_without_name() {
     assert_eq!(blank.name, None, "nothing is left of it");
 }
 
-/// Returns the extension in the answer if the PBX has these trunks.
+/// Returns the extension in the result if the PBX has these trunks.
 fn extension_with_trunks(query: &str, trunks: &Trunks) -> Option<String> {
     let (question, _) = Question::read(query);
     let people = People::default().with_directory(Arc::new(Leads));
@@ -185,13 +185,14 @@ fn single_trunk_is_optional_and_pbx_selects_equal_names() {
     );
 }
 
-/// Returns `true` for the characters of an answer in the form `KEY=VALUE&…`.
+/// Returns `true` for characters that may appear in a result in the form `KEY=VALUE&…`.
 fn is_answer_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"=&%-._~".contains(&byte)
 }
 
 proptest! {
-    /// An answer contains nothing that a dialplan could interpret, whatever the CRM sends.
+    /// The result doesn't contain anything that a dialplan could interpret, no matter what the CRM
+    /// sends.
     ///
     /// Promise: A lead's name never becomes a dialplan instruction.
     #[test]

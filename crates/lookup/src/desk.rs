@@ -1,5 +1,5 @@
-//! The thread that looks up callers. Questions wait in a bounded queue, because the thread reads
-//! the disk. A client waits for a bounded time.
+//! The thread that looks up callers. Since it reads the disk, queries wait in a bounded queue, and
+//! clients wait for a bounded time.
 
 use crate::answer::{Answer, Question, UnknownReason};
 use callbridge_model::number;
@@ -7,19 +7,21 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::{fmt, io, thread, time::Duration};
 use tokio::{sync::oneshot, time::timeout};
 
-/// Most questions that wait for the thread. A lookup takes 0.1 ms, so these questions are answered
-/// long before their clients stop waiting.
+/// Maximum number of queries waiting for the thread. A lookup takes 0.1 ms, so all of them are
+/// answered long before their clients stop waiting.
 const WAITING_MAX: usize = 64;
-/// Time limit for a lookup. A slower answer is `no`, because a phone must ring even without a name.
+/// Timeout for a lookup. If it's exceeded, the result is `no`, because a phone must ring even
+/// without a name.
 pub const ANSWER_WITHIN: Duration = Duration::from_millis(50);
 
-/// The lookup itself, which reads the disk and so blocks.
+/// The lookup itself, which blocks because it reads the disk.
 pub type LookUp = Box<dyn Fn(&Question) -> Answer + Send>;
 
-/// A question, and the channel for its answer.
+/// A query, along with the channel for its result.
 type Asked = (Question, oneshot::Sender<Answer>);
 
-/// Handle of the thread that looks up callers. The thread ends when all handles are dropped.
+/// A handle to the thread that looks up callers. The thread ends when all handles have been
+/// dropped.
 #[derive(Clone)]
 pub struct Desk {
     asked: SyncSender<Asked>,
@@ -33,22 +35,22 @@ impl fmt::Debug for Desk {
 }
 
 impl Desk {
-    /// Starts the thread, and waits until it is ready. `within` is the time limit for each answer.
+    /// Starts the thread, and waits until it's ready. `within` is the timeout for each result.
     ///
     /// # Errors
-    /// If the system cannot start a thread.
+    /// Returns an error if the system can't start a thread.
     pub async fn open(look_up: LookUp, within: Duration) -> io::Result<Self> {
         let (asked, questions) = sync_channel::<Asked>(WAITING_MAX);
         let (ready, is_ready) = oneshot::channel();
         let work = thread::Builder::new().name("lookup".to_owned());
         work.spawn(move || {
-            // The first number loads the tables of numbering plans, which takes as long as a caller
-            // waits.
+            // The first number loads the numbering plan tables, which would take up all the time
+            // that a caller waits.
             number::e164("+998901110001", None);
             ready.send(()).ok();
             while let Ok((question, answer)) = questions.recv() {
-                // A client that no longer waits is skipped, so that other clients get their answers
-                // in time.
+                // If the client is no longer waiting, its query is skipped, so that other clients
+                // get their results in time.
                 if !answer.is_closed() {
                     answer.send(look_up(&question)).ok();
                 }
@@ -58,7 +60,7 @@ impl Desk {
         Ok(Self { asked, within })
     }
 
-    /// Returns the answer, or `no` if the queue is full or the time is over.
+    /// Returns the result, or `no` if the queue is full or the query times out.
     pub async fn ask(&self, question: Question) -> Answer {
         let (answer, answered) = oneshot::channel();
         if self.asked.try_send((question, answer)).is_err() {
@@ -98,11 +100,12 @@ mod tests {
         let desk = Desk::open(stalled_lookup, ANSWER_WITHIN)
             .await
             .expect("a thread");
-        // Limits the wait of the test. If the desk kept no deadline, it would wait for the disk.
+        // This limits how long the test waits. If the desk had no timeout, it would wait for the
+        // disk.
         let patience = Duration::from_secs(60);
         let late = Answer::unknown(UnknownReason::Late);
-        // On a slow machine, a question can expire before the thread takes it. The thread skips it,
-        // so the test asks until a question is looked up.
+        // On a slow machine, a query may expire before the thread gets to it, and the thread then
+        // skips it. So the test keeps asking until one is looked up.
         let mut asked = 0;
         while looked_up.load(Ordering::Relaxed) == 0 {
             let answer = timeout(patience, desk.ask(Question::default())).await;
@@ -121,12 +124,12 @@ mod tests {
                 refused += 1;
             }
         }
-        // Of the questions above, all but the one that is looked up can still be in the queue.
+        // All of the queries above, except for the one being looked up, may still be in the queue.
         assert!(
             refused < asked,
             "{refused} of {WAITING_MAX}, {asked} before"
         );
-        // The queue still holds all expired questions, so further questions are refused.
+        // The queue still holds all the expired queries, so any further ones are rejected.
         assert_eq!(
             desk.ask(Question::default()).await,
             Answer::unknown(UnknownReason::Full)

@@ -1,21 +1,21 @@
-//! Removes everything that a dialplan could interpret from the CRM's texts. Anyone can write a
-//! lead's name, because a web form accepts any text. A dialplan interprets commas, quotes,
-//! brackets, `$`, and `|`, and a display can show a line break in any way.
+//! Removes everything from the CRM's texts that a dialplan could interpret. Anyone can choose a
+//! lead's name, because web forms accept any text, and a dialplan interprets commas, quotes,
+//! brackets, `$`, and `|`. There's also no telling how a display shows a line break.
 
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Maximum characters of a name, more than any phone shows.
+/// Maximum length of a name in characters, which is more than any phone shows.
 const CHARACTERS_MAX: usize = 64;
-/// Maximum bytes of an extension. Names of endpoints are always shorter.
+/// Maximum length of an extension in bytes. Endpoint names are always shorter.
 const EXTENSION_BYTES_MAX: usize = 64;
 
-/// Everything except letters, marks, digits, spaces, periods, apostrophes and hyphens.
+/// Everything except letters, marks, digits, spaces, periods, apostrophes, and hyphens.
 static OTHERS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[^\p{L}\p{M}\p{Nd} .'-]+").expect("a good pattern"));
 
-/// Returns a name for a display: only letters, marks, digits, spaces, and `.-'`. Each run of other
-/// characters becomes one space.
+/// Returns a name for display that only contains letters, marks, digits, spaces, and `.-'`. Each
+/// run of other characters becomes a single space.
 pub fn name(text: &str) -> String {
     let apostrophes = ['\u{2018}', '\u{2019}', '\u{b4}', '`'];
     let text = text.replace(apostrophes, "'");
@@ -25,9 +25,9 @@ pub fn name(text: &str) -> String {
     name.trim_end().to_owned()
 }
 
-/// Returns an extension that a dialplan can dial safely: ASCII letters and digits, `_`, and `-`. An
-/// extension with another character is refused, because without the character it would be another
-/// extension.
+/// Returns an extension that a dialplan can safely dial, which only contains ASCII letters and
+/// digits, `_`, and `-`. An extension with any other character is rejected, because without that
+/// character, it would be a different extension.
 pub fn extension(text: &str) -> Option<&str> {
     let mut bytes = text.bytes();
     let is_plain = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');

@@ -1,4 +1,4 @@
-//! `GET /caller` (`--lookup`): plain HTTP for a PBX on this machine or in its network.
+//! `GET /caller` (`--lookup`) over plain HTTP, for a PBX on this machine or in its network.
 
 use crate::answer::{Answer, Format, Question, UnknownReason};
 use crate::{desk::Desk, network::Network, tally::Tally};
@@ -15,25 +15,27 @@ use subtle::ConstantTimeEq as _;
 use tokio::{net::TcpListener, sync::watch};
 
 pub const PATH: &str = "/caller";
-/// Maximum connections. Calls that begin at the same time each use one for a few milliseconds.
+/// Maximum number of connections. Calls that start at the same time each use one for a few
+/// milliseconds.
 pub const CONNECTIONS_MAX: usize = 256;
 
-/// Addresses and secrets that are allowed to ask.
+/// The addresses and secrets that are allowed to query.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// `--lookup-allow`. Empty to allow all clients that reach the address, which is then loopback.
+    /// `--lookup-allow`, or empty to allow any client that can reach the address, which is then on
+    /// loopback.
     pub networks: Vec<Network>,
-    /// `--lookup-secret-file`: the current secret and previous ones. `None` if no secret is
+    /// `--lookup-secret-file`, with the current secret and previous ones, or `None` if no secret is
     /// required.
     pub secrets: Option<watch::Receiver<Vec<Secret>>>,
 }
 
-/// The parts that answer a request.
+/// What's needed to respond to a request.
 #[derive(Clone, Debug)]
 pub struct Gate {
     pub desk: Desk,
     pub access: Access,
-    /// Counts of the answers, including refusals.
+    /// Counts of the results, including rejections.
     pub tally: Arc<Tally>,
 }
 
@@ -41,7 +43,7 @@ pub struct Gate {
 pub async fn serve(listener: TcpListener, gate: Gate, stop: impl Future<Output = ()>) {
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
-        // A PBX gives up within a second, so a slower answer is useless.
+        // A PBX gives up within a second, so a slower response is useless.
         head_within: Duration::from_secs(2),
         answer_within: Duration::from_secs(1),
         ..Limits::FEW
@@ -71,8 +73,8 @@ impl AnswerHttp for Gate {
 }
 
 impl Gate {
-    /// Returns status and reason if a request is refused, or `None` if the request must be
-    /// answered.
+    /// Returns the status and reason if a request must be rejected, or `None` if it should get a
+    /// result.
     fn refusal(
         &self,
         place: &ConnectionPlace,
@@ -101,8 +103,7 @@ impl Gate {
     }
 }
 
-/// Reads the secret in `Bearer SECRET`, or the password of any user in `Basic …`
-/// (`CURLOPT(userpwd)`).
+/// Reads the secret in `Bearer SECRET`, or any user's password in `Basic …` (`CURLOPT(userpwd)`).
 fn secret_in(header: &HeaderValue) -> Option<Vec<u8>> {
     let (scheme, rest) = header.to_str().ok()?.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
@@ -116,8 +117,8 @@ fn secret_in(header: &HeaderValue) -> Option<Vec<u8>> {
     Some(pair[colon + 1..].to_vec())
 }
 
-/// Returns `true` if `given` is one of the secrets. Every secret is compared in constant time, so
-/// the time reveals nothing about the secrets.
+/// Returns `true` if `given` is one of the secrets. All secrets are compared in constant time, so
+/// the duration doesn't reveal anything about them.
 fn is_among(given: &[u8], secrets: &[Secret]) -> bool {
     secrets.iter().fold(false, |known, secret| {
         known | bool::from(secret.expose_secret().as_bytes().ct_eq(given))

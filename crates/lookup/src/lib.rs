@@ -1,12 +1,12 @@
-//! Answers a dialplan's lookup of a caller while the phone rings (`--lookup`). It never delays a
-//! call: a lookup that takes too long is answered with `no`.
+//! Looks up a caller for a dialplan while the phone rings (`--lookup`). This never delays a call,
+//! because a lookup that takes too long results in `no`.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`answer`] | a question and its answer; pure |
-//! | [`harmless`] | removes what a dialplan could interpret from the CRM's texts; pure |
-//! | [`network`] | the addresses that are allowed to ask |
-//! | [`desk`] | the thread that looks up, its bounded queue, and its time limit |
+//! | [`answer`] | a query and its result, without I/O |
+//! | [`harmless`] | removes what a dialplan could interpret from the CRM's texts, without I/O |
+//! | [`network`] | the addresses that are allowed to query |
+//! | [`desk`] | the lookup thread, its bounded queue, and its timeout |
 //! | [`http`] | the listener |
 //! | [`tally`] | counts of lookups by outcome |
 

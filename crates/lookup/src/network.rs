@@ -1,4 +1,4 @@
-//! Networks of clients that are allowed to ask, such as `192.168.1.0/24`.
+//! Networks whose clients are allowed to query, such as `192.168.1.0/24`.
 
 use callbridge_listener::places::PeerGroup;
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// Parses `192.168.1.0/24`, `2001:db8::/64` or one address.
+    /// Parses `192.168.1.0/24`, `2001:db8::/64`, or a single address.
     ///
     /// # Errors
-    /// A message with the correct form.
+    /// Returns a message that shows the correct form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (prefix, length) = match text.split_once('/') {
             Some((prefix, length)) => (prefix, Some(length)),
@@ -27,7 +27,7 @@ impl Network {
             None => most,
         };
         match bits {
-            // The owner of an IPv6 address can freely choose the second half of the address.
+            // The owner of an IPv6 address is free to choose its second half.
             65..=128 if address.is_ipv6() => {
                 Err(format!("`{text}`: an IPv6 network has 64 bits at most"))
             }

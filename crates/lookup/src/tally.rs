@@ -6,17 +6,17 @@ use prometheus_client::metrics::histogram::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Outcomes of lookups as labels of the metrics, in their order. `yes` and `several`: one or
-/// several leads have the number. `no`: no lead is known. `late`: no answer in time. `full`: the
-/// queue is full. `refused`: the client's address or secret is not allowed. `bad`: another path or
-/// method.
+/// The lookup outcomes, in order, as labels in the metrics. `yes` and `several` mean that one or
+/// several leads have the number, and `no` that no lead is known. With `late`, there was no result
+/// in time, with `full`, the queue was full, with `refused`, the client's address or secret isn't
+/// allowed, and with `bad`, the path or method is wrong.
 const LABELS: [&str; 7] = ["yes", "several", "no", "late", "full", "refused", "bad"];
 
-/// Counts lookups and their time.
+/// Counts lookups and their durations.
 #[derive(Debug)]
 pub struct Tally {
     counts: [(&'static str, AtomicU64); LABELS.len()],
-    /// Seconds from a complete request to its answer.
+    /// Seconds from a complete request to its response.
     duration: Histogram,
 }
 

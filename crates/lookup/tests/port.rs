@@ -1,5 +1,5 @@
 //! Tests that the listener survives garbage, incomplete requests, a thousand connections, and
-//! clients that are not allowed.
+//! clients that aren't allowed.
 
 use callbridge_listener::descriptors;
 use callbridge_lookup::answer::{Answer, Question, UnknownReason};
@@ -19,7 +19,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// A running lookup, until it is dropped.
+/// A lookup that runs until this is dropped.
 struct Served {
     at: SocketAddr,
     tally: Arc<Tally>,
@@ -58,7 +58,7 @@ impl Served {
         let mut line = TcpStream::connect(self.at).await.expect("connected");
         let mut all = Vec::new();
         let sent = async {
-            // A request that is refused early is not read to its end.
+            // A request that's rejected early isn't read to the end.
             line.write_all(bytes).await.ok();
             line.read_to_end(&mut all).await.ok();
         };
@@ -67,23 +67,23 @@ impl Served {
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// Returns how many accepted connections were open at the same time. Connections begin and end
-    /// while the kernel lists them, so only those in two consecutive listings are counted. All of
-    /// them were open between the two.
+    /// Returns how many accepted connections were open at the same time. Since connections start
+    /// and end while the kernel lists them, only those in two consecutive listings are counted, all
+    /// of which were open between the two.
     fn connections(&self) -> usize {
         let first = self.listed_connections();
         first.intersection(&self.listed_connections()).count()
     }
 
-    /// Returns the inodes of the accepted connections. In `/proc/net/tcp`, a connection that is not
-    /// yet accepted has no inode.
+    /// Returns the inodes of the accepted connections. In `/proc/net/tcp`, a connection that hasn't
+    /// been accepted yet has no inode.
     fn listed_connections(&self) -> HashSet<String> {
         let own = format!(":{:04X}", self.at.port());
         let all = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
         let mut inodes = HashSet::new();
         for line in all.lines() {
             let columns = line.split_whitespace().collect::<Vec<_>>();
-            // State 0A is the listening socket, which is not a connection.
+            // State 0A is the listening socket, which isn't a connection.
             if columns[1].ends_with(&own) && columns[3] != "0A" && columns[9] != "0" {
                 inodes.insert(columns[9].to_owned());
             }
@@ -118,7 +118,7 @@ fn open_access() -> Access {
     }
 }
 
-/// A lookup that knows no caller.
+/// A lookup that doesn't know any caller.
 fn unknown_caller_lookup() -> LookUp {
     Box::new(|_: &Question| Answer::unknown(UnknownReason::NoLead))
 }
@@ -216,7 +216,7 @@ async fn thousand_silent_connections_block_no_request() {
             served.get(CALLER_PATH, "").await,
             (200, UNKNOWN_CALLER.to_owned())
         );
-        // One connection beyond the maximum is accepted. It waits until another connection ends.
+        // One connection beyond the maximum is accepted, and waits until another one ends.
         let accepted = served.connections();
         assert!(accepted <= CONNECTIONS_MAX + 1, "{accepted} at once");
     }

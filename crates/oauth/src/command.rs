@@ -1,9 +1,9 @@
-//! Runs `--token-command`, a command that prints a token, with `/bin/sh -c`. It is for vendors
-//! whose backend holds the client secret and issues access tokens.
+//! Runs `--token-command`, a command that prints a token, using `/bin/sh -c`. It's meant for
+//! vendors whose backend holds the client secret and issues access tokens.
 //!
-//! The command runs at the start, five minutes before the expiry in token/info (or after half of a
-//! short lifetime), and when the CRM refuses the token, at most once a minute. Its stderr is
-//! logged, without anything that looks like a token.
+//! The command runs at startup, five minutes before the expiry reported by token/info (or halfway
+//! through a short lifetime), and when the CRM rejects the token, but at most once a minute. Its
+//! stderr is logged, except for anything that looks like a token.
 
 use super::refresh::{Facts, RefreshOutcome, Refresher};
 use callbridge_call::{EpochSeconds, redact::Redactor};
@@ -18,26 +18,26 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// Maximum run time of the command.
+/// Timeout for running the command.
 const WITHIN: Duration = Duration::from_secs(30);
-/// Bytes of the command's stdout that are read. Longer output contains no token.
+/// Maximum number of bytes to read from the command's stdout. Anything longer isn't a token.
 const OUT_MAX: u64 = 16 * 1024;
-/// Bytes of the command's stderr that are read.
+/// Maximum number of bytes to read from the command's stderr.
 const WORDS_MAX: u64 = 4 * 1024;
-/// Longest wait between two checks of the clock, because the wall clock can be set meanwhile.
+/// Longest wait between two checks of the clock, since the wall clock may be set in the meantime.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Assumed lifetime of a token whose expiry is not known yet, in seconds (10 years).
+/// Assumed lifetime in seconds of a token whose expiry isn't known yet, which is 10 years.
 const LONG: i64 = 10 * 366 * 86_400;
 
 const NOT_A_TOKEN: &str =
     "--token-command must print only the token: one line of visible ASCII on stdout";
 
-/// Runs the command once and returns the token that it prints. Its environment contains none of
-/// callbridge's secrets.
+/// Runs the command once and returns the token it prints. The command's environment doesn't contain
+/// any of callbridge's secrets.
 ///
 /// # Errors
-/// The reason why there is no token: the command could not be run, failed, took too long, or
-/// printed something else.
+/// Returns why there's no token, which may be that the command couldn't be run, failed, took too
+/// long, or printed something else.
 pub async fn run(command: &str) -> Result<Secret, String> {
     let mut how = shell::command(command);
     how.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -66,8 +66,8 @@ pub async fn run(command: &str) -> Result<Secret, String> {
     }
 }
 
-/// Returns the stderr `text` for the log. Escapes control characters, and replaces each word that
-/// looks like a secret, or contains the `printed` token, by `[redacted]`.
+/// Returns the stderr `text` for the log, escaping control characters and replacing each word with
+/// `[redacted]` that looks like a secret or contains the `printed` token.
 fn redact(text: &str, printed: &str) -> String {
     let printed = printed.trim();
     let redacted = Redactor::new([printed]).redact(text);
@@ -90,7 +90,7 @@ fn redact_line(line: &str, printed: &str) -> String {
 }
 
 /// Returns `true` if a word is, contains, or looks like a token or secret. `printed` is the token
-/// that the command printed.
+/// printed by the command.
 fn is_suspect(word: &str, printed: &str) -> bool {
     let is_printed =
         !printed.is_empty() && (word.contains(printed) || printed.contains(word) && word.len() > 7);
@@ -104,12 +104,12 @@ fn is_suspect(word: &str, printed: &str) -> bool {
     is_printed || has_mark || is_opaque
 }
 
-/// Runs `--token-command` when a new token is due, and passes the token to the sender.
+/// Runs `--token-command` whenever a new token is due, and passes the token to the sender.
 #[derive(Debug)]
 pub struct Keeper {
-    /// The value of `--token-command`, which `/bin/sh -c` runs.
+    /// The value of `--token-command`, which is run by `/bin/sh -c`.
     pub command: String,
-    /// Sends each new token, or the reason for having none, to the sender.
+    /// Sends each new token, or why there is none, to the sender.
     pub updates: watch::Sender<TokenUpdate>,
 }
 
@@ -117,14 +117,13 @@ struct Work {
     keeper: Keeper,
     core: Refresher,
     tokens: Option<Tokens>,
-    /// Expiry of the current token, as token/info reports it. `None` until token/info has reported
-    /// it.
+    /// When the current token expires, or `None` until token/info has reported it.
     end: Option<EpochSeconds>,
 }
 
 impl Keeper {
     /// Runs the command whenever a new token is due, until `shutdown`. `sender` reports whether the
-    /// CRM accepted the token, and when it expires.
+    /// CRM accepted the token and when it expires.
     pub async fn run(
         self,
         mut sender: watch::Receiver<SenderStatus>,
@@ -150,7 +149,7 @@ impl Keeper {
                 }
                 None
             };
-            // a change in the status would cancel a run and lose its token, so the run goes first
+            // A change in the status would cancel a run and lose its token, so the run goes first.
             let printed = tokio::select! {
                 biased;
                 () = &mut shutdown => return,
@@ -190,7 +189,7 @@ impl Work {
         let tokens = self.tokens.as_ref();
         let current = tokens.map(|tokens| tokens.current.expose_secret());
         let trouble = match printed {
-            // the command has no newer token yet
+            // The command doesn't have a newer token yet.
             Ok(token) if current == Some(token.expose_secret()) => {
                 self.core.ended(now, RefreshOutcome::NotDone);
                 None
@@ -227,7 +226,7 @@ impl Work {
     }
 }
 
-/// Returns the facts of the token `access`, which was printed at `now` and lives for `life`
+/// Returns the facts about the token `access`, which was printed at `now` and lives for `life`
 /// seconds.
 fn facts(access: TokenFingerprint, now: Now, life: i64) -> Facts {
     let issued_at = now.wall.floor_seconds();
@@ -305,7 +304,8 @@ mod tests {
         assert!(made.expect("mkfifo").success());
         let command = format!("(echo; exec sleep 1000) > '{}' & wait", pipe.display());
         let waiting = tokio::spawn(async move { run(&command).await.map(drop) });
-        // A detached thread: a read that never ends then fails the test instead of blocking it.
+        // The thread is detached, so that a read that never ends fails the test instead of blocking
+        // it.
         let (reads, mut read) = tokio::sync::mpsc::channel(2);
         std::thread::spawn(move || {
             let mut pipe = std::fs::File::open(pipe).expect("a pipe");

@@ -1,4 +1,4 @@
-//! A connection: the result of one consent, with everything that is needed to keep the connection
+//! A connection, which is the result of one consent and contains everything needed to keep it
 //! alive.
 
 use callbridge_call::EpochSeconds;
@@ -8,69 +8,69 @@ use callbridge_spool::StoredConnection;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// A stored connection of one company to the application.
+/// An application's stored connection to a company.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Connection {
-    /// The application, and the addresses of the CRM.
+    /// The application, along with the CRM's URLs.
     #[serde(flatten)]
     pub client: Client,
-    /// The requested scope: grants with spaces between them.
+    /// The requested scope, which consists of grants separated by spaces.
     pub asked_scope: String,
-    /// The granted scope (§4.1.1), which can be smaller.
+    /// The granted scope (§4.1.1), which may be smaller.
     pub scope: String,
     /// The access token in use, `svc_at_…`.
     #[serde(serialize_with = "bare")]
     pub access_token: Secret,
-    /// Time of the request that returned the access token.
+    /// When the access token was requested.
     pub issued_at: EpochSeconds,
-    /// Expiry of the access token, counted from `issued_at`.
+    /// When the access token expires, counted from `issued_at`.
     pub expires_at: EpochSeconds,
-    /// The refresh token, `svcrt_…`. Each refresh replaces it.
+    /// The refresh token, `svcrt_…`, which is replaced by each refresh.
     #[serde(serialize_with = "bare")]
     pub refresh_token: Secret,
-    /// The previous access token, which works until its expiry (§5.6.6).
+    /// The previous access token, which works until it expires (§5.6.6).
     #[serde(serialize_with = "bare_option")]
     pub previous_token: Option<Secret>,
-    /// Expiry of `previous_token`. Both are set, or both are absent.
+    /// When `previous_token` expires. Either both are set or neither is.
     pub previous_expires_at: Option<EpochSeconds>,
-    /// The secret that signs this installation's webhooks. The CRM shows the secret once (§5.6.8).
+    /// The secret for signing this installation's webhooks, which the CRM shows only once (§5.6.8).
     #[serde(serialize_with = "bare_option")]
     pub webhook_secret: Option<Secret>,
-    /// The secret that signs embedded pages. The CRM shows the secret once (§5.6.8).
+    /// The secret for signing embedded pages, which the CRM shows only once (§5.6.8).
     #[serde(serialize_with = "bare_option")]
     pub embedded_secret: Option<Secret>,
-    /// The value of `--company`: the `company.id` that token/info must name.
+    /// The value of `--company`, which must match `company.id` in token/info.
     pub company_id: Option<i64>,
-    /// Start of a refresh whose outcome is not known.
+    /// When a refresh with an unknown outcome was started.
     pub refresh_began_at: Option<EpochSeconds>,
-    /// Time of the last refresh because of a 401.
+    /// When a 401 last caused a refresh.
     pub refused_at: Option<EpochSeconds>,
-    /// The reason why consent must be given again. `None` while the connection works.
+    /// Why consent must be given again, or `None` while the connection works.
     pub over: Option<String>,
-    /// Fields that a later version of callbridge stored, kept unchanged.
+    /// Fields stored by a later version of callbridge, which are kept unchanged.
     #[serde(flatten)]
     pub others: Map<String, Value>,
 }
 
-/// An OAuth application, and the CRM at which it was connected.
+/// An OAuth application, along with the CRM that it's connected to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Client {
-    /// The value of `--crm-url`. The tokens go to no other CRM without `--rebind`.
+    /// The value of `--crm-url`. The tokens aren't sent to any other CRM without `--rebind`.
     pub crm_url: String,
-    /// The value of `--auth-url`: the host of the OAuth endpoints.
+    /// The value of `--auth-url`, which is the OAuth endpoints' host.
     pub auth_url: String,
-    /// The value of `--consent-url`: the page that asks the company for consent.
+    /// The value of `--consent-url`, which is the page that asks the company for consent.
     pub consent_url: String,
     /// The value of `--redirect-uri`, unchanged.
     pub redirect_uri: String,
-    /// The application's client id, `svc_app_…`.
+    /// The application's client ID, `svc_app_…`.
     pub client_id: String,
     /// The application's client secret, `svc_sec_…`.
     #[serde(serialize_with = "bare")]
     pub client_secret: Secret,
-    /// The file that the client secret came from, if any.
+    /// The file that the client secret was read from, if any.
     pub client_secret_file: Option<String>,
     /// The value of `--crm-ca-file`, if given.
     pub ca_file: Option<String>,
@@ -79,14 +79,14 @@ pub struct Client {
 }
 
 impl Connection {
-    /// Returns `true` if both connections have the same access and refresh token, so no refresh or
-    /// consent happened between them.
+    /// Returns `true` if both connections have the same access and refresh token, which means that
+    /// there was no refresh or consent between them.
     pub fn is_same_pair(&self, other: &Self) -> bool {
         self.refresh_token.expose_secret() == other.refresh_token.expose_secret()
             && self.access_token.expose_secret() == other.access_token.expose_secret()
     }
 
-    /// Returns the tokens for the sender. The previous access token is included only while it is
+    /// Returns the tokens for the sender. The previous access token is only included if it's still
     /// valid at `now`.
     pub fn tokens(&self, now: EpochSeconds) -> Tokens {
         Tokens {
@@ -96,12 +96,12 @@ impl Connection {
         }
     }
 
-    /// Returns the previous access token and its expiry.
+    /// Returns the previous access token along with its expiry.
     pub fn previous_access(&self) -> Option<(Secret, EpochSeconds)> {
         self.previous_token.clone().zip(self.previous_expires_at)
     }
 
-    /// Returns the shell command that connects this application again. `state` is the value of
+    /// Returns the shell command that reconnects this application. `state` is the value of
     /// `--state`.
     pub fn command(&self, state: &str) -> String {
         let client = &self.client;
@@ -127,7 +127,7 @@ impl Connection {
         command
     }
 
-    /// Returns the connection in the form in which it is stored.
+    /// Returns the connection in the form in which it's stored.
     pub fn stored(&self) -> StoredConnection {
         StoredConnection {
             refresh_token: self.refresh_token.clone(),
@@ -135,20 +135,20 @@ impl Connection {
         }
     }
 
-    /// Returns the connection as the JSON that the state keeps, with the secrets in plain text.
+    /// Returns the connection as JSON for storing it in the state, with the secrets in plain text.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Parses a connection from the JSON that the state keeps.
+    /// Parses a connection from the JSON stored in the state.
     ///
     /// # Errors
-    /// A message about what is missing or wrong. It never contains a value of the text.
+    /// Returns a message about what's missing or wrong, which never contains any of the values.
     pub fn from_json(text: &str) -> Result<Self, String> {
         let read = serde_json::from_str::<Self>(text);
         let stored = read.map_err(|error| {
             if error.is_data() {
-                // The message of serde would show the value.
+                // serde's message would contain the value.
                 let line = error.line();
                 format!("a field is missing or of another kind, in line {line}")
             } else {
@@ -169,7 +169,7 @@ impl Connection {
     }
 }
 
-/// Quotes a word for a POSIX shell, if necessary.
+/// Quotes a word for a POSIX shell if necessary.
 fn quote(text: &str) -> String {
     let is_plain = text
         .chars()
@@ -180,7 +180,7 @@ fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Serializes a secret as plain text. Only the stored connection is written this way.
+/// Serializes a secret as plain text. This is only used for the stored connection.
 pub(super) fn bare<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
     secret.expose_secret().serialize(to)
 }
@@ -198,7 +198,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns a connection whose access token was issued at second 1,000, and expires after an
+    /// Returns a connection whose access token was issued at second 1,000 and expires after an
     /// hour.
     pub(crate) fn connection() -> Connection {
         Connection {

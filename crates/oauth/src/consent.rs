@@ -1,5 +1,5 @@
-//! The consent page (§4.2): makes the address to open in the browser, and reads the redirect from
-//! the page. No input or output.
+//! The consent page (§4.2). This module creates the URL to open in the browser, and reads the
+//! page's redirect. It does no I/O.
 
 use callbridge_call::redact::Redactor;
 use callbridge_model::{ExposeSecret, Secret, safe};
@@ -8,22 +8,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use subtle::ConstantTimeEq as _;
 use url::{Host, Url};
 
-/// Largest number of characters that are kept of an error text in a redirect.
+/// Maximum length in characters of an error text in a redirect. Anything longer is cut off.
 const WORDS_MAX: usize = 200;
 
-/// `--redirect-uri`: the unchanged text, as it is registered (§5.6.1), and the parsed address.
+/// `--redirect-uri`, both unchanged as it's registered (§5.6.1) and parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// The address as given. It is sent unchanged.
+    /// The URL as given, which is sent unchanged.
     pub text: String,
     url: Url,
 }
 
 impl Redirect {
-    /// Parses an http(s) address without a fragment. Port 0 is refused.
+    /// Parses an HTTP or HTTPS URL without a fragment. Port 0 is rejected.
     ///
     /// # Errors
-    /// A message for `--redirect-uri`.
+    /// Returns an error message about `--redirect-uri`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL ({error})"))?;
         if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
@@ -39,8 +39,8 @@ impl Redirect {
         Ok(Self { text, url })
     }
 
-    /// Returns the loopback addresses on which the redirect can be received. Returns `None` if the
-    /// redirect goes to another host or uses TLS.
+    /// Returns the loopback addresses on which the redirect can be received, or `None` if it goes
+    /// to another host or uses TLS.
     pub fn listen(&self) -> Option<Vec<SocketAddr>> {
         if self.url.scheme() != "http" {
             return None;
@@ -57,12 +57,12 @@ impl Redirect {
         Some(addresses.collect())
     }
 
-    /// Returns the path of the address, without the query.
+    /// Returns the URL's path, without the query.
     pub fn path(&self) -> &str {
         self.url.path()
     }
 
-    /// Returns `true` if `url` is this address, apart from its query.
+    /// Returns `true` if `url` is this URL, apart from its query.
     fn leads_to(&self, url: &Url) -> bool {
         let own = &self.url;
         own.scheme() == url.scheme()
@@ -72,8 +72,8 @@ impl Redirect {
     }
 }
 
-/// Returns the address of the consent page to open in a browser. `state` is the random text that
-/// the redirect must return.
+/// Returns the URL of the consent page to open in a browser. `state` is the random text that the
+/// redirect must return.
 pub fn address(
     consent: &Url,
     client_id: &str,
@@ -88,33 +88,35 @@ pub fn address(
         .append_pair("redirect_uri", &redirect.text)
         .append_pair("scope", scope)
         .append_pair("state", state);
-    // Every page decodes %20 as a space, but some pages do not decode a plus.
+    // Every page decodes %20 as a space, but some don't decode a plus.
     let query = url.query().map(|query| query.replace('+', "%20"));
     url.set_query(query.as_deref());
     url
 }
 
-/// Meaning of a redirect from the consent page.
+/// What a redirect from the consent page means.
 #[derive(Clone, Debug)]
 pub enum ConsentReply {
     /// Consent was given. The code can be exchanged for the first pair of tokens.
     Code(Secret),
-    /// Consent was declined, which is no error (§4.2).
+    /// Consent was declined, which isn't an error (§4.2).
     Declined,
-    /// The page could not ask for consent. The text is its error.
+    /// The page couldn't ask for consent, for the reason given.
     Failed(String),
-    /// The redirect is not an answer to our request, and is ignored. The text is the reason.
+    /// The redirect doesn't belong to our request and is ignored, for the reason given.
     Wrong(&'static str),
 }
 
 impl ConsentReply {
-    /// Returns `true` if the wait for a redirect is over: any answer except `Wrong`.
+    /// Returns `true` if there's no need to wait for another redirect, which is the case for
+    /// anything except `Wrong`.
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::Wrong(_))
     }
 }
 
-/// Parses the query of a redirect. A `state` other than the one that was sent is `Wrong` (§5.6.3).
+/// Parses a redirect's query. If its `state` isn't the one that was sent, the result is `Wrong`
+/// (§5.6.3).
 pub fn read(query: &str, state: &Secret) -> ConsentReply {
     let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).collect();
     let [found] = values_of(&pairs, "state")[..] else {
@@ -149,8 +151,8 @@ fn values_of<'a>(pairs: &'a [(Cow<'_, str>, Cow<'_, str>)], name: &str) -> Vec<&
         .collect()
 }
 
-/// Parses a redirect that a person pasted: the whole address, or only its query. An address other
-/// than `redirect` is `Wrong`.
+/// Parses a redirect that someone pasted, either as the whole URL or just its query. If the URL
+/// isn't `redirect`, the result is `Wrong`.
 pub fn read_pasted(line: &str, redirect: &Redirect, state: &Secret) -> ConsentReply {
     let line = line.trim_matches(|c: char| c.is_whitespace() || "\"'<>".contains(c));
     if line.contains("://") {

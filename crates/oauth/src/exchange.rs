@@ -1,8 +1,9 @@
-//! Client for the OAuth endpoints (§4.1): exchanges a code or a refresh token for a new pair of
-//! tokens, and revokes a token.
+//! A client for the OAuth endpoints (§4.1), which exchanges a code or a refresh token for a new
+//! pair of tokens, and revokes tokens.
 //!
-//! The endpoints have a separate host and format: form-encoded requests without the API's header,
-//! and a success without an envelope. Their requests do not count against the 60 of a token.
+//! These endpoints have their own host and format. Requests are form-encoded and lack the API's
+//! header, and a success isn't wrapped in an envelope. They don't count toward a token's 60
+//! requests.
 
 use super::connection::Client;
 use callbridge_call::redact::Redactor;
@@ -12,27 +13,28 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
-/// The lifetime of an access token if the answer does not contain it (Limits).
+/// An access token's lifetime if the response doesn't contain one (Limits).
 const LIFE: Duration = Duration::from_secs(3_600);
-/// Upper limit of an access token's lifetime. Longer lifetimes in an answer are reduced to it.
+/// Upper limit for an access token's lifetime, to which any longer lifetime in a response is
+/// reduced.
 const LIFE_MAX: Duration = Duration::from_secs(366 * 86_400);
-/// Largest number of characters that are kept of an error text.
+/// Maximum length in characters of an error text. Anything longer is cut off.
 const WORDS_MAX: usize = 300;
 
-/// A request to the OAuth endpoints, with its secret.
+/// A request to the OAuth endpoints, along with its secret.
 #[derive(Clone, Debug)]
 pub enum TokenRequest {
-    /// Exchanges an authorization code for the first pair of tokens.
+    /// Exchange an authorization code for the first pair of tokens.
     Code(Secret),
-    /// Exchanges a refresh token for the next pair of tokens.
+    /// Exchange a refresh token for the next pair of tokens.
     Refresh(Secret),
-    /// Revokes an access token or a refresh token.
+    /// Revoke an access token or a refresh token.
     Revoke(Secret),
 }
 
 impl TokenRequest {
-    /// Returns the endpoint's name, which is the last part of its path. In metrics, the name has
-    /// the prefix `oauth_`.
+    /// Returns the endpoint's name, which is the last segment of its path. In metrics, it's
+    /// prefixed with `oauth_`.
     pub const fn endpoint(&self) -> &'static str {
         match self {
             Self::Code(_) | Self::Refresh(_) => "token",
@@ -40,7 +42,7 @@ impl TokenRequest {
         }
     }
 
-    /// Sends the request to the OAuth endpoint at `host`, with the id and secret of `client`. Every
+    /// Sends the request to the OAuth endpoint at `host`, using the ID and secret of `client`. Any
     /// result is a [`TokenReply`].
     pub async fn send(&self, host: &crm::Client, client: &Client) -> TokenReply {
         let path = ["v1", "open-api", "oauth", self.endpoint()];
@@ -51,13 +53,14 @@ impl TokenRequest {
         }
     }
 
-    /// Returns a redactor that removes the secrets of this request from the texts of its answer.
+    /// Returns a redactor that removes this request's secrets from the texts in its response.
     fn redactor(&self, client: &Client) -> Redactor {
         let (Self::Code(secret) | Self::Refresh(secret) | Self::Revoke(secret)) = self;
         let mut redactor = Redactor::default();
         for secret in [secret, &client.client_secret] {
             redactor.add(secret.expose_secret());
-            // An echo of the whole form can encode the secret again.
+            // If the response echoes the whole form, the secret may have been encoded a second
+            // time.
             let in_form: String = byte_serialize(secret.expose_secret().as_bytes()).collect();
             redactor.add(&in_form);
         }
@@ -85,42 +88,46 @@ impl TokenRequest {
 /// A new pair of access and refresh token (§4.1.1).
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// `access_token` of the answer: visible ASCII.
+    /// The response's `access_token`, which is visible ASCII.
     pub access: Secret,
-    /// `refresh_token`. `None` if the answer has none, so the old refresh token stays in use.
+    /// The response's `refresh_token`, or `None` if it has none, in which case the old refresh
+    /// token stays in use.
     pub refresh: Option<Secret>,
-    /// `expires_in` of the answer: 1 s to 366 days. One hour if it is missing or not a number.
+    /// The response's `expires_in`, from 1 s to 366 days, or one hour if it's missing or not a
+    /// number.
     pub life: Duration,
-    /// `scope`: the granted scope. `None` if the answer has none, so the scope is unchanged.
+    /// The response's `scope`, i.e., the granted scope, or `None` if it has none, which means that
+    /// the scope is unchanged.
     pub scope: Option<String>,
-    /// `webhook_secret`, which only the first exchange returns (§5.6.8).
+    /// The response's `webhook_secret`, which is only returned by the first exchange (§5.6.8).
     pub webhook_secret: Option<Secret>,
-    /// `embedded_secret`, which only the first exchange returns (§5.6.8).
+    /// The response's `embedded_secret`, which is only returned by the first exchange (§5.6.8).
     pub embedded_secret: Option<Secret>,
 }
 
-/// Meaning of an answer of the OAuth endpoints, or of its absence.
+/// What a response from the OAuth endpoints, or the lack of one, means.
 #[derive(Clone, Debug, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum TokenReply {
-    /// A new pair of tokens. The code or refresh token that was exchanged for it is used up.
+    /// A new pair of tokens was issued. The code or refresh token that was exchanged for it can't
+    /// be used again.
     #[strum(serialize = "granted")]
     Pair(Box<Pair>),
-    /// The token is revoked, or was unknown.
+    /// The token was revoked or unknown.
     Revoked,
-    /// 400: the code or token is not valid (any more).
+    /// 400: the code or token isn't valid, or no longer is.
     Refused(String),
-    /// 401: client_id or client_secret is not valid.
+    /// 401: client_id or client_secret isn't valid.
     WrongClient(String),
-    /// The request was perhaps carried out, but the answer is lost: 5xx, a timeout, a broken
-    /// answer, or a proxy's answer.
+    /// The request may have been carried out, but its response was lost (a 5xx, a timeout, an
+    /// invalid response, or a proxy's response).
     Unsure(String),
-    /// Nothing was sent because no connection was made.
+    /// Nothing was sent, because no connection could be established.
     NotSent(String),
-    /// 429 or 425: the request was not carried out, because it came too early.
+    /// 429 or 425: the request wasn't carried out, because it came too early.
     TooMany,
-    /// The request was not carried out: the host has no OAuth endpoint at this address, or refuses
-    /// the request before the endpoint.
+    /// The request wasn't carried out, because the host has no OAuth endpoint at this URL or
+    /// rejects the request before it reaches the endpoint.
     WrongAddress(String),
 }
 
@@ -131,20 +138,20 @@ impl TokenReply {
     }
 }
 
-/// Replaces `--crm-url` by `--auth-url` in an error message of the HTTP client, because the OAuth
-/// endpoints have their own address.
+/// Replaces `--crm-url` with `--auth-url` in an error message from the HTTP client, because the
+/// OAuth endpoints have their own URL.
 pub(crate) fn name_auth_flag(why: &str) -> String {
     why.replace("--crm-url", "--auth-url")
 }
 
-/// Reads the answer to the request `ask`. The status decides (§7.6). A 400 or 401 without the
-/// envelope comes from a proxy and is `Unsure`, because a proxy knows nothing of codes, tokens, and
-/// clients (§7.1).
+/// Reads the response to the request `ask`, going by its status (§7.6). A 400 or 401 without the
+/// envelope must come from a proxy, so it's `Unsure`, because a proxy doesn't know anything about
+/// codes, tokens, or clients (§7.1).
 pub fn read(ask: &TokenRequest, status: u16, body: &[u8]) -> TokenReply {
     read_redacted(ask, status, body, &Redactor::default())
 }
 
-/// Reads an answer as [`read`] does, and removes the secrets of the request from every text.
+/// Reads a response like [`read`], and removes the request's secrets from all texts.
 fn read_redacted(ask: &TokenRequest, status: u16, body: &[u8], redactor: &Redactor) -> TokenReply {
     let object = serde_json::from_slice::<Map<String, Value>>(body).ok();
     let own = object.as_ref().is_some_and(crm::is_own);
@@ -170,8 +177,8 @@ fn read_redacted(ask: &TokenRequest, status: u16, body: &[u8], redactor: &Redact
     }
 }
 
-/// Reads a pair of tokens. The fields are at the top level as documented (§4.1), or in `data` of an
-/// envelope. Returns `None` without a valid access token.
+/// Reads a pair of tokens, returning `None` if there's no valid access token. The fields are at the
+/// top level as documented (§4.1), or in an envelope's `data`.
 fn pair(object: &Map<String, Value>, redactor: &Redactor) -> Option<Pair> {
     let fields = if object.contains_key("access_token") {
         object
@@ -196,8 +203,8 @@ fn pair(object: &Map<String, Value>, redactor: &Redactor) -> Option<Pair> {
     })
 }
 
-/// Returns the lifetime of the access token: `expires_in`, or one hour if `expires_in` is missing
-/// or not a positive number.
+/// Returns the access token's lifetime, which is `expires_in`, or one hour if that's missing or not
+/// a positive number.
 fn life(fields: &Map<String, Value>) -> Duration {
     let number = fields.get("expires_in").and_then(Value::as_f64);
     let seconds = number.or_else(|| text_under(fields, "expires_in")?.parse().ok());
@@ -223,7 +230,8 @@ fn token_under(fields: &Map<String, Value>, key: &str) -> Option<Secret> {
     text.filter(|text| is_token(text)).map(Secret::from)
 }
 
-/// Returns the text of an error answer: the envelope's `message` (§7.6), or a field of RFC 6749.
+/// Returns the text of an error response, which is either the envelope's `message` (§7.6) or a
+/// field from RFC 6749.
 fn error_text(object: &Map<String, Value>, redactor: &Redactor) -> String {
     let keys = ["message", "error_description", "error"];
     let texts = keys.iter().filter_map(|key| object.get(*key)?.as_str());

@@ -1,14 +1,14 @@
-//! Keeps the stored connection alive while the sender runs. It carries out the refreshes that
-//! [`super::refresh`] orders.
+//! Keeps the stored connection alive while the sender is running, by carrying out the refreshes
+//! that [`super::refresh`] decides on.
 //!
-//! A refresh replaces the pair of tokens at the CRM before we receive the new pair. Therefore a
-//! refresh is noted in the state before it begins, which also shows that the state can be written.
-//! The new pair is stored as soon as the CRM's answer is read. The sender gets the new token after
-//! that.
+//! A refresh replaces the pair of tokens at the CRM before we receive the new pair. That's why a
+//! refresh is noted in the state before it starts, which also shows that the state can be written.
+//! The new pair is stored as soon as the CRM's response has been read, and only then does the
+//! sender get the new token.
 //!
-//! Only the process that holds the state's lock can note a refresh. A process that loses the lock
-//! during a refresh still stores the pair that it receives (`ConnectionStore`). A process that
-//! takes over the state waits until the pair is stored.
+//! Only the process that holds the state's lock can note a refresh. If a process loses the lock
+//! during a refresh, it still stores the pair that it receives (`ConnectionStore`), and a process
+//! that takes over the state waits until that has happened.
 
 use super::connection::Connection;
 use super::exchange::{Pair, TokenReply, TokenRequest, name_auth_flag};
@@ -32,33 +32,36 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tracing::{error, info, warn};
 
-/// Time between two reads of the stored connection.
+/// Interval between reads of the stored connection.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// The fix shown if the CRM refuses the access token of a connection that still works.
+/// The fix to show if the CRM rejects the access token of a connection that still works.
 const REFUSED: &str = "the CRM refuses the access token: it is refreshed automatically, at most \
                        once a minute; if that does not help, check whether the company is blocked";
 
-/// Keeper of a stored connection: its settings, and its channels to the sender and `status`.
+/// Keeps a stored connection alive. Contains its settings, and its channels to the sender and
+/// `status`.
 #[derive(Debug)]
 pub struct Keeper {
-    /// The state that holds the connection.
+    /// The state that contains the connection.
     pub state: Handle,
-    /// The place of the state, to store a new pair even if this process has lost the state's lock.
+    /// Where the state is, so that a new pair can be stored even if this process has lost the
+    /// state's lock.
     pub place: StatePlace,
-    /// Address, certificates and proxy of the CRM. Certificates and proxy also apply to the OAuth
-    /// endpoints.
+    /// The CRM's URL, certificates, and proxy. The certificates and the proxy also apply to the
+    /// OAuth endpoints.
     pub setup: Setup,
-    /// `--auth-url`, which replaces the stored address of the OAuth endpoints.
+    /// `--auth-url`, which replaces the stored URL of the OAuth endpoints.
     pub auth: Option<Address>,
-    /// `--rebind`: `true` to use a connection that was made at another CRM address.
+    /// `--rebind`, which allows the use of a connection that was made to a different CRM URL.
     pub rebind: bool,
-    /// Sends each new token, or the reason for having none, to the sender.
+    /// Sends each new token, or why there is none, to the sender.
     pub updates: watch::Sender<TokenUpdate>,
-    /// Requests to the OAuth endpoints so far, by endpoint and outcome.
+    /// Number of requests to the OAuth endpoints so far, by endpoint and outcome.
     pub requests: watch::Sender<Requests>,
 }
 
-/// Content of the last update for the sender, without secrets. An equal update is not sent again.
+/// What the last update for the sender contained, without secrets. The same update isn't sent
+/// twice.
 type Shown = (Option<TokenPrints>, Option<Pause>);
 
 struct Work {
@@ -67,17 +70,16 @@ struct Work {
     connection: Option<Connection>,
     /// The connection as it was last read. `None` means that the next read counts as a change.
     seen: Option<Option<StoredConnection>>,
-    /// Reason why the connection cannot be used. `None` if the connection was read, or if there is
-    /// none.
+    /// Why the connection can't be used, or `None` if it was read or if there is none.
     unread: Option<String>,
-    /// Reason why the last refresh returned no pair. `None` if the last refresh succeeded.
+    /// Why the last refresh didn't return a pair, or `None` if it succeeded.
     failure: Option<String>,
     shown: Option<Shown>,
 }
 
 impl Keeper {
     /// Reads the connection, refreshes its tokens, and updates the sender until `shutdown`. A
-    /// refresh that has begun is finished first.
+    /// refresh that has already started is completed first.
     pub async fn run(
         self,
         mut sender: watch::Receiver<SenderStatus>,
@@ -129,7 +131,7 @@ impl Work {
     }
 
     /// Delays refreshes if another process led the state before and noted a refresh in it, because
-    /// that process can still store the new pair.
+    /// that process may still store the new pair.
     async fn await_other(&mut self) {
         let state = &self.keeper.state;
         let silence = state.read(|store| Ok(store.silence().cloned())).await;
@@ -184,7 +186,7 @@ impl Work {
         self.seen = Some(found);
     }
 
-    /// Records why the stored connection cannot be read. The previous connection stays in use.
+    /// Records why the stored connection can't be read. The previous connection stays in use.
     fn report_unreadable(&mut self, why: String) {
         self.seen = None;
         if self.unread.as_ref() != Some(&why) {
@@ -193,8 +195,8 @@ impl Work {
         self.unread = Some(why);
     }
 
-    /// Returns an error if the connection belongs to another CRM and `--rebind` is not given,
-    /// because its token must not be sent to our CRM.
+    /// Returns an error if the connection belongs to a different CRM and `--rebind` isn't given,
+    /// because its token mustn't be sent to our CRM.
     fn refuse_other_crm(&self, found: Option<Connection>) -> Result<Option<Connection>, String> {
         let Some(connection) = &found else {
             return Ok(None);
@@ -263,7 +265,8 @@ impl Work {
         Some(Pause::new("unreachable", fix))
     }
 
-    /// Performs one refresh, from the note in the state to the stored pair, and updates the sender.
+    /// Performs one refresh, from noting it in the state to storing the pair, and updates the
+    /// sender.
     async fn refresh(&mut self) {
         let asked = self.core.begin(clock::now());
         let ended = self.rotate(asked).await.unwrap_or_else(|why| {
@@ -278,8 +281,8 @@ impl Work {
         self.publish(now);
     }
 
-    /// Sends one refresh, stores the result, and returns its meaning. `asked` is `true` if a 401
-    /// caused the refresh. An error is the reason why no new pair is in use.
+    /// Sends one refresh, stores the result, and returns what it means, or an error that says why
+    /// no new pair is in use. `asked` is `true` if the refresh was caused by a 401.
     async fn rotate(&mut self, asked: bool) -> Result<RefreshOutcome, String> {
         let connection = self.connection.clone().ok_or("there is no connection")?;
         let host = self.host(&connection)?;
@@ -295,7 +298,7 @@ impl Work {
         if asked {
             stored.refused_at = stored.refresh_began_at;
         }
-        // If the state cannot store this note, it cannot store the new pair either.
+        // If this note can't be stored in the state, neither could the new pair.
         match self.note(&stored).await {
             Ok(true) => {}
             Ok(false) => return Err(self.lost_race()),
@@ -306,8 +309,8 @@ impl Work {
         let key = (format!("oauth_{}", ask.endpoint()), came.word().to_owned());
         (self.keeper.requests).send_modify(|requests| *requests.entry(key).or_insert(0) += 1);
         if let TokenReply::NotSent(_) | TokenReply::TooMany | TokenReply::WrongAddress(_) = came {
-            // Nothing was done, so the note is as before: an earlier refresh can still have
-            // happened.
+            // Nothing was done, so the previous note is restored, since an earlier refresh may
+            // still have happened.
             stored.refresh_began_at = before;
         }
         let (ended, message) = match came {
@@ -335,7 +338,7 @@ impl Work {
             }
             TokenReply::WrongClient(why) => {
                 stored.refresh_began_at = None;
-                // §3.1: all requests of a blocked company have the same answer
+                // All requests for a blocked company get the same response (§3.1).
                 let id = &stored.client.client_id;
                 let message = format!(
                     "the CRM refuses to refresh the token ({why}): the company is blocked (its \
@@ -346,8 +349,8 @@ impl Work {
                 (RefreshOutcome::WrongClient, message)
             }
             TokenReply::Unsure(why) => {
-                // The refresh may have happened. The note in the stored connection already shows
-                // this.
+                // The refresh may have happened, as the note in the stored connection already
+                // shows.
                 self.failure = Some(format!("a refresh of the token was not answered ({why})"));
                 return Ok(RefreshOutcome::Unsure);
             }
@@ -390,8 +393,8 @@ impl Work {
         }))
     }
 
-    /// Stores a note about the beginning or the end of a refresh, which leaves the pair unchanged.
-    /// Returns `false` if the state has another connection.
+    /// Stores a note about the start or end of a refresh, which leaves the pair unchanged. Returns
+    /// `false` if the state has a different connection.
     async fn note(&mut self, connection: &Connection) -> Result<bool, Error> {
         let stored = connection.stored();
         let change = ConnectionChange {
@@ -403,9 +406,9 @@ impl Work {
         Ok(done == [Done::Connection(true)])
     }
 
-    /// Stores a new pair. Tries again until the disk works, because the old pair is no longer
-    /// valid. Until the database has it, the pair is in a file, so that not even a kill loses it.
-    /// Returns `false` if another connection was stored meanwhile.
+    /// Stores a new pair, retrying until the disk works, because the old pair is no longer valid.
+    /// Until the pair is in the database, it's kept in a file, so that it isn't lost even if the
+    /// process is killed. Returns `false` if another connection was stored in the meantime.
     async fn insist(&mut self, from: &Connection, to: &Connection) -> bool {
         let (from, to) = (from.stored(), to.stored());
         let file = PairFile::of(&self.keeper.place);
@@ -436,8 +439,9 @@ impl Work {
         }
     }
 
-    /// Revokes a new pair that could not be stored because the state has another connection. A used
-    /// refresh token gives no second pair (§5.6.6), so that connection comes from another consent.
+    /// Revokes a new pair that couldn't be stored because the state has a different connection.
+    /// Since a used refresh token can't be exchanged for a second pair (§5.6.6), that connection
+    /// must come from a different consent.
     async fn drop_pair(&self, host: &Client, pair: Connection) {
         warn!("the connection was changed during a refresh: the new tokens are revoked");
         let only_new = Connection {
@@ -447,15 +451,15 @@ impl Work {
         drop(revoke::all(host, &only_new).await);
     }
 
-    /// Makes the next read of the connection count as a change, because the state has another
-    /// connection than the one to refresh. Returns the reason as a message.
+    /// Makes the next read of the connection count as a change, because the state doesn't have the
+    /// connection to be refreshed. Returns the reason as a message.
     fn lost_race(&mut self) -> String {
         self.seen = None;
         "the connection was changed at the same time".to_owned()
     }
 }
 
-/// Returns the facts of a stored connection that decide on its next refresh.
+/// Returns the facts about a stored connection that determine its next refresh.
 pub fn facts(connection: &Connection) -> Facts {
     Facts {
         access: print(&connection.access_token),
@@ -468,7 +472,7 @@ pub fn facts(connection: &Connection) -> Facts {
 }
 
 /// Returns the connection with a new pair, which was requested at `sent`. The previous access token
-/// stays usable until its expiry, unless the CRM `refused` it.
+/// remains usable until it expires, unless the CRM `refused` it.
 fn renew(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> Connection {
     let issued_at = sent.floor_seconds();
     let previous = if refused {
@@ -492,8 +496,8 @@ fn renew(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> Con
     }
 }
 
-/// Returns the expiry of a token with this lifetime. The lifetime counts from the time `asked` of
-/// the request, so the result can only be too early.
+/// Returns when a token with this lifetime expires. Since the lifetime is counted from the time of
+/// the request, `asked`, the result can only be too early.
 pub fn end_of(asked: EventTime, life: Duration) -> EpochSeconds {
     asked.plus(life).floor_seconds()
 }

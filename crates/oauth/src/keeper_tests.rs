@@ -1,4 +1,4 @@
-//! Tests of the keeper, which refreshes the tokens of a connection.
+//! Tests of the keeper, which refreshes a connection's tokens.
 
 use super::super::connection::tests::connection;
 use super::super::scripted::{Reply, Scripted, pair};
@@ -8,10 +8,10 @@ use callbridge_sender::token_update::Tokens;
 use callbridge_spool::Guard;
 use std::path::Path;
 
-/// Maximum wait for a step of a test. If a step takes this long, the test fails.
+/// How long each step of a test may take before the test fails.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A running keeper, and the channels between the keeper and the test.
+/// A running keeper, along with the channels between it and the test.
 struct Stage {
     state: Handle,
     guard: Guard,
@@ -24,15 +24,15 @@ struct Stage {
 }
 
 impl Stage {
-    /// Starts a keeper in a new state that has the connection `stored`. `host` answers the requests
-    /// of the keeper.
+    /// Starts a keeper on a new state that has the connection `stored`. `host` responds to the
+    /// keeper's requests.
     async fn start(host: &Scripted, stored: &Connection) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         Self::start_in(folder, host, Some(stored)).await
     }
 
-    /// Starts a keeper on the state in `folder`. Replaces the connection in the state by `stored`,
-    /// unless `stored` is `None`.
+    /// Starts a keeper on the state in `folder`, after replacing the state's connection with
+    /// `stored`, unless that's `None`.
     async fn start_in(
         folder: tempfile::TempDir,
         host: &Scripted,
@@ -75,7 +75,7 @@ impl Stage {
         }
     }
 
-    /// Waits for an update of the tokens for which `like` is `true`. Panics with `what` after
+    /// Waits for a token update for which `like` returns `true`, or panics with `what` after
     /// [`DEADLINE`].
     async fn wait_for_update(
         &mut self,
@@ -101,7 +101,7 @@ impl Stage {
         });
     }
 
-    /// Stops the keeper, closes the state, and returns the folder of the state.
+    /// Stops the keeper, closes the state, and returns the state's directory.
     async fn end(self) -> tempfile::TempDir {
         self.stop.send_replace(true);
         tokio::time::timeout(DEADLINE, self.task)
@@ -118,7 +118,7 @@ fn stored_connection(dir: &Path) -> Option<Connection> {
     store::read_in(&dir.into()).expect("readable")
 }
 
-/// Replaces the connection in the state by `to`, as another process does.
+/// Replaces the state's connection with `to`, as another process would.
 fn replace_content(dir: &Path, to: Option<StoredConnection>) {
     let store = StatePlace::from(dir).connections();
     let from = store.read().expect("readable");
@@ -130,8 +130,8 @@ fn store_connection(dir: &Path, connection: &Connection) {
     replace_content(dir, Some(connection.stored()));
 }
 
-/// Returns a connection whose access token was issued `ago` seconds ago, and expires `life` seconds
-/// after that.
+/// Returns a connection whose access token was issued `ago` seconds ago and has a lifetime of
+/// `life` seconds.
 fn connection_of_age(ago: i64, life: i64) -> Connection {
     let now = clock::now().wall.floor_seconds().get();
     Connection {
@@ -150,12 +150,12 @@ fn current_token(updates: &TokenUpdate) -> Option<String> {
     tokens.map(|tokens| tokens.current.expose_secret().to_owned())
 }
 
-/// Returns a condition that is `true` if the current access token is `name`.
+/// Returns a predicate that's `true` if the current access token is `name`.
 fn has_token(name: &'static str) -> impl Fn(&TokenUpdate) -> bool {
     move |updates| current_token(updates).as_deref() == Some(name)
 }
 
-/// Returns the CRM's answer to an unknown client or a blocked company.
+/// Returns the CRM's response to an unknown client or a blocked company.
 fn unauthorized_reply() -> Reply {
     let no = serde_json::json!({"message": "yo'q", "accept": false, "error": null, "errors": []});
     Reply::Say(401, no.to_string())
@@ -190,8 +190,8 @@ async fn expiring_token_is_refreshed_and_stored_before_published() {
     stage.end().await;
 }
 
-/// Replaces the stored connection by one with the access token `name`, and waits until the keeper
-/// uses it. The keeper handles the reports about tokens before it reads the connection again.
+/// Replaces the stored connection with one that has the access token `name`, and waits until the
+/// keeper uses it. The keeper handles reports about tokens before it reads the connection again.
 async fn reconnect(stage: &mut Stage, name: &'static str) {
     let new = Connection {
         access_token: Secret::from(name),
@@ -250,7 +250,7 @@ async fn refused_refresh_token_ends_connection_until_reconnect() {
         .await;
     assert_eq!(reason(&updates), Some(RECONNECT));
     let folder = stage.end().await;
-    // After a restart, nothing is sent with a connection that is known to be over.
+    // After a restart, nothing is sent using a connection that's known to be over.
     assert!(
         stored_connection(folder.path())
             .expect("there")
@@ -341,7 +341,7 @@ async fn unreachable_host_without_live_token_is_an_outage() {
 #[tokio::test]
 async fn unknown_client_is_reported_with_the_possible_causes() {
     let host = Scripted::start(vec![unauthorized_reply()]).await;
-    // As after a restart, the keeper does not know whether the CRM accepted the token.
+    // As after a restart, the keeper doesn't know whether the CRM accepted the token.
     let mut stage = Stage::start(&host, &connection_of_age(3_500, 3_600)).await;
     let updates = stage
         .wait_for_update("the end", |updates| reason(updates) == Some(CLIENT_REFUSED))
@@ -432,7 +432,7 @@ async fn connection_of_another_crm_is_not_used() {
 async fn token_is_not_refreshed_until_new_pair_can_be_stored() {
     let host = Scripted::start(Vec::new()).await;
     let mut stage = Stage::start(&host, &connection_of_age(0, 3_600)).await;
-    // Without its file `spool.db`, the state cannot be written.
+    // Without its file `spool.db`, the state can't be written.
     let (file, aside) = ("spool.db", "aside");
     let (file, aside) = (
         stage.folder.path().join(file),
@@ -455,7 +455,7 @@ async fn token_is_not_refreshed_until_new_pair_can_be_stored() {
     stage.end().await;
 }
 
-/// The lock is lost with the spool's thread, and another process takes it.
+/// The lock is lost along with the spool's thread, and another process takes it.
 #[tokio::test]
 async fn pair_is_stored_though_lock_is_lost_during_refresh() {
     let host = Scripted::start(vec![Reply::Wait(Box::new(pair("second", 3_600)))]).await;

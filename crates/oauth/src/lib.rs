@@ -1,4 +1,5 @@
-//! OAuth tokens: connects an application to a company with its consent, and keeps it connected.
+//! OAuth tokens. This crate connects an application to a company with that company's consent, and
+//! keeps it connected.
 //!
 //! ```text
 //! connect ─▶ consent page ─▶ redirect ─▶ code ─▶ pair ─▶ state ◀─▶ keeper ─▶ sender
@@ -7,16 +8,16 @@
 //! ```
 //! | module | contents |
 //! |---|---|
-//! | [`connection`], [`store`] | the result of one consent; reads it from the state |
+//! | [`connection`], [`store`] | the result of one consent, and how it's read from the state |
 //! | [`shown_once`] | secrets that outlive a connection |
-//! | [`scope`] | the grants that are needed and useful |
-//! | [`consent`] | the address of the consent page, and the redirect from it |
-//! | [`revoke`] | revokes every token of a connection |
-//! | [`exchange`] | the OAuth endpoints: form requests, and their answers |
+//! | [`scope`] | the grants that are required or useful |
+//! | [`consent`] | the consent page's URL, and the redirect from it |
+//! | [`revoke`] | revokes all of a connection's tokens |
+//! | [`exchange`] | the OAuth endpoints, with form requests and their responses |
 //! | [`refresh`] | decides when a refresh is due, and what follows from its result |
-//! | [`keeper`] | runs refreshes: state, endpoints, sender |
-//! | [`pair_file`] | keeps a new pair while the database is away |
-//! | [`command`] | `--token-command`: a token that a command prints |
+//! | [`keeper`] | runs refreshes, using the state, the endpoints, and the sender |
+//! | [`pair_file`] | keeps a new pair while the database is unavailable |
+//! | [`command`] | `--token-command`, a command that prints a token |
 
 pub mod command;
 pub mod connection;

@@ -1,9 +1,9 @@
-//! The file that holds a new pair of tokens until the database has stored it.
+//! The file that holds a new pair of tokens until it has been stored in the database.
 //!
-//! The CRM sends a pair only once, and the previous pair is no longer valid by then. A process that
-//! ends while the database is away would lose the connection. So the pair is first written to the
-//! instance's folder for its socket, in which only this user can read it, and each start stores it
-//! before anything else.
+//! The CRM sends a pair only once, and by then, the previous pair is no longer valid. If a process
+//! ended while the database is unavailable, the connection would be lost. That's why the pair is
+//! first written to the instance's socket directory, which only this user can read, and why every
+//! startup begins by storing it.
 
 use callbridge_model::{ExposeSecret as _, Secret};
 use callbridge_spool::{ConnectionChange, Error, StatePlace, StoredConnection};
@@ -15,14 +15,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing::{error, info, warn};
 
-/// Wait before a pair is stored again after an error.
+/// How long to wait before trying to store a pair again after an error.
 pub(crate) const STORE_AGAIN: Duration = Duration::from_millis(500);
 const NAME: &str = "new-tokens.json";
 
-/// The content of the file, all of it secret.
+/// The file's content, all of which is secret.
 #[derive(Serialize, Deserialize)]
 struct Content {
-    /// The refresh token and the connection that the pair replaces.
+    /// The refresh token and the connection being replaced by the pair.
     from: (String, String),
     /// The refresh token and the connection with the new pair.
     to: (String, String),
@@ -32,8 +32,8 @@ struct Content {
 pub(crate) struct PairFile(PathBuf);
 
 impl PairFile {
-    /// Returns the file of this process. `None` for a state in a folder, because a file there could
-    /// be written no better than the state.
+    /// Returns this process's file, or `None` for a state in a directory, because a file there
+    /// wouldn't be any easier to write than the state.
     pub(crate) fn of(place: &StatePlace) -> Option<Self> {
         place.database()?;
         Some(Self(place.socket_folder().join(NAME)))
@@ -46,7 +46,7 @@ impl PairFile {
         });
         let text = serde_json::to_vec(&Content { from, to })?;
         let born = self.0.with_extension("part");
-        // A file that another process left could have another mode.
+        // A file left behind by another process may have a different mode.
         let _ = fs::remove_file(&born);
         let mut file = (OpenOptions::new().write(true).create_new(true))
             .mode(0o600)
@@ -56,14 +56,14 @@ impl PairFile {
         fs::rename(&born, &self.0)
     }
 
-    /// Reads the change that stores the pair. `None` if there is no file.
+    /// Reads the change that stores the pair, or returns `None` if there's no file.
     pub(crate) fn read(&self) -> io::Result<Option<ConnectionChange>> {
         let file = match File::open(&self.0) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        // The text of such an error could contain a token.
+        // The text of such an error might contain a token.
         let content: Content =
             serde_json::from_reader(file).map_err(|_| io::ErrorKind::InvalidData)?;
         let [from, to] = [content.from, content.to].map(|(refresh_token, content)| {
@@ -84,12 +84,12 @@ impl PairFile {
     }
 }
 
-/// Returns `true` if an earlier process has left a pair that [`store_left`] has to store.
+/// Returns `true` if an earlier process left behind a pair that [`store_left`] has to store.
 pub fn is_left(place: &StatePlace) -> bool {
     PairFile::of(place).is_some_and(|file| file.0.exists())
 }
 
-/// Stores the pair that an earlier process has left. Tries again until the database answers.
+/// Stores the pair that an earlier process left behind, retrying until the database responds.
 pub async fn store_left(place: StatePlace) {
     let Some(file) = PairFile::of(&place) else {
         return;
@@ -126,8 +126,8 @@ pub async fn store_left(place: StatePlace) {
     }
 }
 
-/// Makes the change on a thread of its own, because it blocks until the disk or the database
-/// answers.
+/// Makes the change on a separate thread, because it blocks until the disk or the database
+/// responds.
 pub(crate) async fn change_stored(
     place: &StatePlace,
     change: &ConnectionChange,

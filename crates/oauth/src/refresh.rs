@@ -1,12 +1,12 @@
-//! Decides when the pair is refreshed, and what follows from the result of a refresh. It has no
-//! clock, input, or output: it gets events and the time `now`, and returns the time of the next
+//! Decides when the pair is refreshed, and what follows from the result. This module has no clock
+//! and does no I/O. Its input is events and the time `now`, and its output is the time of the next
 //! refresh.
 //!
 //! ```text
-//!            5 min before the end, or half of a short life; 401
+//!            5 min before it expires, or half of a short life; 401
 //! Waiting ────────────────────────────────────────────────────▶ UnderWay ── a new pair ──▶ Waiting
 //!    ▲  nothing was sent, too early, not the CRM, or it may         │
-//!    │  have happened: later, every five minutes at the latest      │
+//!    │  have happened: retried later, at least every 5 minutes      │
 //!    ├──────────────────────────────────────────────────────────────┤
 //!    │  an hour later, or once a token that                         │
 //!    │  was refused with it is good again                       401 │
@@ -14,9 +14,9 @@
 //!                                                                   ▼ 400
 //!                                                       Over: consent again
 //! ```
-//! The access token stays in use until its expiry, whatever the result of a refresh. Only the CRM's
-//! own 400 ends a connection (§5.6.6). Any other failure says nothing about the refresh token,
-//! which lives for 30 days.
+//! The access token stays in use until it expires, no matter how a refresh turns out. Only the
+//! CRM's own 400 ends a connection (§5.6.6). Any other failure says nothing about the refresh
+//! token, which lives for 30 days.
 
 use super::store::REFRESH_WITHIN;
 use callbridge_call::{EpochSeconds, EventTime};
@@ -24,59 +24,59 @@ use callbridge_model::{Now, TokenFingerprint};
 use callbridge_sender::jitter::Jitter;
 use std::time::Duration;
 
-/// How long before its expiry a token is refreshed (§5.6.6).
+/// How long before it expires a token is refreshed (§5.6.6).
 const EARLY: Duration = Duration::from_secs(300);
-/// Wait between two refreshes because of a 401. The wait doubles after each refresh that did not
-/// help.
+/// Wait between two refreshes caused by a 401, which doubles after each refresh that didn't help.
 const BY_401: Duration = Duration::from_secs(60);
-/// Upper limit of the wait between two refreshes because of a 401.
+/// Upper limit for the wait between two refreshes caused by a 401.
 const BY_401_MAX: Duration = Duration::from_secs(900);
-/// Waits in seconds after the first failed or rate-limited tries (§7.7: 3 to 5 attempts). Each wait
-/// is at least half of the token's remaining time, up to [`RARELY`].
+/// Waits in seconds after the first attempts that failed or were rate-limited (§7.7: 3 to 5
+/// attempts). Each wait is at least half of the token's remaining time, up to [`RARELY`].
 const TRIES: [u64; 4] = [2, 8, 20, 60];
-/// Largest random addition to the wait after a failed try (§7.7).
+/// Maximum random addition to the wait after a failed attempt (§7.7).
 const JITTER_MAX: Duration = Duration::from_millis(500);
-/// Wait after each further failed try, and the upper limit of the waits in [`TRIES`].
+/// Wait after each further failed attempt, which is also the upper limit for the waits in
+/// [`TRIES`].
 const RARELY: Duration = Duration::from_secs(300);
-/// Upper limit of the waits if no connection can be made: 2, 4, 8 … s.
+/// Upper limit for the waits if no connection can be established, which are 2, 4, 8 … s.
 const MISS_MAX: Duration = Duration::from_secs(60);
-/// Wait after the CRM refused the client. The client can become valid again when a blocked company
-/// has paid.
+/// Wait after the CRM rejected the client, which may become valid again once a blocked company has
+/// paid.
 const CLIENT_AGAIN: Duration = Duration::from_secs(3_600);
 
-/// Facts of a stored pair, without its secrets, that decide on its next refresh.
+/// Facts about a stored pair that determine its next refresh. They don't include its secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub access: TokenFingerprint,
-    /// Time of the request that returned the pair.
+    /// When the pair was requested.
     pub issued_at: EpochSeconds,
-    /// Expiry of the access token.
+    /// When the access token expires.
     pub expires_at: EpochSeconds,
-    /// `true` if a refresh of this pair was begun and its outcome is not known.
+    /// Whether a refresh of this pair was started and its outcome isn't known.
     pub began: bool,
-    /// Time of the last refresh because of a 401.
+    /// When a 401 last caused a refresh.
     pub refused_at: Option<EpochSeconds>,
-    /// `true` if the CRM has refused this pair's refresh token, so consent must be given again.
+    /// Whether the CRM has rejected this pair's refresh token, so that consent must be given again.
     pub over: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefreshOutcome {
-    /// A new pair, which is stored.
+    /// A new pair, which has been stored.
     Rotated(Facts),
     /// 400: the refresh token is no longer valid, and consent must be given again.
     Refused,
-    /// 401: client id or secret is not valid, or the company is blocked.
+    /// 401: the client ID or secret isn't valid, or the company is blocked.
     WrongClient,
-    /// There was no answer, or an unclear answer: the pair may have been replaced at the CRM.
+    /// There was no response or an unclear one, so the pair may have been replaced at the CRM.
     Unsure,
-    /// Nothing was sent: no network connection, or the state cannot be written.
+    /// Nothing was sent, because there's no network connection or the state can't be written.
     NotSent,
-    /// The refresh was not done: 429, or the answer is not from the CRM.
+    /// The refresh wasn't done, because the response was 429 or didn't come from the CRM.
     NotDone,
 }
 
-/// A time on both clocks. It is reached when either clock reaches it.
+/// A time on both clocks, which is reached as soon as either clock reaches it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moment {
     wall: EventTime,
@@ -98,41 +98,42 @@ impl Moment {
 enum Phase {
     #[default]
     Waiting,
-    /// The value is `by_401` before this refresh. It is restored if the refresh was not done.
+    /// The value is `by_401` from before this refresh, which is restored if the refresh isn't done.
     UnderWay(Option<Duration>),
-    /// The CRM refused the client. There is no refresh until this time since boot.
+    /// The CRM rejected the client, so there's no refresh until this time since boot.
     ClientRefused(Duration),
     Over,
 }
 
-/// Decides when the pair of tokens is refreshed. Without a connection, there is no pair.
+/// Decides when the pair of tokens is refreshed. Without a connection, there's no pair.
 #[derive(Clone, Debug, Default)]
 pub struct Refresher {
-    /// Fingerprint of the access token. `None` without a connection.
+    /// Fingerprint of the access token, or `None` without a connection.
     access: Option<TokenFingerprint>,
     issued: EventTime,
     due: Moment,
     end: Moment,
     phase: Phase,
-    /// `true` if the CRM refused the access token.
+    /// Whether the CRM rejected the access token.
     refused: bool,
-    /// Time since boot of the last refresh that was caused by a 401.
+    /// Time since boot of the last refresh caused by a 401.
     by_401: Option<Duration>,
-    /// Number of refreshes because of a 401 since the CRM last accepted a token.
+    /// Number of refreshes caused by a 401 since the CRM last accepted a token.
     futile: u32,
-    /// `true` if a refresh of this pair may have happened at the CRM, but its answer is not known.
+    /// Whether a refresh of this pair may have happened at the CRM without its response being
+    /// known.
     unsure: bool,
-    /// Unsuccessful tries in a row.
+    /// Number of consecutive failed attempts.
     failures: u32,
-    /// Tries in a row that could not send anything.
+    /// Number of consecutive attempts that couldn't send anything.
     misses: u32,
-    /// Time since boot before which there is no try.
+    /// Time since boot before which there won't be another attempt.
     not_before: Duration,
 }
 
 impl Refresher {
-    /// Starts again with the pair of a connection that another process stored, or that existed at
-    /// the start.
+    /// Starts over with a connection's pair that was stored by another process or existed at
+    /// startup.
     pub fn adopt(&mut self, now: Now, facts: &Facts) {
         *self = Self::holding(now, facts);
         self.by_401 = facts.refused_at.map(|at| {
@@ -142,8 +143,8 @@ impl Refresher {
         self.futile = u32::from(self.by_401.is_some());
     }
 
-    /// If the outcome of a refresh is not known, delays the next try by [`REFRESH_WITHIN`], because
-    /// another process can still store the new pair. Returns `false` if no refresh was noted.
+    /// If a refresh's outcome isn't known, delays the next attempt by [`REFRESH_WITHIN`], because
+    /// another process may still store the new pair. Returns `false` if no refresh was noted.
     pub fn await_other(&mut self, now: Now) -> bool {
         if self.unsure {
             self.not_before = now.boot + REFRESH_WITHIN;
@@ -167,14 +168,14 @@ impl Refresher {
         held
     }
 
-    /// Removes the pair, because there is no connection (any more).
+    /// Removes the pair, because there's no connection, or no longer is.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Records whether the CRM accepted the token `access`. Returns `true` if a refused client can
-    /// be tried again: the token was refused and is now accepted, so the company was blocked (§3.1)
-    /// and no longer is.
+    /// Records whether the CRM accepted the token `access`. Returns `true` if a rejected client can
+    /// be tried again, which is the case if the token was rejected before and is accepted now,
+    /// because that means that the company was blocked (§3.1) and no longer is.
     pub fn on_token_used(&mut self, access: &TokenFingerprint, good: bool) -> bool {
         if self.access.as_ref() != Some(access) {
             return false;
@@ -191,8 +192,8 @@ impl Refresher {
         again
     }
 
-    /// Returns the time since boot at which the next refresh is due. A past time means now. `None`
-    /// means that none is due until an event changes this.
+    /// Returns the time since boot at which the next refresh is due, where a time in the past means
+    /// now, or `None` if none is due until an event changes that.
     pub fn next(&self, now: Now) -> Option<Duration> {
         match self.phase {
             Phase::UnderWay(_) | Phase::Over => None,
@@ -205,12 +206,12 @@ impl Refresher {
         self.next(now).is_some_and(|at| at <= now.boot)
     }
 
-    /// Returns the time until a refresh is due, at most `most`.
+    /// Returns how long until a refresh is due, but no more than `most`.
     pub fn wait(&self, now: Now, most: Duration) -> Duration {
         (self.next(now)).map_or(most, |at| at.saturating_sub(now.boot).min(most))
     }
 
-    /// Records the start of a refresh. Returns `true` if a 401 caused the refresh.
+    /// Records the start of a refresh, and returns `true` if it was caused by a 401.
     pub fn begin(&mut self, now: Now) -> bool {
         if self.access.is_none() {
             return false;
@@ -257,15 +258,16 @@ impl Refresher {
         }
     }
 
-    /// Returns `true` if the access token can be used: it has not expired, and is not both refused
-    /// and impossible to refresh. If the token and the client are refused, the company may be
-    /// blocked. The sender then still uses the token, to find out when the company is unblocked.
+    /// Returns `true` if the access token can be used, which means that it hasn't expired, and if
+    /// it was rejected, that it can be refreshed. If both the token and the client are rejected,
+    /// the company may be blocked, in which case the sender still uses the token to find out when
+    /// the company is unblocked.
     pub fn is_usable(&self, now: Now) -> bool {
         let lives = self.access.is_some() && !self.end.is_reached(now);
         lives && !(self.is_over() && self.refused)
     }
 
-    /// Sets the expiry of the access token that the CRM reported.
+    /// Sets when the access token expires, as reported by the CRM.
     pub fn learn_end(&mut self, now: Now, access: &TokenFingerprint, expires_at: EpochSeconds) {
         if self.access.as_ref() != Some(access) {
             return;
@@ -288,7 +290,7 @@ impl Refresher {
         matches!(self.phase, Phase::ClientRefused(_))
     }
 
-    /// Returns the time since boot of the next try. A past time means now.
+    /// Returns the time since boot of the next attempt, where a time in the past means now.
     fn next_try(&self, now: Now) -> Duration {
         if self.unsure && self.not_before > Duration::ZERO {
             return self.not_before;
@@ -309,8 +311,8 @@ impl Refresher {
         next.max(self.not_before)
     }
 
-    /// Records an unsuccessful try and sets the time of the next one. The first few waits are
-    /// short, and later waits are five minutes.
+    /// Records a failed attempt and sets the time of the next one. The first few waits are short,
+    /// and later ones are five minutes.
     fn failed(&mut self, now: Now) {
         let left = if self.refused {
             Duration::ZERO
@@ -323,7 +325,7 @@ impl Refresher {
         };
         self.failures = self.failures.saturating_add(1);
         self.misses = 0;
-        // The random part keeps clients of the same CRM from coming back at the same time.
+        // The random part keeps clients of the same CRM from all coming back at the same time.
         let digits = self.access.as_ref().map_or("", TokenFingerprint::as_str);
         let seed = u64::from_str_radix(digits, 16).unwrap_or_default();
         let jitter = Jitter::new(seed.wrapping_add(u64::from(self.failures))).up_to(JITTER_MAX);

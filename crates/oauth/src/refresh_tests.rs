@@ -1,12 +1,12 @@
-//! Tests of the times at which tokens are refreshed.
+//! Tests of when tokens are refreshed.
 
 use super::*;
 use proptest::prelude::*;
 
 const S: Duration = Duration::from_secs(1);
 
-/// Returns the time this many seconds after the start of a test. The start is second 10,000 of the
-/// wall clock.
+/// Returns the time this many seconds after the start of a test, which is second 10,000 by the wall
+/// clock.
 fn now_at(seconds: u32) -> Now {
     Now {
         wall: EventTime::from_seconds(10_000 + i64::from(seconds)),
@@ -14,13 +14,13 @@ fn now_at(seconds: u32) -> Now {
     }
 }
 
-/// Returns [`now_at`] in the form that [`Refresher::next`] returns.
+/// Returns [`now_at`] in the form returned by [`Refresher::next`].
 fn boot_at(seconds: u32) -> Option<Duration> {
     Some(now_at(seconds).boot)
 }
 
-/// Returns the facts about the access token `name`, which was issued at the second `from`, and
-/// expires `life` seconds later.
+/// Returns the facts about the access token `name`, which was issued at second `from` and expires
+/// `life` seconds later.
 fn facts(name: &str, from: i64, life: i64) -> Facts {
     Facts {
         access: TokenFingerprint::of(name),
@@ -39,8 +39,8 @@ fn refresher_with_token(life: i64) -> Refresher {
     core
 }
 
-/// Returns the whole seconds from `now` to the next try. The random part of the wait is below one
-/// second.
+/// Returns the number of whole seconds from `now` to the next attempt. The random part of the wait
+/// is less than a second.
 fn seconds_until_next(core: &Refresher, now: u32) -> u64 {
     match core.next(now_at(now)) {
         Some(then) => then.saturating_sub(now_at(now).boot).as_secs(),
@@ -48,7 +48,7 @@ fn seconds_until_next(core: &Refresher, now: u32) -> u64 {
     }
 }
 
-/// Reports that the CRM refused the access token `name`.
+/// Reports that the CRM rejected the access token `name`.
 fn refuse_token(core: &mut Refresher, name: &str) {
     core.on_token_used(&TokenFingerprint::of(name), false);
 }
@@ -159,8 +159,8 @@ fn refused_refresh_token_is_final_and_never_retried() {
     assert!(core.is_usable(now_at(30)), "connected again");
 }
 
-/// Makes this many tries from `now` on, and loses each answer. Returns the seconds that the
-/// refresher waits after each try.
+/// Makes this many attempts from `now` on, losing every response, and returns how many seconds the
+/// refresher waits after each one.
 fn waits_after_lost_answers(core: &mut Refresher, mut now: u32, tries: u32) -> Vec<u64> {
     let mut waits = Vec::new();
     for _ in 0..tries {
@@ -366,7 +366,8 @@ proptest! {
                     token_refused = true;
                 }
                 Event::Good => {
-                    // The company was blocked (§3.1) and no longer is, so it is tried at once.
+                    // The company was blocked (§3.1) and no longer is, so this is tried
+                    // immediately.
                     let unblocked = token_refused && client_refused;
                     let fingerprint = TokenFingerprint::of(&format!("{name}"));
                     prop_assert_eq!(core.on_token_used(&fingerprint, true), unblocked);

@@ -1,6 +1,6 @@
-//! Revokes every token of a stored connection: the refresh token with the access tokens issued from
-//! it (§5.6.7), and each access token. An access token from an earlier refresh token is not revoked
-//! with the current refresh token.
+//! Revokes all of a stored connection's tokens, which are the refresh token with the access tokens
+//! issued from it (§5.6.7), and each access token. An access token from an earlier refresh token
+//! isn't revoked along with the current refresh token.
 
 use super::connection::Connection;
 use super::exchange::{TokenReply, TokenRequest, name_auth_flag};
@@ -9,24 +9,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;
 
-/// Most tries to revoke a token. Revoking twice does no harm.
+/// Maximum number of attempts to revoke a token. Revoking one twice does no harm.
 const TRIES_MAX: u32 = 3;
-/// Wait between two tries to revoke.
+/// How long to wait between two attempts to revoke a token.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// A token that could not be revoked.
+/// A token that couldn't be revoked.
 #[derive(Clone, Debug)]
 pub struct Unrevoked {
-    /// Kind of the token: `refresh token`, `access token`, `access token before it`.
+    /// What kind of token it is: `refresh token`, `access token`, or `access token before it`.
     pub token: &'static str,
-    /// The last reply, which was not `Revoked`.
+    /// The last reply, which wasn't `Revoked`.
     pub came: TokenReply,
 }
 
-/// Creates a client for the OAuth endpoints of a stored connection.
+/// Creates a client for a stored connection's OAuth endpoints.
 ///
 /// # Errors
-/// A message, if the address is not valid.
+/// Returns a message if the URL isn't valid.
 pub fn client(connection: &Connection) -> Result<Client, String> {
     let client = &connection.client;
     let address =
@@ -39,7 +39,7 @@ pub fn client(connection: &Connection) -> Result<Client, String> {
     }))
 }
 
-/// Revokes all tokens of a connection. Returns the tokens that could not be revoked.
+/// Revokes all of a connection's tokens, and returns those that couldn't be revoked.
 pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
     use TokenReply::{NotSent, TooMany, Unsure};
     let tokens = [
@@ -51,7 +51,7 @@ pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
     for (token, secret) in tokens {
         let Some(secret) = secret else { continue };
         let ask = TokenRequest::Revoke(secret.clone());
-        // After one token failed this often, one try is enough for each of the others.
+        // Once a token has failed this often, one attempt is enough for each of the others.
         let mut tries = if left.is_empty() { TRIES_MAX } else { 1 };
         let came = loop {
             let came = ask.send(host, &connection.client).await;
@@ -68,8 +68,8 @@ pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
     left
 }
 
-/// Returns a message that lists the tokens in `left`, with the reason why the first of them could
-/// not be revoked.
+/// Returns a message that lists the tokens in `left`, along with why the first of them couldn't be
+/// revoked.
 pub fn message(left: &[Unrevoked]) -> String {
     let tokens: Vec<&str> = left.iter().map(|unrevoked| unrevoked.token).collect();
     let why = match left.first().map(|unrevoked| &unrevoked.came) {

@@ -1,5 +1,5 @@
-//! The scope that `connect` requests (§2.3): the needed and useful grants, and what does not work
-//! without each.
+//! The scope requested by `connect` (§2.3), which consists of the required and useful grants, and
+//! what doesn't work without each.
 
 use callbridge_model::Grant;
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// The grant without which nothing can be journaled.
 const NEEDED: Grant = Grant::CallSave;
 
-/// Needed and useful grants, and what does not work without each.
+/// The required and useful grants, and what doesn't work without each.
 const USUAL: [(Grant, &str); 4] = [
     (NEEDED, "no call can be journaled without it"),
     (
@@ -26,15 +26,15 @@ const USUAL: [(Grant, &str); 4] = [
     ),
 ];
 
-/// Default of `--scope`: the needed and useful grants.
+/// The default for `--scope`, which is the required and useful grants.
 pub fn default_scope() -> String {
     USUAL.map(|(grant, _)| grant.word()).join(" ")
 }
 
-/// Checks the value of `--scope`, and returns the grants with single spaces between them.
+/// Checks the value of `--scope`, and returns the grants separated by single spaces.
 ///
 /// # Errors
-/// A message for `--scope`.
+/// Returns an error message about `--scope`.
 pub fn parse(text: &str) -> Result<String, String> {
     let grants: Vec<&str> = text.split_whitespace().collect();
     if grants.is_empty() {
@@ -61,17 +61,17 @@ fn is_word(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Comparison of the grants that the company gave with the needed and the requested grants.
+/// How the grants given by the company compare with the required and requested ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantComparison {
-    /// `true` if the given grants include the grant that is needed to journal calls.
+    /// Whether the given grants include the one required to journal calls.
     pub enough: bool,
-    /// One sentence per requested grant that was not given, with what does not work without the
-    /// grant.
+    /// One sentence for each grant that was requested but not given, saying what doesn't work
+    /// without it.
     pub lacks: Vec<String>,
 }
 
-/// Compares the given grants with the requested and the needed grants. `asked` and `granted` are
+/// Compares the given grants with the requested and required ones. `asked` and `granted` are
 /// scopes.
 pub fn compare(asked: &str, granted: &str) -> GrantComparison {
     let granted: BTreeSet<&str> = granted.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! An OAuth host for tests. The host answers from a script, and records the requests.
+//! An OAuth host for tests, which responds according to a script and records the requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -8,11 +8,11 @@ use tokio::sync::watch;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    /// Answers with this status and this body.
+    /// Respond with this status and body.
     Say(u16, String),
-    /// Closes the connection without an answer, after the request was read.
+    /// Close the connection without a response after reading the request.
     Close,
-    /// Sends this answer after [`Scripted::release_answers`] was called.
+    /// Send this response once [`Scripted::release_answers`] has been called.
     Wait(Box<Reply>),
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Starts a host on a free port. After the end of its script, the host answers 503.
+    /// Starts a host on a free port. Once its script has ended, it responds with 503.
     pub(crate) async fn start(script: Vec<Reply>) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -47,12 +47,12 @@ impl Scripted {
         host
     }
 
-    /// Appends an answer to the script.
+    /// Appends a response to the script.
     pub(crate) fn push(&self, reply: Reply) {
         self.script.lock().expect("the script").push_back(reply);
     }
 
-    /// Returns the path and the form of each request so far, such as `/v1/… grant_type=…`.
+    /// Returns the path and form of each request so far, such as `/v1/… grant_type=…`.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.borrow().clone()
     }
@@ -63,7 +63,7 @@ impl Scripted {
         drop(requests.wait_for(|requests| requests.len() >= count).await);
     }
 
-    /// Makes the host send the answers that wait, now and later.
+    /// Makes the host send all responses that are being held back, both now and later.
     pub(crate) fn release_answers(&self) {
         self.released.send_replace(true);
     }
@@ -116,8 +116,8 @@ async fn answer(mut line: TcpStream, reply: Reply) {
     line.write_all(answer.as_bytes()).await.ok();
 }
 
-/// Returns an answer of the token endpoint with a new pair of tokens. `name` is the end of both
-/// tokens, such as `svc_at_second`. `life` is `expires_in`, in seconds.
+/// Returns a response from the token endpoint with a new pair of tokens. `name` is the end of both
+/// tokens, as in `svc_at_second`, and `life` is `expires_in`, in seconds.
 pub(crate) fn pair(name: &str, life: u64) -> Reply {
     let body = serde_json::json!({
         "access_token": format!("svc_at_{name}"), "token_type": "Bearer", "expires_in": life,

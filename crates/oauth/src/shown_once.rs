@@ -1,28 +1,29 @@
-//! Secrets that a CRM shows once, at the first exchange (§5.6.8). `disconnect` ends the tokens, but
-//! not the connection in the CRM: a later consent does not return these secrets, and webhooks are
-//! still signed with them. Therefore the secrets are stored separately and outlive the connection.
+//! Secrets that a CRM only shows once, at the first exchange (§5.6.8). `disconnect` ends the tokens
+//! but not the connection in the CRM, so a later consent doesn't return these secrets, and webhooks
+//! are still signed with them. That's why the secrets are stored separately and outlive the
+//! connection.
 
 use super::connection::{Client, Connection, bare_option};
 use callbridge_model::{ExposeSecret as _, Secret};
 use callbridge_spool::{ConnectionStore, Error};
 use serde::{Deserialize, Serialize};
 
-/// Secrets that one CRM has shown once to one application.
+/// Secrets that a CRM has shown once to an application.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShownOnce {
     crm_url: String,
     client_id: String,
-    /// Secret with which the CRM signs webhooks.
+    /// The secret that the CRM signs webhooks with.
     #[serde(serialize_with = "bare_option")]
     pub webhook_secret: Option<Secret>,
-    /// Secret with which the CRM signs embedded pages.
+    /// The secret that the CRM signs embedded pages with.
     #[serde(serialize_with = "bare_option")]
     pub embedded_secret: Option<Secret>,
 }
 
 impl ShownOnce {
-    /// Copies the secrets of a connection. Returns no secrets if the connection belongs to another
+    /// Copies a connection's secrets, or returns none if the connection belongs to a different
     /// client.
     pub fn from_connection(connection: &Connection, client: &Client) -> Self {
         let shown = Self {
@@ -38,11 +39,11 @@ impl ShownOnce {
         }
     }
 
-    /// Reads the stored secrets of an earlier connection of this client. Returns no secrets if
-    /// there are none for this client. If they cannot be parsed, logs a warning and returns none.
+    /// Reads the secrets stored for an earlier connection of this client. If there are none for
+    /// this client, or if they can't be parsed (which is logged as a warning), none are returned.
     ///
     /// # Errors
-    /// If the state cannot be read.
+    /// Returns an error if the state can't be read.
     pub fn read_earlier(state: &ConnectionStore, client: &Client) -> Result<Self, Error> {
         let Some(stored) = state.shown_once()? else {
             return Ok(Self::default());
@@ -51,7 +52,7 @@ impl ShownOnce {
             Ok(shown) if shown.is_of(client) => Ok(shown),
             Ok(_) => Ok(Self::default()),
             Err(_) => {
-                // The error of serde could contain a secret, so it is not logged.
+                // serde's error might contain a secret, so it isn't logged.
                 tracing::warn!(
                     "cannot read the stored secrets that the CRM shows only once: enter them by \
                      hand, or have the CRM make new ones"
@@ -66,10 +67,10 @@ impl ShownOnce {
     }
 }
 
-/// Stores the secrets of a connection that ends, if it has any.
+/// Stores the secrets of a connection that's ending, if it has any.
 ///
 /// # Errors
-/// If the state cannot be written.
+/// Returns an error if the state can't be written.
 pub fn keep(state: &ConnectionStore, connection: &Connection) -> Result<(), Error> {
     let kept = ShownOnce::from_connection(connection, &connection.client);
     if kept.webhook_secret.is_none() && kept.embedded_secret.is_none() {

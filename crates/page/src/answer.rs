@@ -1,26 +1,28 @@
-//! HTTP responses of the page: HTML, redirections, files, and the headers that all responses have.
+//! The page's HTTP responses, which are HTML, redirects, and files, and the headers that all of
+//! them have.
 
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_listener::body::{self, Body};
 use hyper::{Response, StatusCode, header::HeaderValue};
 
-/// The content policy of pages: no external resources, no inline code, no framing.
+/// The content security policy of pages, which doesn't allow external resources, inline code, or
+/// framing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
                       connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
                       base-uri 'none'";
-/// The content policy of SVG drawings. It allows only the drawing's own style.
+/// The content security policy of SVG drawings, which only allows the drawing's own style.
 const DRAWING: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
-/// Disables browser features that the page does not use.
+/// Disables browser features that the page doesn't use.
 const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
 
-/// A failure of a request, shown as a separate page.
+/// A failed request, which is shown as a separate page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
-    /// The text key of the problem's title, such as `problem.host`.
+    /// The message key of the problem's title, such as `problem.host`.
     pub(crate) title: &'static str,
-    /// A message with the problem and its fix: translated, or the daemon's text.
+    /// A message about the problem and its fix, either translated or as sent by the daemon.
     pub(crate) message: String,
 }
 
@@ -34,18 +36,19 @@ impl Problem {
         }
     }
 
-    /// Makes a problem with translated texts. `title` is the text key of the problem's title.
+    /// Creates a problem with translated messages. `title` is the message key of the problem's
+    /// title.
     pub(crate) fn from_title(status: StatusCode, shell: &PageShell, title: &'static str) -> Self {
         Self::new(status, title, shell.t(&format!("{title}.words")))
     }
 
-    /// Returns the problem of a path whose call, dead letter or job does not exist (404).
+    /// Returns the problem for a path whose call, dead letter, or job doesn't exist (404).
     pub(crate) fn not_found(shell: &PageShell, title: &'static str) -> Self {
         Self::from_title(StatusCode::NOT_FOUND, shell, title)
     }
 }
 
-/// The result of a request: an answer, or a problem to show.
+/// The result of a request, which is either a response or a problem to show.
 pub(crate) type Handled = Result<Response<Body>, Problem>;
 
 #[derive(Template)]
@@ -56,7 +59,7 @@ struct ProblemSheet<'a> {
     message: &'a str,
 }
 
-/// Makes a page that shows the problem.
+/// Creates a page that shows the problem.
 pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
     let view = ProblemSheet {
         c: shell,
@@ -68,7 +71,8 @@ pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
     response
 }
 
-/// Makes the response for an SVG drawing. Its content policy allows only the drawing's own style.
+/// Creates the response for an SVG drawing. Its content security policy only allows the drawing's
+/// own style.
 pub(crate) fn svg(text: String) -> Response<Body> {
     let kind = "image/svg+xml; charset=utf-8";
     let drawing = body::response(StatusCode::OK, kind, body::whole(text));
@@ -80,7 +84,7 @@ pub(crate) fn html(view: &impl Template) -> Handled {
     html_as(StatusCode::OK, view)
 }
 
-/// Renders a template as a page with this status. A rendering error is a problem (500).
+/// Renders a template as a page with this status. A rendering error becomes a problem (500).
 pub(crate) fn html_as(status: StatusCode, view: &impl Template) -> Handled {
     let text = view.render().map_err(|error| {
         tracing::error!(%error, "a page cannot be made");
@@ -91,7 +95,8 @@ pub(crate) fn html_as(status: StatusCode, view: &impl Template) -> Handled {
     Ok(body::response(status, kind, body::whole(text)))
 }
 
-/// Renders a view with a form. The status is 422 if the input was invalid, and 200 otherwise.
+/// Renders a view that contains a form. The status is 422 if the input was invalid, or 200
+/// otherwise.
 pub(crate) fn form(view: &impl Template, is_wrong: bool) -> Handled {
     let status = if is_wrong {
         StatusCode::UNPROCESSABLE_ENTITY
@@ -101,14 +106,14 @@ pub(crate) fn form(view: &impl Template, is_wrong: bool) -> Handled {
     html_as(status, view)
 }
 
-/// Makes an answer that the browser saves as a file.
+/// Creates a response that the browser saves as a file.
 pub(crate) fn download(body: Body, content_type: &'static str, name: &str) -> Response<Body> {
     let file = body::response(StatusCode::OK, content_type, body);
     let as_file = format!("attachment; filename=\"{name}\"");
     add_header(file, "content-disposition", &as_file)
 }
 
-/// Adds a header to the answer, if the value is valid.
+/// Adds a header to the response if the value is valid.
 pub(crate) fn add_header(
     mut to: Response<Body>,
     name: &'static str,
@@ -120,11 +125,11 @@ pub(crate) fn add_header(
     to
 }
 
-/// Makes a redirection to this path (303).
+/// Creates a redirect to this path (303).
 pub(crate) fn see(path: &str) -> Response<Body> {
     let mut response = Response::new(body::whole(""));
     *response.status_mut() = StatusCode::SEE_OTHER;
-    // A path that is not a valid header value leads to the first view.
+    // A path that isn't a valid header value leads to the first view.
     add_header(add_header(response, "location", "/"), "location", path)
 }
 

@@ -1,4 +1,4 @@
-//! Style, script, and icon of the page, which are built in. Their paths contain a hash of their
+//! The page's style, script, and icon, which are built in. Their paths contain a hash of their
 //! content, so browsers can cache them permanently.
 
 use callbridge_listener::body::{self, Body};
@@ -6,12 +6,12 @@ use hyper::{Response, StatusCode, header::HeaderValue};
 use ring::digest::{SHA256, digest};
 use std::sync::LazyLock;
 
-/// The style of all pages, then the styles of single views.
+/// The style of all pages, followed by the styles of individual views.
 pub(crate) const STYLE: &str = concat!(
     include_str!("../static/page.css"),
     include_str!("../static/views.css")
 );
-/// Path, media type and text of each asset.
+/// Each asset's path, media type, and text.
 static ASSETS: LazyLock<[(String, &str, &str); 3]> = LazyLock::new(|| {
     let sign = include_str!("../static/sign.svg");
     let script = include_str!("../static/page.js");
@@ -26,12 +26,12 @@ static ASSETS: LazyLock<[(String, &str, &str); 3]> = LazyLock::new(|| {
     })
 });
 
-/// Returns the paths of style, script, and icon.
+/// Returns the paths of the style, the script, and the icon.
 pub(crate) fn paths() -> [&'static str; 3] {
     ASSETS.each_ref().map(|(path, ..)| path.as_str())
 }
 
-/// Returns the asset at this path, to be cached permanently. `None` for any other path.
+/// Returns the asset at this path, to be cached permanently, or `None` for any other path.
 pub(crate) fn find(path: &str) -> Option<Response<Body>> {
     let (_, content_type, text) = ASSETS.iter().find(|(known, ..)| known == path)?;
     let mut asset = body::response(StatusCode::OK, content_type, body::whole(*text));

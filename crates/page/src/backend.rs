@@ -1,8 +1,8 @@
-//! The interface between the page and the daemon: what the page asks, and the types of the answers.
-//! The page has no access to the spool, the rules, or the sources.
+//! The interface between the page and the daemon, which defines what the page can ask for and the
+//! types of the results. The page has no access to the spool, the rules, or the sources.
 //!
-//! Times are epoch seconds unless their name says otherwise. Texts come from PBXs and the CRM, and
-//! can be hostile and of any length. They are escaped when they are written.
+//! Times are in epoch seconds unless their name says otherwise. Strings from PBXs and the CRM may
+//! be hostile and of any length, so they're escaped when they're written.
 
 use crate::language::Language;
 use async_trait::async_trait;
@@ -16,82 +16,83 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The daemon's answer, or why it refuses.
+/// The daemon's result, or why it refuses.
 pub type Answer<T> = Result<T, Refusal>;
 
-/// The daemon's side of the page: everything that a view reads or does.
+/// The daemon's side of the page, with everything that a view can read or do.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// Returns the status as in `callbridge status --json`, with the problems that need a person.
+    /// Returns the status as in `callbridge status --json`, with the problems that need attention.
     async fn status(&self) -> Answer<Status>;
-    /// Returns the figures of today, of the last 24 hours, and of the last 7 days.
+    /// Returns the counts for today, for the last 24 hours, and for the last 7 days.
     async fn today(&self) -> Answer<Figures>;
-    /// Returns the calls in progress, longest first, at most 200.
+    /// Returns up to 200 calls in progress, longest first.
     async fn under_way(&self) -> Answer<Vec<OpenCallView>>;
     /// Returns a page of stored calls, newest first.
     async fn calls(&self, query: CallQuery) -> Answer<CallPage>;
-    /// Returns one call by its uuid. `None` if it is not stored.
+    /// Returns the call with this UUID, or `None` if it isn't stored.
     async fn call(&self, uuid: String) -> Answer<Option<CallView>>;
     /// Returns a page of dead letters, newest first.
     async fn letters(&self, query: LetterQuery) -> Answer<LetterPage>;
-    /// Returns the causes of dead letters, most frequent first, for the newest 5,000.
+    /// Returns the causes of the newest 5,000 dead letters, most frequent first.
     async fn causes(&self) -> Answer<Vec<CauseGroup>>;
-    /// Returns the ids of all dead letters that match a query, for an action on all of them.
+    /// Returns the IDs of all dead letters that match a query, for an action on all of them.
     async fn letter_ids(&self, query: LetterQuery) -> Answer<Vec<RowId>>;
-    /// Applies an action to at most 100 dead letters, and returns the result for each.
+    /// Applies an action to up to 100 dead letters, and returns the result for each.
     async fn act(
         &self,
         change: LetterChange,
         ids: &[RowId],
         who: &str,
     ) -> Answer<Vec<LetterOutcome>>;
-    /// Returns the numbers that called and have no lead, most calls first.
+    /// Returns the numbers that have called but don't have a lead, those with the most calls first.
     async fn numbers(&self) -> Answer<Vec<WaitingPhone>>;
-    /// Returns `true` if all leads of the CRM have been read and this one isn't among them.
+    /// Returns `true` if all of the CRM's leads have been read and this one isn't among them.
     async fn is_unknown_lead(&self, lead: LeadId) -> Answer<bool>;
-    /// Assigns a lead to a number, and releases the number's waiting calls. Returns how many calls
-    /// were released, and the number's dead letters that the CRM refused.
+    /// Assigns a lead to a number, and releases the calls waiting for that number's lead. Returns
+    /// how many calls were released, along with the number's dead letters that the CRM rejected.
     async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<(u64, Vec<RowId>)>;
-    /// Removes the lead that a person assigned to the number. Calls that were sent stay unchanged.
+    /// Removes the lead that someone assigned to the number. Calls that have already been sent
+    /// aren't affected.
     async fn take_lead(&self, phone: &str) -> Answer<()>;
-    /// Returns the leads that were assigned on the page or by `lead give`.
+    /// Returns the leads that were assigned on the page or using `lead give`.
     async fn given_leads(&self) -> Answer<Vec<LeadByHand>>;
-    /// Reads the names and fields of these leads from the lead directory.
+    /// Reads these leads' names and fields from the lead directory.
     async fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<Profiles>;
-    /// Returns the customers who wait for a callback, longest wait first, each with the attempts to
-    /// call them.
+    /// Returns the customers waiting for a callback, longest wait first, each with the attempts to
+    /// call them back.
     async fn missed(&self) -> Answer<Vec<WaitingCustomer>>;
     async fn missed_count(&self) -> Answer<u64>;
-    /// Returns the figures of employees by extension, for this many days including today. Calls
-    /// that reached no one have no extension.
+    /// Returns the employee statistics by extension for this many days, including today. Calls that
+    /// didn't reach anyone have no extension.
     async fn employees(&self, days: i64) -> Answer<EmployeeTable>;
-    /// Returns the trunks. Their `day_calls` count the calls of today.
+    /// Returns the trunks, whose `day_calls` count today's calls.
     async fn trunks(&self) -> Answer<Vec<TrunkStatus>>;
-    /// Runs `callbridge check`, which asks PBX and CRM and takes some time.
+    /// Runs `callbridge check`, which contacts the PBX and the CRM and takes some time.
     async fn check(&self) -> Answer<Vec<CheckFinding>>;
-    /// Returns the sessions that [`Backend::keep_sessions`] stored.
+    /// Returns the sessions stored by [`Backend::keep_sessions`].
     async fn kept_sessions(&self) -> Answer<Option<String>>;
-    /// Stores the sessions, so they survive a restart. `sessions` is JSON without secrets.
+    /// Stores the sessions so that they survive a restart. `sessions` is JSON without any secrets.
     async fn keep_sessions(&self, sessions: String) -> Answer<()>;
-    /// Returns a counter that increases when a call, a dead letter or a source changes. The live
-    /// parts of the page then reload.
+    /// Returns a counter that's incremented whenever a call, a dead letter, or a source changes,
+    /// which makes the live parts of the page reload.
     fn changes(&self) -> tokio::sync::watch::Receiver<u64>;
-    /// Returns the names of the daemon's PBXs, for people.
+    /// Returns the names of the daemon's PBXs for display.
     fn pbx(&self) -> String;
 }
 
-/// Calls by their outcome.
+/// Number of calls by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
     /// Calls in the CRM's journal.
     pub journaled: u64,
     /// Calls on their way to the CRM.
     pub queued: u64,
-    /// Calls that wait for a lead or employee.
+    /// Calls waiting for a lead or employee.
     pub waiting: u64,
     pub letters: u64,
     pub discarded: u64,
-    /// Calls that a hub has stored.
+    /// Calls stored by a hub.
     pub forwarded: u64,
 }
 
@@ -102,7 +103,7 @@ impl Outcomes {
     }
 }
 
-/// Calls that began in one hour or on one day.
+/// Calls that started in a particular hour or on a particular day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bar {
     /// The start of the hour or day.
@@ -112,126 +113,127 @@ pub struct Bar {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Customer calls that began today, in the PBX's zone.
+    /// Customer calls that started today, in the PBX's time zone.
     pub today: Outcomes,
-    /// One bar per hour of the last 24 hours, oldest first.
+    /// One bar per hour for the last 24 hours, oldest first.
     pub hours: Vec<Bar>,
-    /// One bar per day of the last 7 days, oldest first.
+    /// One bar per day for the last 7 days, oldest first.
     pub days: Vec<Bar>,
-    /// Median seconds from hangup to confirmation, for today's calls. `None` if there are none.
+    /// Median time in seconds from hangup to confirmation for today's calls, or `None` if there are
+    /// none.
     pub confirmed_median_sec: Option<f64>,
-    /// 95th percentile of the seconds from hangup to confirmation, for today's calls.
+    /// 95th percentile of the time in seconds from hangup to confirmation for today's calls.
     pub confirmed_p95_sec: Option<f64>,
 }
 
 /// A call in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenCallView {
-    /// The time at which the call began.
+    /// When the call started.
     pub since: i64,
-    /// The time at which an employee answered. `None` if no one has.
+    /// When an employee answered, or `None` if nobody has.
     pub answered_at: Option<i64>,
-    /// The trunk's name. `None` between extensions or if it is not known yet.
+    /// The trunk's name, or `None` if it isn't known yet or the call is between extensions.
     pub trunk: Option<String>,
     /// The customer's number, if known.
     pub phone: Option<String>,
-    /// The extensions that ring or talk.
+    /// The extensions that are ringing or talking.
     pub extensions: Vec<String>,
 }
 
-/// A filter of calls. A filter without any condition matches all calls.
+/// A filter for calls. Without any conditions, it matches all calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallQuery {
-    /// A number as a person types it, a uuid, a linkedid or an extension.
+    /// A number as someone would type it, a UUID, a linkedid, or an extension.
     pub text: Option<String>,
-    /// A date in the PBX's zone: `2026-11-21`.
+    /// A date in the PBX's time zone, such as `2026-11-21`.
     pub day: Option<String>,
-    /// The name of a trunk. Calls on other trunks are left out.
+    /// The name of a trunk. Calls on other trunks are filtered out.
     pub trunk: Option<String>,
-    /// A state's word: `journaled`, `dead`…
+    /// A state's name, such as `journaled` or `dead`.
     pub state: Option<String>,
-    /// The key of the requested page, from [`CallPage::next`]. `None` for the first page.
+    /// The key of the requested page, from [`CallPage::next`], or `None` for the first page.
     pub before: Option<String>,
 }
 
-/// A page of a list of calls, newest first.
+/// A page in a list of calls, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallPage {
-    /// At most 50 calls.
+    /// Up to 50 calls.
     pub calls: Vec<Listed>,
-    /// The key of the next page. `None` at the end.
+    /// The next page's key, or `None` at the end.
     pub next: Option<String>,
-    /// On the first page: how many calls match, as far as they were counted.
+    /// How many calls match, as far as they were counted. Only set on the first page.
     pub count: Option<u64>,
-    /// More calls match than were counted.
+    /// Whether more calls match than were counted.
     pub more: bool,
 }
 
 /// A call with everything known about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallView {
-    /// The call as in lists.
+    /// The call as shown in lists.
     pub line: Listed,
-    /// The picture of `explain --picture` without its values, as SVG. Empty if there is none.
+    /// The picture from `explain --picture` without its values, as SVG, or empty if there is none.
     pub picture: String,
     /// The values with their reasons, as in `explain`.
     pub values: String,
-    /// Each relevant event: its time (seconds since the start) and its description.
+    /// Each relevant event's time (in seconds since the start) and description.
     pub events: Vec<(String, String)>,
-    /// Seconds that the call rang before it was answered. `None` if it was not answered or no event
-    /// reported it.
+    /// How many seconds the call rang before it was answered, or `None` if it wasn't answered or no
+    /// event reported it.
     pub wait_sec: Option<u64>,
-    /// Time at which the call entered its state.
+    /// When the call entered its state.
     pub since: i64,
-    /// The request to the CRM with the call.
+    /// The request that sends the call to the CRM.
     pub request: RequestView,
-    /// Attempts in addition to that request: failed tries, and why the call was sent again.
+    /// Attempts besides that request, including failed ones and why the call was resent.
     pub attempts: Vec<Attempt>,
-    /// The call's dead letter or waiting entry, if there is one.
+    /// The call's dead letter or waiting entry, if it has one.
     pub letter: Option<Letter>,
 }
 
-/// The request of a call, and the CRM's answer.
+/// A call's request, and the CRM's response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestView {
-    /// The request's body as it was or would be sent. `None` if there can be none because a lead is
-    /// missing.
+    /// The request's body as it was or would be sent, or `None` if there can't be one because a
+    /// lead is missing.
     pub body: Option<Value>,
-    /// The time at which the request was first sent with these values. `None` if it was not sent.
+    /// When the request was first sent with these values, or `None` if it hasn't been sent.
     pub sent_at: Option<i64>,
-    /// The CRM's id of the last request that it accepted.
+    /// The CRM's ID for the last request that it accepted.
     pub id: Option<String>,
-    /// The time at which the CRM accepted the request of `id`.
+    /// When the CRM accepted the request `id`.
     pub accepted_at: Option<i64>,
 }
 
-/// A filter of dead letters. A filter without any condition matches all dead letters.
+/// A filter for dead letters. Without any conditions, it matches all dead letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LetterQuery {
-    /// The word of a reason, such as `no_lead`. Dead letters with other reasons are left out.
+    /// The name of a reason, such as `no_lead`. Dead letters with other reasons are filtered out.
     pub reason: Option<String>,
-    /// A [`Cause`] in its displayed form, such as `lead:9001`. Dead letters with other causes are
-    /// left out.
+    /// A [`Cause`] as displayed, such as `lead:9001`. Dead letters with other causes are filtered
+    /// out.
     pub cause: Option<String>,
-    /// Only dead letters with ids below this id.
+    /// If set, only dead letters with lower IDs match.
     pub before: Option<RowId>,
 }
 
 impl LetterQuery {
-    /// Returns `true` if the dead letter has the requested cause, or no cause is requested.
+    /// Returns `true` if the dead letter has the requested cause, or if no cause is requested.
     pub fn takes_cause(&self, letter: &Letter) -> bool {
         let wanted = self.cause.as_deref();
         wanted.is_none_or(|wanted| Cause::from_letter(letter).to_string() == wanted)
     }
 }
 
-/// The kind of a cause's subject. The words are part of links, so never change a word.
+/// What kind of thing a cause is about. The names are part of links, so never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum About {
-    /// A lead that the CRM does not know, or that it refuses.
+    /// A lead that the CRM doesn't know or rejects.
     Lead,
-    /// An employee that the CRM does not know.
+    /// An employee that the CRM doesn't know.
     Employee,
     /// A number that has no lead, or two.
     Phone,
@@ -239,12 +241,13 @@ pub enum About {
     Extension,
 }
 
-/// The cause of dead letters: their reason, and the subject whose fix applies to all of them.
+/// The cause of dead letters, which consists of their reason and the thing whose fix applies to all
+/// of them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cause {
     /// The reason of all dead letters with this cause.
     pub reason: Reason,
-    /// The lead, number or extension. `None` if each dead letter must be handled separately.
+    /// The lead, number, or extension, or `None` if each dead letter has to be handled separately.
     pub about: Option<(About, String)>,
 }
 
@@ -277,7 +280,8 @@ impl Cause {
     }
 }
 
-/// Writes the cause in the form of links: `lead:9001`. Empty if the cause has no subject.
+/// Writes the cause as it appears in links, such as `lead:9001`, or nothing if it isn't about
+/// anything in particular.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.about {
@@ -287,17 +291,17 @@ impl fmt::Display for Cause {
     }
 }
 
-/// The number of dead letters with one cause.
+/// The number of dead letters with the same cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CauseGroup {
     pub cause: Cause,
     pub letters: u64,
-    /// Time since which the oldest of these dead letters exists.
+    /// When the oldest of these dead letters was created.
     pub since: i64,
 }
 
 impl CauseGroup {
-    /// Groups these dead letters by their causes, most frequent first.
+    /// Groups these dead letters by cause, most frequent first.
     pub fn from_letters<'a>(letters: impl Iterator<Item = &'a Letter>) -> Vec<Self> {
         let mut groups = BTreeMap::<Cause, (u64, i64)>::new();
         for letter in letters {
@@ -320,49 +324,49 @@ impl CauseGroup {
     }
 }
 
-/// A page of a list of dead letters, newest first.
+/// A page in a list of dead letters, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LetterPage {
-    /// At most 50 dead letters.
+    /// Up to 50 dead letters.
     pub letters: Vec<Letter>,
-    /// The key of the next page. `None` at the end.
+    /// The next page's key, or `None` at the end.
     pub next: Option<RowId>,
-    /// Each reason with its number of dead letters.
+    /// The number of dead letters for each reason.
     pub reasons: BTreeMap<Reason, u64>,
 }
 
-/// A customer who waits for a callback.
+/// A customer waiting for a callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingCustomer {
     /// The number that called, with its missed calls.
     pub customer: MissedCustomer,
-    /// Number of later calls to the customer that the customer did not answer.
+    /// Number of later calls to the customer that the customer didn't answer.
     pub tried: u64,
-    /// The time at which the last of the calls in `tried` began.
+    /// When the last of the calls in `tried` started.
     pub tried_at: Option<i64>,
 }
 
-/// Names and fields of leads from the lead directory.
+/// Leads' names and fields from the lead directory.
 pub type Profiles = BTreeMap<LeadId, LeadProfile>;
 
-/// The figures of employees by extension. The key `None` has the calls that reached no one.
+/// Employee statistics by extension. The key `None` holds the calls that didn't reach anyone.
 pub type EmployeeTable = BTreeMap<Option<String>, EmployeeWork>;
 
-/// One finding of `check`, as in a line of `check --json`.
+/// One finding from `check`, as in a line of `check --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct CheckFinding {
-    /// The subject of the check: `token`, or a flag.
+    /// What the check is about, such as `token` or a flag.
     pub name: String,
-    /// The check passed. If `fix` is not empty, the result is a doubt.
+    /// Whether the check passed. If it did but `fix` isn't empty, the result is doubtful.
     pub ok: bool,
-    /// English text of the finding.
+    /// The finding's message in English.
     pub message: String,
-    /// Text of the fix. Empty if there is nothing to do.
+    /// The fix, or empty if there's nothing to do.
     pub fix: String,
 }
 
-/// Beginnings of names of findings, each with the key of its texts (`tried.version`,
-/// `mend.version`). For all other findings, the key is the first word of the name.
+/// Prefixes of finding names, each with the key of its messages (`tried.version`, `mend.version`).
+/// For all other findings, the key is the first word of the name.
 const SHARED_TEXTS: [(&str, &str); 9] = [
     ("bridge events", "events"),
     ("dead letters", "dead_letters"),
@@ -376,8 +380,7 @@ const SHARED_TEXTS: [(&str, &str); 9] = [
 ];
 
 impl CheckFinding {
-    /// Returns the key of the texts that describe the finding and its fix in the reader's language.
-    /// Returns `None` if there are no such texts.
+    /// Returns the key of the localized messages for this finding and its fix, if there are any.
     pub fn kind(&self) -> Option<&str> {
         let name = self.name.as_str();
         if name.starts_with("--") || name.starts_with("CALLBRIDGE_") {
@@ -395,7 +398,7 @@ impl CheckFinding {
         }
     }
 
-    /// Returns `ok`, `doubt` or `failed`.
+    /// Returns `ok`, `doubt`, or `failed`.
     pub fn result(&self) -> &'static str {
         match (self.ok, self.fix.is_empty()) {
             (true, true) => "ok",

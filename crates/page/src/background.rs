@@ -1,6 +1,6 @@
-//! Work in the background. Jobs change many dead letters, a hundred at a time. A person can leave
-//! the page that shows a job's progress, and open it again. A run of `check` asks PBX and CRM,
-//! which takes some time.
+//! Background work, which is either a job or a run of `check`. Jobs change many dead letters, a
+//! hundred at a time, and their progress is shown on a page that can be left and reopened. A run of
+//! `check` contacts the PBX and the CRM, which takes some time.
 
 use crate::backend::{Backend, CheckFinding};
 use crate::shell::now_seconds;
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::{sync::watch, task::JoinSet};
 
-/// Dead letters that a job changes in one call of the backend.
+/// Number of dead letters that a job changes per backend call.
 pub(crate) const CHUNK: usize = 100;
-/// Maximum jobs that are remembered. The oldest finished jobs are dropped first.
+/// Maximum number of jobs to remember. The oldest finished ones are dropped first.
 const JOBS_MAX: usize = 20;
-/// Maximum jobs that run at the same time.
+/// Maximum number of jobs running at the same time.
 const WORKING_MAX: usize = 4;
-/// Maximum results that a job lists one by one. Further results are only counted.
+/// Maximum number of results that a job lists individually. Any further ones are only counted.
 const LINES_MAX: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum JobState {
     Stopped,
 }
 
-/// A change to many dead letters, with its progress.
+/// A change to many dead letters, including its progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) who: String,
@@ -40,12 +40,12 @@ pub(crate) struct Job {
     pub(crate) state: JobState,
     /// Number of dead letters by result.
     pub(crate) results: BTreeMap<&'static str, u64>,
-    /// The first results, at most `LINES_MAX`.
+    /// The first `LINES_MAX` results.
     pub(crate) lines: Vec<LetterOutcome>,
 }
 
 impl Job {
-    /// Returns a job that has not started.
+    /// Returns a job that hasn't been started.
     pub(crate) fn new(change: LetterChange, who: &str, total: usize, began: i64) -> Self {
         Self {
             who: who.to_owned(),
@@ -73,7 +73,7 @@ impl Job {
 
 type ById = BTreeMap<u64, Job>;
 
-/// The running and ended jobs, by number. The oldest ended jobs are dropped for newer jobs.
+/// The running and finished jobs by number. The oldest finished jobs make way for newer ones.
 pub(crate) struct Jobs {
     all: Arc<Mutex<ById>>,
     tasks: Tasks,
@@ -81,7 +81,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Makes an empty list. All jobs stop between two chunks when `closing` becomes true.
+    /// Creates an empty list. Once `closing` becomes true, all jobs stop between two chunks.
     pub(crate) fn new(closing: watch::Receiver<bool>) -> Self {
         Self {
             all: Arc::default(),
@@ -100,14 +100,14 @@ impl Jobs {
         Vec::from_iter(all.iter().rev().map(|(id, job)| (*id, job.clone())))
     }
 
-    /// Returns `true` while fewer jobs run than the maximum.
+    /// Returns `true` if fewer than the maximum number of jobs are running.
     pub(crate) fn has_room(&self) -> bool {
         let all = lock(&self.all);
         let working = all.values().filter(|job| job.state == JobState::Working);
         working.count() < WORKING_MAX
     }
 
-    /// Runs a job for the dead letters in `left` in the background. Returns the job's number.
+    /// Runs a job for the dead letters in `left` in the background, and returns the job's number.
     pub(crate) fn begin(&self, mut job: Job, left: Vec<RowId>, backend: Arc<dyn Backend>) -> u64 {
         if left.is_empty() {
             job.state = JobState::Done;
@@ -153,7 +153,7 @@ impl Jobs {
                         break;
                     }
                 }
-                // Other work of the daemon has priority.
+                // The daemon's other work has priority.
                 tokio::task::yield_now().await;
             }
             if let Some(job) = lock(&all).get_mut(&id) {
@@ -163,21 +163,21 @@ impl Jobs {
         id
     }
 
-    /// Waits for the running jobs, which have received the signal to end.
+    /// Waits for the running jobs, which have been told to end.
     pub(crate) async fn end(&self) {
         let mut tasks = self.tasks.take();
         while tasks.join_next().await.is_some() {}
     }
 }
 
-/// The last run of `check`, or the current one.
+/// The last or current run of `check`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastCheck {
     pub(crate) running: bool,
-    /// Epoch seconds at which the run ended. `None` before the first run has ended.
+    /// When the run ended, in epoch seconds, or `None` before the first run has ended.
     pub(crate) at: Option<i64>,
     pub(crate) findings: Vec<CheckFinding>,
-    /// The daemon's message if the run itself failed. `findings` is empty then.
+    /// The daemon's message if the run itself failed, in which case `findings` is empty.
     pub(crate) refused: Option<String>,
 }
 
@@ -193,7 +193,7 @@ impl CheckRun {
         lock(&self.last).clone()
     }
 
-    /// Starts a run, if none is running.
+    /// Starts a run unless one is already in progress.
     pub(crate) fn begin(&self, backend: Arc<dyn Backend>) {
         if std::mem::replace(&mut lock(&self.last).running, true) {
             return;
@@ -213,7 +213,7 @@ impl CheckRun {
         });
     }
 
-    /// Cancels a running check, which changes nothing.
+    /// Cancels a running check, which doesn't change anything.
     pub(crate) async fn end(&self) {
         self.tasks.take().shutdown().await;
     }

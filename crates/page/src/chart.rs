@@ -1,17 +1,17 @@
-//! Columns of calls by outcome, which the template draws as SVG. The drawing is stretched to its
-//! width, so texts are placed outside of it.
+//! Columns showing calls by outcome, which the template draws as SVG. The drawing is stretched to
+//! the available width, so text is placed outside of it.
 
 use crate::backend::{Bar, Outcomes};
 
-/// The height of the drawing, then the distance between two columns, in the drawing's units.
+/// The height of the drawing and the distance between two columns, in the drawing's units.
 const HEIGHT: u64 = 1000;
 const STEP: usize = 10;
 
 /// The part of a column for one outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// The style class of the outcome: `journaled`, `forwarded`, `queued`, `waiting`, `letters`, or
-    /// `discarded`.
+    /// The outcome's style class, which is `journaled`, `forwarded`, `queued`, `waiting`,
+    /// `letters`, or `discarded`.
     pub(crate) class: &'static str,
     pub(crate) y: u64,
     pub(crate) height: u64,
@@ -25,15 +25,15 @@ pub(crate) struct Column {
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// The columns, with their common scale.
+/// The columns, along with their common scale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chart {
     pub(crate) columns: Vec<Column>,
-    /// Number of calls at the full height.
+    /// Number of calls at full height.
     pub(crate) top: u64,
     pub(crate) width: usize,
     pub(crate) total: u64,
-    /// A hub has stored some of the calls.
+    /// Whether a hub has stored some of the calls.
     pub(crate) forwards: bool,
 }
 
@@ -79,14 +79,14 @@ fn pieces(outcomes: &Outcomes, top: u64) -> Vec<Piece> {
     pieces
 }
 
-/// Returns the y coordinate for this number of calls. It is 0 for `top` calls, and `HEIGHT` for
-/// none.
+/// Returns the y coordinate for this number of calls, which ranges from `HEIGHT` for none to 0 for
+/// `top` calls.
 fn level(calls: u64, top: u64) -> u64 {
     HEIGHT - (calls.saturating_mul(HEIGHT) / top).min(HEIGHT)
 }
 
-/// Returns the smallest of 4, 8, 10, 20, 40, 80, 100, and so on that is at least `most`. Half of
-/// each of these numbers is a whole number.
+/// Returns the smallest of 4, 8, 10, 20, 40, 80, 100, and so on that's at least `most`. Half of
+/// each of these is a whole number.
 fn round_up(most: u64) -> u64 {
     let mut scale: u64 = 1;
     loop {

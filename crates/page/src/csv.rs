@@ -1,4 +1,4 @@
-//! CSV files for spreadsheets, with cells that no spreadsheet evaluates as a formula.
+//! CSV files for spreadsheets, with cells that no spreadsheet will evaluate as a formula.
 
 use crate::{answer, shell::PageShell};
 use bytes::Bytes;
@@ -6,19 +6,19 @@ use callbridge_listener::body::{self, Body};
 use callbridge_model::safe_cell;
 use hyper::Response;
 
-/// Maximum characters of a cell. Spreadsheets accept at most twice as many.
+/// Maximum length of a cell in characters. Spreadsheets accept no more than twice that.
 const CELL_CHARS: usize = 16_000;
 
-/// Rows of CSV with a header (RFC 4180). The file begins with a byte order mark, because Excel
-/// misreads UTF-8 without it.
+/// CSV rows with a header (RFC 4180). The file starts with a byte-order mark, because Excel
+/// misreads UTF-8 without one.
 #[derive(Debug, Default)]
 pub(crate) struct CsvText(String);
 
-/// The columns of a file: the header of each, and the function that makes its cells.
+/// A file's columns, each with its header and the function that creates its cells.
 pub(crate) type Columns<T> = [(&'static str, fn(&T, &PageShell) -> String)];
 
 impl CsvText {
-    /// Begins a file with the byte order mark and the header.
+    /// Starts a file with the byte-order mark and the header.
     pub(crate) fn new<T>(columns: &Columns<T>) -> Self {
         let mut text = Self("\u{feff}".to_owned());
         text.cells(columns.iter().map(|(head, _)| (*head).to_owned()));
@@ -48,13 +48,13 @@ impl CsvText {
     pub(crate) const KIND: &str = "text/csv; charset=utf-8";
 
     /// Returns the bytes of this part of the file. A part without a header continues the previous
-    /// part.
+    /// one.
     pub(crate) fn bytes(self) -> Bytes {
         Bytes::from(self.0)
     }
 }
 
-/// Makes a response that the browser saves as a file `name`, with one line of CSV per row.
+/// Creates a response that the browser saves as a file called `name`, with one CSV line per row.
 pub(crate) fn download<T>(
     columns: &Columns<T>,
     rows: impl IntoIterator<Item = T>,

@@ -1,11 +1,11 @@
-//! The languages of the page, and the choice of a language for a browser. The texts of each
-//! language are in one file (`texts/en.json`). A text is a string, or one string for each plural
-//! form. `{a}` and `{b}` are placeholders for values, `{n}` for the count.
+//! The page's languages, and the choice of a language for a browser. Each language's messages are
+//! in one file (`texts/en.json`). A message is either a string or one string per plural form. `{a}`
+//! and `{b}` are placeholders for values, and `{n}` for the count.
 
 use serde::Deserialize;
 use std::{collections::BTreeMap, sync::LazyLock};
 
-/// The cookie with the language that was chosen in the browser.
+/// The cookie with the language chosen in the browser.
 pub(crate) const LANGUAGE_COOKIE: &str = "callbridge-language";
 
 /// A language of the page.
@@ -25,7 +25,7 @@ enum TextEntry {
     Forms(Forms),
 }
 
-/// A text by count, with `few` and `many` if the language has them.
+/// A message that depends on a count, with `few` and `many` if the language has them.
 #[derive(Debug, Deserialize)]
 struct Forms {
     one: String,
@@ -47,7 +47,7 @@ fn read(json: &str) -> TextTable {
 impl Language {
     pub(crate) const ALL: [Self; 3] = [Self::English, Self::Russian, Self::Uzbek];
 
-    /// Returns the ISO 639 code, for texts and cookies: `en`.
+    /// Returns the ISO 639 code for messages and cookies, such as `en`.
     pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::English => "en",
@@ -56,7 +56,7 @@ impl Language {
         }
     }
 
-    /// Returns the name of the language in that language.
+    /// Returns the language's own name for itself.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::English => "English",
@@ -71,8 +71,8 @@ impl Language {
             .find(|language| language.code() == code)
     }
 
-    /// Returns the available language with the browser's highest weight (`Accept-Language`).
-    /// English if there is none.
+    /// Returns the available language with the highest weight in `Accept-Language`, or English if
+    /// there is none.
     pub(crate) fn preferred(accept: &str) -> Self {
         let mut best = (0.0, Self::default());
         for wish in accept.split(',').take(20) {
@@ -100,8 +100,8 @@ impl Language {
         }
     }
 
-    /// Returns the text of this key, or the key itself if the language has no such text. A test
-    /// checks that no text is missing.
+    /// Returns the message with this key, or the key itself if the language doesn't have it. A test
+    /// checks that none are missing.
     pub(crate) fn text(self, key: &str) -> &str {
         match self.texts().get(key) {
             Some(TextEntry::One(text)) => text,
@@ -114,7 +114,8 @@ impl Language {
         self.texts().contains_key(key)
     }
 
-    /// Returns the text of this key for this count, with the count in it.
+    /// Returns the message with this key in the right form for this count, and with the count
+    /// inserted.
     pub(crate) fn text_for_count(self, key: &str, count: u64) -> String {
         let text = match self.texts().get(key) {
             Some(TextEntry::Forms(forms)) => self.form(forms, count),
@@ -124,7 +125,7 @@ impl Language {
         text.replace("{n}", &self.number(count))
     }
 
-    /// Formats a count with thousands separators, from five digits on: `12,345`.
+    /// Formats a count, using thousands separators from five digits on, as in `12,345`.
     pub(crate) fn number(self, count: u64) -> String {
         let separator = match self {
             Self::English => ',',
@@ -133,7 +134,7 @@ impl Language {
         let digits = count.to_string();
         let mut text = String::with_capacity(digits.len() + digits.len() / 3);
         for (at, digit) in digits.chars().enumerate() {
-            // Four digits need no separator.
+            // Four digits don't need a separator.
             if at > 0 && (digits.len() - at).is_multiple_of(3) && digits.len() > 4 {
                 text.push(separator);
             }
@@ -142,7 +143,7 @@ impl Language {
         text
     }
 
-    /// Formats the number to a tenth: `2.4`, or with a comma.
+    /// Formats the number with one decimal, as in `2.4`, using a comma in some languages.
     pub(crate) fn tenths(self, number: f64) -> String {
         let text = format!("{number:.1}");
         match self {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Returns the keys that end in a word of a fixed list, such as `role.admin` and `month.1`.
+/// Returns the keys that end in a word from a fixed list, such as `role.admin` and `month.1`.
 fn family_keys() -> BTreeSet<String> {
     let fixed = [
         ("role", &["admin", "view"][..]),
@@ -75,7 +75,7 @@ fn family_keys() -> BTreeSet<String> {
     for &kind in FindingKind::ALL {
         keys.insert(format!("kind.{}", kind.word()));
         keys.insert(format!("fix.{}", kind.word()));
-        // The details of all other kinds have the kind as their key.
+        // For all other kinds, the details use the kind itself as their key.
         use FindingKind::{Employees, LeadDirectory, Lists, NoSource, Paused, Token};
         let by_codes = [Employees, LeadDirectory, Lists, NoSource, Paused, Token];
         if !by_codes.contains(&kind) {
@@ -115,14 +115,14 @@ fn quoted_keys() -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     for word in all.lines().flat_map(|line| line.split('"')) {
         if is_key(word) {
-            // The text of a problem has the key of its title, followed by `.words`.
+            // A problem's text has the same key as its title, followed by `.words`.
             keys.extend([word.to_owned(), format!("{word}.words")]);
         }
     }
     keys
 }
 
-/// Returns the keys that are passed to `c.t(…)` and similar functions.
+/// Returns the keys passed to `c.t(…)` and similar functions.
 fn requested_keys() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = String::new();

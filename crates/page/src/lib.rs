@@ -1,22 +1,23 @@
-//! The administrator's page: who can see it, what it shows, and what people can do there.
+//! The administrator's page, including who may see it, what it shows, and what can be done there.
 //!
-//! The daemon supplies [`settings::Settings`] and a [`backend::Backend`]. [`page::Page`] is made
-//! from them, and [`server::serve`] serves it. Each request is checked in this order: host, path,
-//! origin (for a POST), session, the form's token, and role. Then a view answers it.
+//! The daemon supplies [`settings::Settings`] and a [`backend::Backend`], from which a
+//! [`page::Page`] is created and then served by [`server::serve`]. Each request is checked in the
+//! following order: host, path, origin (for a POST), session, the form's token, and role. After
+//! that, a view responds to it.
 //!
 //! | module | content |
 //! |---|---|
-//! | [`backend`] | the interface to the daemon, with the types of its answers |
-//! | [`settings`] | the page's address, names, TLS, and users |
-//! | [`server`] | sockets and limits, and the path from a request to its answer |
-//! | [`page`] | the page's shared state, and the request of a logged-in user |
-//! | `request`, `answer` | hosts, origins, and fields of requests; HTML and headers of answers |
-//! | `login`, `sessions`, `throttle`, `random` | login by password or link |
+//! | [`backend`] | the interface to the daemon, with its result types |
+//! | [`settings`] | the page's URL, names, TLS, and users |
+//! | [`server`] | sockets and limits, and how a request gets to its response |
+//! | [`page`] | the page's shared state, and a logged-in user's request |
+//! | `request`, `answer` | hosts, origins, and fields of requests; HTML and headers of responses |
+//! | `login`, `sessions`, `throttle`, `random` | logging in by password or link |
 //! | [`passwords`] | the password file |
-//! | `views`, `chart`, `csv`, `markup`, `shell` | the content of pages, with `templates` |
+//! | `views`, `chart`, `csv`, `markup`, `shell` | the pages' content, with `templates` |
 //! | `background`, `live` | jobs, checks, and live updates |
-//! | `language` | translated texts, one file per language in `texts` |
-//! | `assets` | the style and script in `static` |
+//! | `language` | localized messages, with one file per language in `texts` |
+//! | `assets` | the style and script from `static` |
 
 mod answer;
 mod assets;

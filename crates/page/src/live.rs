@@ -1,5 +1,5 @@
-//! Live parts of pages: a stream of server-sent events that only says when to reload. The content
-//! is loaded by ordinary requests, with the ordinary checks.
+//! The live parts of pages, which rely on a stream of server-sent events that only says when to
+//! reload. The content is loaded using ordinary requests with the usual checks.
 
 use crate::answer;
 use bytes::Bytes;
@@ -10,18 +10,18 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Maximum streams. Further clients poll from time to time.
+/// Maximum number of streams. Any further clients poll from time to time.
 pub const STREAMS_MAX: usize = 64;
-/// Minimum time between two events of a stream.
+/// Minimum interval between two events in a stream.
 const PAUSE: Duration = Duration::from_secs(1);
-/// An event is sent after this time even without news, to update times and to detect closed
-/// clients.
+/// After this time, an event is sent even if there's nothing new, to update times and to detect
+/// closed clients.
 const QUIET_MAX: Duration = Duration::from_secs(10);
-/// Lifetime of a stream. The browser then opens another stream, for which the session is checked
-/// again.
+/// Lifetime of a stream. After that, the browser opens another one, for which the session is
+/// checked again.
 const STREAM_LIVES: Duration = Duration::from_secs(300);
 
-/// The shared parts of all streams: the counter of changes and the limit of streams.
+/// What all streams share, which is the change counter and the limit on the number of streams.
 pub(crate) struct Live {
     changes: watch::Receiver<u64>,
     places: Arc<Semaphore>,
@@ -37,7 +37,7 @@ struct ChangeStream {
 }
 
 impl Live {
-    /// Creates what all streams of live updates share. They end when `closing` becomes true.
+    /// Creates what all streams of live updates share. They end once `closing` becomes true.
     pub(crate) fn new(changes: watch::Receiver<u64>, closing: watch::Receiver<bool>) -> Self {
         Self {
             changes,
@@ -46,8 +46,8 @@ impl Live {
         }
     }
 
-    /// Opens a stream of events. If there are too many streams, the response is 503 with the time
-    /// after which the client should try again.
+    /// Opens an event stream. If there are too many streams, the response is 503 and says when the
+    /// client should try again.
     pub(crate) fn stream(&self) -> Response<Body> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let mut full = Response::new(body::whole("too many live parts\n"));
@@ -67,7 +67,7 @@ impl Live {
         });
         let events = body::in_pieces(events);
         let response = body::response(StatusCode::OK, "text/event-stream", events);
-        // Proxies that buffer answers would delay the events.
+        // Proxies that buffer responses would delay the events.
         answer::add_header(response, "x-accel-buffering", "no")
     }
 }
@@ -86,7 +86,7 @@ impl ChangeStream {
         } = self;
         let news = async {
             sleep(PAUSE).await;
-            // If the daemon's sender is gone, the daemon is stopping, which `closing` reports.
+            // If the daemon's sender is gone, the daemon is stopping, which `closing` will report.
             let quiet = async {
                 if changes.changed().await.is_err() {
                     std::future::pending::<()>().await;
@@ -97,7 +97,7 @@ impl ChangeStream {
         tokio::select! {
             () = news => Some(Bytes::from_static(b"event: changed\ndata:\n\n")),
             () = sleep_until(*until) => None,
-            // The sender of `closing` was dropped or has sent true, so the stream ends.
+            // The sender of `closing` has been dropped or has sent true, so the stream ends.
             _ = closing.wait_for(|closing| *closing) => None,
         }
     }

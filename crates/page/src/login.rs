@@ -1,5 +1,5 @@
-//! Login and logout: by name and password, or by the link of `callbridge page`. After a login, the
-//! user returns to the page on which the session ended.
+//! Logging in, either by name and password or using the link from `callbridge page`, and logging
+//! out. After logging in, the user returns to the page on which the session ended.
 
 use crate::answer::{self, Handled, Problem, see};
 use crate::language::{LANGUAGE_COOKIE, Language};
@@ -18,9 +18,9 @@ use hyper::{Response, StatusCode, header, header::HeaderValue};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Memory for hashing is released after this time without use.
+/// Memory for hashing is released if it hasn't been used for this long.
 const MEMORY_KEPT: Duration = Duration::from_secs(60);
-/// Name of the field that carries the input of an expired session.
+/// Name of the field that holds an expired session's input.
 const CARRIED: &str = "carried";
 
 #[derive(Template)]
@@ -28,12 +28,12 @@ const CARRIED: &str = "carried";
 struct LoginSheet<'a> {
     c: &'a PageShell,
     name: &'a str,
-    /// The path to open after the login.
+    /// The path to open after logging in.
     next: &'a str,
     /// The encoded fields of a form that was sent after its session had ended.
     carried: &'a str,
     wrong: Option<&'a str>,
-    /// The password file has users.
+    /// Whether the password file contains any users.
     by_name: bool,
 }
 
@@ -51,11 +51,11 @@ struct CarryOnSheet<'a> {
     c: &'a PageShell,
     path: &'a str,
     fields: FormFields,
-    /// The fields that a person typed, for display: name and value.
+    /// The typed fields for display, as names and values.
     typed: Vec<(String, String)>,
 }
 
-/// Returns the token and the session of the first cookie that belongs to an open session.
+/// Returns the token and session of the first cookie that belongs to an open session.
 pub(crate) fn find_session<'a>(page: &Page, asked: &'a Asked) -> Option<(&'a str, LoggedIn)> {
     let now = now_seconds();
     let people = page.settings.people.borrow();
@@ -63,8 +63,8 @@ pub(crate) fn find_session<'a>(page: &Page, asked: &'a Asked) -> Option<(&'a str
     tokens.find_map(|token| Some((token, page.sessions.find(now, token, &people)?)))
 }
 
-/// Handles a request without a session. Redirects to the login, or shows the login with the input
-/// of a form that was sent.
+/// Handles a request without a session by redirecting to the login, or by showing the login along
+/// with the input of a form that was sent.
 pub(crate) fn handle_logged_out(
     page: &Page,
     shell: &PageShell,
@@ -86,7 +86,7 @@ pub(crate) fn handle_logged_out(
         let next = Some(asked.target()).filter(|target| *target != "/");
         return Ok(see(&link("/login", &[("next", next)])));
     }
-    // A form of an expired session: its input is carried through the login.
+    // The form's session has expired, so its input is carried through the login.
     let view = LoginSheet {
         carried: &asked.form.without("token").encode(),
         wrong: Some(shell.t("login.ended")),
@@ -96,7 +96,7 @@ pub(crate) fn handle_logged_out(
 }
 
 impl<'a> LoginSheet<'a> {
-    /// Makes the initial form, without input and errors.
+    /// Creates the initial form, without any input or errors.
     fn new(page: &Page, shell: &'a PageShell, next: &'a str) -> Self {
         Self {
             c: shell,
@@ -108,13 +108,13 @@ impl<'a> LoginSheet<'a> {
         }
     }
 
-    /// Returns the carried fields for display: name and value.
+    /// Returns the carried fields for display, as names and values.
     fn typed_fields(&self) -> Vec<(String, String)> {
         displayed_fields(self.c, &FormFields::read(self.carried.as_bytes()))
     }
 }
 
-/// Returns the fields of a form by their displayed names, without the fields that no person types.
+/// Returns a form's fields by their displayed names, except for those that nobody types.
 fn displayed_fields(shell: &PageShell, fields: &FormFields) -> Vec<(String, String)> {
     let named = fields.iter().filter_map(|(name, value)| {
         let known = shell.has_word("field", name) && !value.trim().is_empty();
@@ -123,12 +123,12 @@ fn displayed_fields(shell: &PageShell, fields: &FormFields) -> Vec<(String, Stri
     named.take(20).collect()
 }
 
-/// Serves `GET /login`, the form, and `POST /login`, which opens a session.
+/// Serves `GET /login`, which shows the form, and `POST /login`, which opens a session.
 pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
     if !asked.is_post() {
         let next = local_path(asked.query.get("next").unwrap_or("/"));
         return match find_session(page, asked) {
-            // A person who is logged in already is redirected.
+            // Someone who's already logged in is redirected.
             Some(_) => Ok(see(next)),
             None => answer::html(&LoginSheet::new(page, shell, next)),
         };
@@ -174,7 +174,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
             role,
             form_token,
         });
-        // The fields that were typed before the session ended, with a button that sends them again.
+        // The fields that were typed before the session ended, with a button for resending them.
         let fields = FormFields::read(carried.as_bytes());
         answer::html(&CarryOnSheet {
             c: &shell,
@@ -187,7 +187,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     Ok(response)
 }
 
-/// A login that the throttle admitted. It leaves the throttle when dropped.
+/// A login that was admitted by the throttle, which it leaves when dropped.
 struct LoginAttempt<'a> {
     page: &'a Page,
     began: Duration,
@@ -198,7 +198,7 @@ impl<'a> LoginAttempt<'a> {
     fn enter(page: &'a Page, from: PeerGroup, name: &str) -> Self {
         let began = clock::now().boot;
         let admitted = lock_throttle(page).enter(began, from, name, random);
-        // This may have displaced an attempt that waits for its turn.
+        // This may have displaced an attempt that's waiting for its turn.
         page.login_left.notify_waiters();
         Self {
             page,
@@ -208,8 +208,8 @@ impl<'a> LoginAttempt<'a> {
     }
 
     /// Waits until the password can be hashed. Returns `false` if another attempt has taken the
-    /// place, though not before the longest wait is over, since a client that retries at once would
-    /// otherwise displace everyone else.
+    /// place, but not before the longest wait is over, since a client that retries immediately
+    /// would otherwise displace everyone else.
     async fn wait(&self) -> bool {
         tokio::time::sleep(self.admitted.wait).await;
         loop {
@@ -233,7 +233,7 @@ impl<'a> LoginAttempt<'a> {
         self.page.login_left.notify_waiters();
     }
 
-    /// Marks the login attempt as successful, so it does not count as a wrong password.
+    /// Marks the login attempt as successful, so that it isn't counted as a wrong password.
     fn succeed(self) {
         self.leave(true);
     }
@@ -241,7 +241,7 @@ impl<'a> LoginAttempt<'a> {
 
 impl Drop for LoginAttempt<'_> {
     fn drop(&mut self) {
-        // After `succeed`, the try has already left, so this does nothing.
+        // After `succeed`, the attempt has already left, so this does nothing.
         self.leave(false);
     }
 }
@@ -298,7 +298,7 @@ fn hand_over(page: &Page, response: &mut Response<Body>, token: &str) {
     set_cookie(page, response, cookie);
 }
 
-/// Sets a cookie. It is limited to TLS if the page is served over TLS.
+/// Sets a cookie, which is limited to TLS if the page is served over TLS.
 fn set_cookie(page: &Page, response: &mut Response<Body>, mut cookie: String) {
     if page.settings.is_secure() {
         cookie.push_str("; Secure");
@@ -308,8 +308,8 @@ fn set_cookie(page: &Page, response: &mut Response<Body>, mut cookie: String) {
     }
 }
 
-/// Serves `GET /open/TOKEN`, which shows a button and does not use up the token, and `POST`, which
-/// opens a session, once.
+/// Serves `GET /open/TOKEN`, which shows a button without using up the token, and `POST`, which
+/// opens a session and works only once.
 pub(crate) async fn open(page: &Page, shell: &PageShell, asked: &Asked, token: &str) -> Handled {
     let links = &page.settings.links;
     let now = clock::now().boot;
@@ -331,13 +331,13 @@ pub(crate) async fn open(page: &Page, shell: &PageShell, asked: &Asked, token: &
     }
 }
 
-/// Serves `POST /logout`: ends the session, also in the state.
+/// Serves `POST /logout`, which ends the session, including in the state.
 pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
     page.sessions.end(token);
     let kept = keep(page).await;
     let mut response = see("/login");
     hand_over(page, &mut response, "");
-    // The session has ended here in any case. But a restart could reopen it, so the error is
+    // The session has ended here in any case, but a restart might reopen it, so the error is
     // reported.
     if let Err(problem) = kept {
         let error = &problem.message;
@@ -347,7 +347,7 @@ pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
     Ok(response)
 }
 
-/// Serves `GET /language/ru?back=/calls`: sets the language cookie, and goes back.
+/// Serves `GET /language/ru?back=/calls`, which sets the language cookie and goes back.
 pub(crate) fn language(page: &Page, asked: &Asked, code: &str) -> Response<Body> {
     let back = local_path(asked.query.get("back").unwrap_or("/"));
     let mut response = see(back);

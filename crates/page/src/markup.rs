@@ -1,14 +1,14 @@
-//! HTML made from code. Text from the CRM or the PBX is escaped, so it cannot add markup, hide
-//! text, or change its direction. Long values are cut.
+//! HTML created by code. Text from the CRM or the PBX is escaped, so it can't add markup, hide
+//! other text, or change its direction. Long values are truncated.
 
 use askama::filters::HtmlSafe;
 use callbridge_model::safe;
 use std::fmt;
 
-/// Maximum characters of a value in a line.
+/// Maximum length in characters of a value in a line.
 const VALUE_CHARS: usize = 120;
 
-/// HTML that is safe to write into a template without escaping.
+/// HTML that can safely be written into a template without escaping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Markup(String);
 
@@ -21,31 +21,31 @@ impl fmt::Display for Markup {
 impl HtmlSafe for Markup {}
 
 impl Markup {
-    /// Marks HTML as safe. Every value in it must be escaped already.
+    /// Marks HTML as safe. All values in it must already be escaped.
     pub(crate) const fn from_html(html: String) -> Self {
         Self(html)
     }
 
-    /// Makes HTML for a value in a line. The value is escaped, cut, and isolated from the text
-    /// direction around it.
+    /// Creates HTML for a value in a line, which is escaped, truncated, and isolated from the
+    /// direction of the text around it.
     pub(crate) fn value(text: &str) -> Self {
         Self(format!("<bdi>{}</bdi>", escape(&cut(text, VALUE_CHARS))))
     }
 
-    /// Makes HTML for a text of several lines. The text is escaped, but not cut.
+    /// Creates HTML for multiline text, which is escaped but not truncated.
     pub(crate) fn lines(text: &str) -> Self {
         let lines: Vec<String> = text.split('\n').map(safe::safe).collect();
         Self(escape(&lines.join("\n")))
     }
 
-    /// Makes HTML for a whole telephone number, without masking it.
+    /// Creates HTML for a complete phone number, without masking it.
     pub(crate) fn number(phone: &str) -> Self {
         let shown = escape(&cut(phone, VALUE_CHARS));
         Self(format!("<bdi class=\"number\">{shown}</bdi>"))
     }
 
-    /// Draws an icon in the color of the text around it, on a grid of 24 units. An unknown name
-    /// gives a dot.
+    /// Draws an icon on a grid of 24 units, in the color of the text around it. An unknown name
+    /// results in a dot.
     pub(crate) fn icon(name: &str) -> Self {
         let lines = match name {
             "today" => "M3 12h4l3-8 4 16 3-8h4",
@@ -86,8 +86,8 @@ impl Markup {
     }
 }
 
-/// Masks a number for lists. The first 4 and last 2 characters are kept, or fewer of a short
-/// number. The rest is shown as dots.
+/// Masks a number for lists, keeping its first 4 and last 2 characters, or fewer of a short number,
+/// and replacing the rest with dots.
 pub(crate) fn mask(phone: &str) -> String {
     let chars: Vec<char> = phone.chars().take(VALUE_CHARS).collect();
     let (head, tail) = match chars.len() {
@@ -102,7 +102,7 @@ pub(crate) fn mask(phone: &str) -> String {
     shown
 }
 
-/// Returns the first `chars` characters of a text, with hostile characters escaped visibly.
+/// Returns the first `chars` characters of a text, with hostile characters visibly escaped.
 pub(crate) fn cut(text: &str, chars: usize) -> String {
     let mut rest = text.char_indices();
     match rest.nth(chars) {
@@ -111,7 +111,7 @@ pub(crate) fn cut(text: &str, chars: usize) -> String {
     }
 }
 
-/// Escapes a text for HTML, between tags and in attributes.
+/// Escapes text for use in HTML, both between tags and in attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! The shared state of the page, and the request of a logged-in user.
+//! The page's shared state, and a logged-in user's request.
 
 use crate::background::{CheckRun, Jobs};
 use crate::shell::{Badges, PageShell, now_seconds};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
-/// Maximum sessions with a notice that has not been shown yet.
+/// Maximum number of sessions with a notice that hasn't been shown yet.
 const NOTICES_MAX: usize = 1000;
 
 /// The page's settings and state, and the daemon behind it.
@@ -22,11 +22,11 @@ pub struct Page {
     pub(crate) settings: Settings,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) sessions: Sessions,
-    /// The name of the session cookie. It contains the instance, because browsers share cookies
-    /// between the ports of a host.
+    /// The session cookie's name. It contains the instance, because browsers share cookies between
+    /// a host's ports.
     pub(crate) cookie: String,
     pub(crate) throttle: Mutex<LoginThrottle>,
-    /// Wakes the logins that wait for their turn when another login has ended.
+    /// Wakes the logins that are waiting for their turn when another login has ended.
     pub(crate) login_left: Notify,
     /// Memory for hashing. Its lock ensures that only one password is hashed at a time.
     pub(crate) hashing: Arc<tokio::sync::Mutex<HashMemory>>,
@@ -47,19 +47,19 @@ impl std::fmt::Debug for Page {
     }
 }
 
-/// A request of a logged-in user.
+/// A logged-in user's request.
 pub(crate) struct AuthenticatedRequest<'a> {
     pub(crate) page: &'a Page,
     pub(crate) asked: &'a Asked,
     pub(crate) shell: PageShell,
-    /// The name that the user's actions are recorded under.
+    /// The name under which the user's actions are recorded.
     pub(crate) who: String,
     /// The hash of the session's token.
     pub(crate) session: String,
 }
 
 impl Page {
-    /// Makes a page with these settings, for this daemon.
+    /// Creates a page with these settings for this daemon.
     pub fn new(settings: Settings, backend: Arc<dyn Backend>, sessions: Sessions) -> Self {
         let changes = backend.changes();
         let (close, closing) = watch::channel(false);
@@ -82,7 +82,7 @@ impl Page {
         }
     }
 
-    /// Restores the sessions that were stored before a restart.
+    /// Restores the sessions stored before a restart.
     pub(crate) async fn take_up_sessions(&self) {
         let taken_up = match self.backend.kept_sessions().await {
             Ok(kept) => self.take_up(kept.as_deref().unwrap_or("{}")),
@@ -105,7 +105,7 @@ impl Page {
 
 impl AuthenticatedRequest<'_> {
     /// Reads the daemon's status, and updates the counts in the navigation from it. If this fails,
-    /// a view that does not need the status can still be shown.
+    /// a view that doesn't need the status can still be shown.
     pub(crate) async fn refresh_badges(&mut self) -> Result<Status, Refusal> {
         let status = self.page.backend.status().await?;
         if let Ok(missed) = self.page.backend.missed_count().await {
@@ -119,7 +119,7 @@ impl AuthenticatedRequest<'_> {
         Ok(status)
     }
 
-    /// Sets the notice that the next page of this session shows.
+    /// Sets the notice to show on this session's next page.
     pub(crate) fn set_notice(&self, message: String) {
         let mut notices = (self.page.notices.lock()).unwrap_or_else(PoisonError::into_inner);
         if notices.len() >= NOTICES_MAX {
@@ -130,7 +130,7 @@ impl AuthenticatedRequest<'_> {
 }
 
 impl From<Refusal> for Problem {
-    /// Shows a refusal of the daemon as a page.
+    /// Shows a refusal by the daemon as a page.
     fn from(refusal: Refusal) -> Self {
         let (status, title) = match Code::of_number(refusal.code) {
             Code::Usage => (StatusCode::UNPROCESSABLE_ENTITY, "problem.input"),

@@ -1,5 +1,6 @@
-//! The password file, with the users who can log in by name. Each line is `NAME:ROLE:HASH`. The
-//! hash is argon2id in PHC form, as `callbridge page password` makes it.
+//! The password file, which lists the users who can log in by name. Each line has the form
+//! `NAME:ROLE:HASH`, where the hash is argon2id in PHC format, as created by `callbridge page
+//! password`.
 
 use argon2::password_hash::PasswordHasher as _;
 use argon2::password_hash::phc::PasswordHash;
@@ -10,15 +11,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use subtle::ConstantTimeEq as _;
 
-/// Maximum users. The page is for administrators, who are few.
+/// Maximum number of users. The page is for administrators, and there are few of them.
 const PEOPLE_MAX: usize = 1000;
-/// Maximum characters of a name.
+/// Maximum length of a name in characters.
 const NAME_CHARS_MAX: usize = 64;
-/// Maximum bytes of a password. It limits the work of hashing.
+/// Maximum length of a password in bytes, which limits how much work hashing is.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
-/// Maximum KiB of memory that one hash can need, to protect the machine.
+/// Maximum amount of memory in KiB that a hash may require, to protect the machine.
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
-/// Maximum passes over the memory for one hash.
+/// Maximum number of passes over the memory for one hash.
 const PASSES_MAX: u32 = 16;
 
 #[derive(Clone)]
@@ -28,7 +29,7 @@ struct Person {
     hash: PasswordHash,
 }
 
-/// The users of the password file, with their roles and hashes.
+/// The users in the password file, with their roles and hashes.
 #[derive(Clone, Default)]
 pub struct Passwords(Vec<Person>);
 
@@ -39,7 +40,7 @@ impl fmt::Debug for Passwords {
     }
 }
 
-/// A reason why a password was not hashed.
+/// Why a password wasn't hashed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitPassword {
     /// The password has fewer than 10 characters.
@@ -48,21 +49,21 @@ pub enum UnfitPassword {
     /// The password is longer than the page accepts.
     #[error("a password of at most {PASSWORD_BYTES_MAX} bytes is expected")]
     Long,
-    /// The name is not valid in a line of the file.
+    /// The name isn't valid in a line of the file.
     #[error(
         "a name of 1 to {NAME_CHARS_MAX} letters, digits, `-`, `_`, `.` or `@` is expected: it is \
          written in the file and next to the user's actions"
     )]
     Name,
-    /// The error of the hashing library, as its message.
+    /// The hashing library's error message.
     #[error("cannot hash the password: {0}")]
     Library(String),
 }
 
-/// Makes the line of the password file for this user.
+/// Creates the password file's line for this user.
 ///
 /// # Errors
-/// See [`UnfitPassword`].
+/// Returns an [`UnfitPassword`] if the name or password isn't valid.
 pub fn hash_password(name: &str, role: PageRole, password: &str) -> Result<String, UnfitPassword> {
     if !is_name(name) {
         return Err(UnfitPassword::Name);
@@ -87,11 +88,11 @@ fn is_name(name: &str) -> bool {
 }
 
 impl Passwords {
-    /// Reads the file's text, in which every line must be valid. Empty lines and lines that begin
+    /// Parses the file's text, in which every line must be valid. Empty lines and lines starting
     /// with `#` are skipped.
     ///
     /// # Errors
-    /// The first error of [`Passwords::read`].
+    /// Returns the first error found by [`Passwords::read`].
     pub fn parse(text: &str) -> Result<Self, String> {
         let (people, errors) = Self::read(text);
         match errors.into_iter().next() {
@@ -100,10 +101,10 @@ impl Passwords {
         }
     }
 
-    /// Reads the users of the valid lines, and the errors of the invalid lines: the line's number,
-    /// the error, and the fix. An error never shows the line, because it can contain a password. If
-    /// two lines have the same name, that user cannot log in, because it is unknown which line is
-    /// right.
+    /// Reads the users in the valid lines, along with an error for each invalid line, consisting of
+    /// the line's number, what's wrong, and the fix. An error never shows the line itself, because
+    /// it may contain a password. If two lines have the same name, that user can't log in, because
+    /// there's no telling which line is right.
     pub fn read(text: &str) -> (Self, Vec<String>) {
         let mut people: Vec<Person> = Vec::new();
         let mut names = BTreeSet::new();
@@ -136,14 +137,14 @@ impl Passwords {
         (Self(people), errors)
     }
 
-    /// Returns `true` if the file names no users, so that only links open sessions.
+    /// Returns `true` if the file has no users, so that sessions can only be opened using links.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the role of the user with this name and password. An unknown name takes as long as a
-    /// known name. The password is hashed in `memory`. Hashing takes a tenth of a second or more,
-    /// so call this on a thread that can block.
+    /// Returns the role of the user with this name and password. An unknown name takes just as long
+    /// as a known one. The password is hashed in `memory`. Since hashing takes a tenth of a second
+    /// or more, this should be called on a thread that may block.
     pub(crate) fn role(
         &self,
         name: &str,
@@ -151,7 +152,7 @@ impl Passwords {
         memory: &mut HashMemory,
     ) -> Option<PageRole> {
         let person = self.0.iter().find(|person| person.name == name);
-        // For an unknown name, the password is compared with another user's hash, and refused.
+        // For an unknown name, the password is compared with another user's hash and rejected.
         let against = person.or(self.0.first())?;
         if !verify(&against.hash, password, memory) {
             return None;
@@ -159,7 +160,7 @@ impl Passwords {
         person.map(|person| person.role)
     }
 
-    /// Returns a short hash of a user's line. It changes with the role and the password.
+    /// Returns a short hash of a user's line, which changes with the role and the password.
     pub(crate) fn print(&self, name: &str) -> Option<String> {
         let person = self.0.iter().find(|person| person.name == name)?;
         let line = format!("{}:{}:{}", person.name, person.role.word(), person.hash);
@@ -182,7 +183,7 @@ fn person(line: &str) -> Result<Person, String> {
     if !is_name(name) {
         return Err(format!("has no valid name: {}", UnfitPassword::Name));
     }
-    // The text can be a password in the wrong place, so it is not shown.
+    // The text may be a password in the wrong place, so it isn't shown.
     let unknown = "has an unknown role: `admin` or `view` is expected";
     let role = role.parse().map_err(|_| unknown.to_owned())?;
     let hash = PasswordHash::new(hash).map_err(|_| HASH.to_owned())?;
@@ -200,12 +201,12 @@ fn person(line: &str) -> Result<Person, String> {
     Ok(Person { name, role, hash })
 }
 
-/// The memory in which passwords are hashed: 19 MiB with the usual parameters. It is reused,
-/// because an allocator keeps much of the memory that is often allocated and freed.
+/// The memory in which passwords are hashed, which is 19 MiB with the usual parameters. It's
+/// reused, because an allocator holds on to much of any memory that's often allocated and freed.
 #[derive(Default)]
 pub(crate) struct HashMemory {
     blocks: Vec<Block>,
-    /// Number of hashes made in this memory.
+    /// Number of hashes computed in this memory.
     pub(crate) uses: u64,
 }
 
@@ -218,7 +219,8 @@ impl HashMemory {
         &mut self.blocks[..count]
     }
 
-    /// Frees the memory if its number of uses is still `uses`, so it was not used since.
+    /// Frees the memory if it has still been used `uses` times, which means that it hasn't been
+    /// used since.
     pub(crate) fn give_back(&mut self, uses: u64) {
         if self.uses == uses {
             self.blocks = Vec::new();
@@ -270,7 +272,7 @@ mod tests {
         assert!(memory.blocks.is_empty());
     }
 
-    /// Makes a line whose hash is cheap to verify.
+    /// Creates a line whose hash is cheap to verify.
     fn line(name: &str, role: &str, password: &str) -> String {
         let params = Params::new(8, 1, 1, None).expect("parameters");
         let hash = Argon2::from(params).hash_password(password.as_bytes());

@@ -137,7 +137,7 @@ fn host_is_compared_without_port_and_must_appear_once() {
     assert!(!is_own_host(&absolute, &settings(false)));
 }
 
-/// Returns the address of the client in a request with these `X-Forwarded-For` headers.
+/// Returns the client's address for a request with these `X-Forwarded-For` headers.
 fn client_address(lines: &[&str]) -> Option<String> {
     let all: Vec<_> = lines
         .iter()

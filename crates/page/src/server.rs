@@ -1,5 +1,5 @@
-//! Serves the page: limits on sockets and bodies, the checks of each request, and the choice of the
-//! view that answers it.
+//! Serves the page, which includes the limits on sockets and bodies, the checks on each request,
+//! and the choice of the view that responds to it.
 
 use crate::answer::{self, Handled, Problem, harden};
 use crate::language::{LANGUAGE_COOKIE, Language};
@@ -18,22 +18,23 @@ use std::time::Duration;
 use subtle::ConstantTimeEq as _;
 use tokio::{net::TcpListener, time::timeout};
 
-/// Maximum connections: several people's browsers, with six connections each, and their live parts.
+/// Maximum number of connections, which is enough for several people's browsers with six
+/// connections each and their live parts.
 const CONNECTIONS_MAX: usize = 256;
-/// Maximum bytes of a form. The longest form selects fifty dead letters.
+/// Maximum length of a form in bytes. The longest one selects fifty dead letters.
 const FORM_BYTES_MAX: usize = 64 * 1024;
-/// Time in which a form must arrive.
+/// How long a form may take to arrive.
 const FORM_WITHIN: Duration = Duration::from_secs(10);
-/// Time in which a page must be ready. Longer work runs in the background.
+/// How long a page may take to be ready. Anything that takes longer runs in the background.
 const PAGE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Serves the page until `shutdown`, then ends its background work.
+/// Serves the page until `shutdown`, and then ends its background work.
 pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Output = ()>) {
     page.take_up_sessions().await;
     let page = Arc::new(page);
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
-        // Long enough for a live stream, or an export of ten thousand dead letters.
+        // This is long enough for a live stream, or an export of ten thousand dead letters.
         answer_within: Duration::from_secs(600),
         stop_within: Duration::from_secs(2),
         ..Limits::FEW
@@ -44,8 +45,8 @@ pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Outp
         tls: page.settings.tls.clone(),
         limits,
         site: SiteRules {
-            // The page checks its hosts itself, and answers other hosts with a page that lists its
-            // hosts.
+            // The page checks the host itself, and responds to any other host with a page that
+            // lists its own.
             hosts: HostRule::Any,
             behind_proxy: page.settings.is_behind_proxy(),
             navigation: false,
@@ -74,7 +75,7 @@ impl AnswerHttp for Page {
     }
 }
 
-/// Makes a plain-text response, for requests that no form of the page sends.
+/// Creates a plain-text response, for requests that none of the page's forms send.
 fn plain_response(status: StatusCode) -> Response<Body> {
     let message = body::whole(format!("{status}\n"));
     let mut response = body::response(status, "text/plain; charset=utf-8", message);
@@ -124,7 +125,7 @@ impl Page {
     }
 
     async fn handled(&self, shell: &PageShell, asked: &Asked) -> Handled {
-        // This check comes first, because the page must only answer to its own hosts.
+        // This is checked first, because the page must only respond to its own hosts.
         if !is_own_host(asked, &self.settings) {
             return Err(self.foreign_request_problem(shell, "problem.host", "problem.host.words"));
         }
@@ -189,7 +190,7 @@ impl Page {
         }
         let session = random::hash(token);
         let mut shell = shell.clone();
-        // Only a page shows the notice, not the script that listens for changes.
+        // The notice is for a page, not for the script that listens for changes.
         if !asked.is_post() && path != ["live"] {
             let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
             shell.notice = notices.remove(&session);
@@ -209,8 +210,8 @@ impl Page {
         views::show(visit, path).await
     }
 
-    /// Makes the problem of a request to another host, or from another site. The message lists the
-    /// page's hosts.
+    /// Creates the problem for a request to another host or from another site. The message lists
+    /// the page's hosts.
     fn foreign_request_problem(
         &self,
         shell: &PageShell,
@@ -242,8 +243,7 @@ impl Page {
     }
 }
 
-/// Returns the methods that are allowed for a path with these parts. `None` if there is no such
-/// path.
+/// Returns the methods allowed for a path with these segments, or `None` if there's no such path.
 fn methods(path: &[&str]) -> Option<&'static str> {
     Some(match path {
         ["login" | "check"] | ["open", _] | ["letters", "export"] => "GET,HEAD,POST",

@@ -1,6 +1,6 @@
-//! Open sessions, and the links of `callbridge page`. A link opens one session, within a minute. A
-//! `GET` of the link (a preview or a prefetch) does not use it up. Only the hashes of tokens are
-//! stored, in memory and over restarts.
+//! Open sessions, and the links from `callbridge page`. A link opens a single session and must be
+//! used within a minute. A `GET` request for the link (such as a preview or a prefetch) doesn't use
+//! it up. Only the hashes of tokens are stored, both in memory and across restarts.
 
 use crate::passwords::Passwords;
 use crate::random::{self, BrowserToken};
@@ -9,35 +9,36 @@ use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Lifetime of a session, in seconds.
+/// Lifetime of a session in seconds.
 pub const SESSION_SECONDS: i64 = 12 * 3600;
-/// Maximum sessions. If there are more, the oldest session of the user with the most sessions ends.
+/// Maximum number of sessions. Beyond that, the oldest session of the user with the most sessions
+/// is ended.
 const SESSIONS_MAX: usize = 1000;
-/// Maximum sessions of one user. If there are more, the user's oldest session ends.
+/// Maximum number of sessions per user. Beyond that, the user's oldest session is ended.
 const SESSIONS_OF_ONE_MAX: usize = 20;
 
 /// Lifetime of a link.
 pub const LINK_LIVES: Duration = Duration::from_secs(60);
-/// Maximum links. If there are more, the oldest is dropped.
+/// Maximum number of links. Beyond that, the oldest one is dropped.
 const LINKS_MAX: usize = 100;
 
-/// The session of a logged-in user.
+/// A logged-in user's session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LoggedIn {
-    /// The name that the user's actions are recorded under.
+    /// The name under which the user's actions are recorded.
     pub(crate) who: String,
     pub(crate) role: PageRole,
-    /// Epoch seconds at which the session ends.
+    /// When the session ends, in epoch seconds.
     until: i64,
-    /// Hash of the user's line in the password file. The session ends when the line changes. `None`
-    /// for a session that a link opened.
+    /// Hash of the user's line in the password file, or `None` for a session opened using a link.
+    /// The session ends when the line changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<String>,
 }
 
 impl LoggedIn {
-    /// Returns `true` if a link opened the session, or the user's line in the password file is
-    /// unchanged.
+    /// Returns `true` if the session was opened using a link or the user's line in the password
+    /// file is unchanged.
     fn is_valid(&self, people: &Passwords) -> bool {
         let Some(line) = &self.line else {
             return true;
@@ -48,17 +49,17 @@ impl LoggedIn {
 
 type ByHash = BTreeMap<String, LoggedIn>;
 
-/// The open sessions, by the hash of their tokens. Clones share the same sessions.
+/// The open sessions by the hash of their tokens. Clones share the same sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Sessions(Arc<Mutex<ByHash>>);
 
 impl Sessions {
-    /// Returns the number of sessions that were open at the last change, for metrics.
+    /// Returns the number of sessions that were open as of the last change, for metrics.
     pub fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// Restores the stored sessions in `kept` (JSON) that are still valid.
+    /// Restores the sessions stored in `kept` (JSON) that are still valid.
     pub(crate) fn take_up(
         &self,
         kept: &str,
@@ -67,15 +68,15 @@ impl Sessions {
     ) -> serde_json::Result<()> {
         let mut kept: ByHash = serde_json::from_str(kept)?;
         kept.retain(|_, one| {
-            // If the clock was ahead, a stored session must not live longer than a new one.
+            // If the clock was ahead, a stored session mustn't live longer than a new one.
             one.is_valid(people) && one.until > now && one.until <= now + SESSION_SECONDS
         });
         *self.lock() = kept;
         Ok(())
     }
 
-    /// Opens a session. `line` is the hash of the user's line in the password file, or `None` for a
-    /// login by link. Returns `None` if the system gives no random bytes.
+    /// Opens a session, or returns `None` if the system doesn't provide random bytes. `line` is the
+    /// hash of the user's line in the password file, or `None` for a login by link.
     pub(crate) fn open(
         &self,
         now: i64,
@@ -114,20 +115,20 @@ impl Sessions {
         Some(token)
     }
 
-    /// Returns the open session of this token. `None` if it has ended, or its user's line in the
-    /// password file has changed.
+    /// Returns the open session with this token, or `None` if it has ended or its user's line in
+    /// the password file has changed.
     pub(crate) fn find(&self, now: i64, token: &str, people: &Passwords) -> Option<LoggedIn> {
         let open = self.lock();
         let one = open.get(&random::hash(token))?;
         (one.until > now && one.is_valid(people)).then(|| one.clone())
     }
 
-    /// Ends the session of this token, if there is one.
+    /// Ends the session with this token, if there is one.
     pub(crate) fn end(&self, token: &str) {
         self.lock().remove(&random::hash(token));
     }
 
-    /// Returns all sessions as JSON, for storing. The JSON contains no secrets.
+    /// Returns all sessions as JSON for storing them. The JSON doesn't contain any secrets.
     pub(crate) fn to_json(&self) -> String {
         // Strings and numbers can always be written as JSON.
         serde_json::to_string(&*self.lock()).unwrap_or_default()
@@ -138,16 +139,16 @@ impl Sessions {
     }
 }
 
-/// The end of a link's validity in time since boot, and the name and role of its user.
+/// When a link expires, in time since boot, and the name and role of its user.
 type Guest = (Duration, String, PageRole);
 
-/// The valid links, by the hash of their tokens. Clones share the same links.
+/// The valid links by the hash of their tokens. Clones share the same links.
 #[derive(Clone, Debug, Default)]
 pub struct Links(Arc<Mutex<BTreeMap<String, Guest>>>);
 
 impl Links {
-    /// Makes a link for `who`, a Unix user whose name the actions are recorded under. Returns its
-    /// path on the page, `/open/TOKEN`. `None` if the system gives no random bytes.
+    /// Creates a link for `who`, a Unix user under whose name actions will be recorded. Returns its
+    /// path on the page, `/open/TOKEN`, or `None` if the system doesn't provide random bytes.
     pub fn issue(&self, now: Duration, who: &str, role: PageRole) -> Option<String> {
         let token = BrowserToken::new()?;
         let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,15 +164,15 @@ impl Links {
         Some(format!("/open/{}", token.reveal()))
     }
 
-    /// Returns `true` if the link is still valid. This does not use up the link.
+    /// Returns `true` if the link is still valid, without using it up.
     pub(crate) fn is_good(&self, now: Duration, token: &str) -> bool {
         let links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let issued = links.get(&random::hash(token));
         issued.is_some_and(|(until, ..)| *until > now)
     }
 
-    /// Uses up the link, and returns the name and role of its user. `None` if it has expired or was
-    /// used.
+    /// Uses up the link, and returns the name and role of its user, or `None` if the link has
+    /// expired or been used.
     pub(crate) fn take(&self, now: Duration, token: &str) -> Option<(String, PageRole)> {
         let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (until, who, role) = links.remove(&random::hash(token))?;

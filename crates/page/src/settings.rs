@@ -1,4 +1,5 @@
-//! The settings of the page, which `run` supplies: its address, names, TLS, and users.
+//! The page's settings, which are supplied by `run` and consist of its address, names, TLS, and
+//! users.
 
 use crate::{passwords::Passwords, sessions::Links};
 use callbridge_listener::places::PeerGroup;
@@ -8,40 +9,40 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The TLS configuration of the listener. The sender replaces the certificate when the files
-/// change.
+/// The listener's TLS configuration. The sender replaces the certificate when the files change.
 pub type Tls = watch::Receiver<Arc<ServerConfig>>;
 
-/// The settings of the page.
+/// The page's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub(crate) address: SocketAddr,
-    /// `None` for plain HTTP, which is only allowed on loopback. An SSH tunnel can end there.
+    /// `None` for plain HTTP, which is only allowed on loopback, e.g., at the end of an SSH tunnel.
     pub(crate) tls: Option<Tls>,
-    /// Trusted senders of `X-Forwarded-For`, in addition to senders on loopback. `None` if the page
-    /// is not behind a proxy.
+    /// Trusted senders of `X-Forwarded-For`, in addition to those on loopback, or `None` if the
+    /// page isn't behind a proxy.
     proxies: Option<Vec<PeerGroup>>,
     pub(crate) names: Vec<String>,
-    /// The users of the password file, as last read.
+    /// The users in the password file, as last read.
     pub people: watch::Receiver<Passwords>,
     /// The valid links. Clones share the same links, and can issue more.
     pub links: Links,
-    /// The zone of the PBX, in which times are shown (`Asia/Tashkent`).
+    /// The PBX's time zone, in which times are shown (`Asia/Tashkent`).
     pub zone: Zone,
-    /// The name of this instance. It is part of the cookie's name, so two pages on one host have
-    /// different cookies.
+    /// This instance's name. It's part of the cookie's name, so that two pages on the same host
+    /// have different cookies.
     pub instance: String,
-    /// The URL of a lead in the CRM. `{id}` is the placeholder for its id.
+    /// The URL of a lead in the CRM, where `{id}` is the placeholder for its ID.
     pub lead_url: Option<Arc<str>>,
 }
 
 impl Settings {
-    /// Makes checked settings. Without TLS, the address must be on loopback. `proxies` are the
-    /// proxies that offer TLS to browsers, in addition to those on loopback. `names` are further
-    /// hosts of the page (`--page-name`), in addition to its address and the names of loopback.
+    /// Creates checked settings. Without TLS, the address must be on loopback. `proxies` lists the
+    /// proxies that provide TLS to browsers, in addition to those on loopback, and `names` lists
+    /// further hosts for the page (`--page-name`), in addition to its address and the loopback
+    /// names.
     ///
     /// # Errors
-    /// A message with the reason why the page cannot be opened.
+    /// Returns a message that says why the page can't be opened.
     pub fn new(
         address: SocketAddr,
         tls: Option<Tls>,
@@ -70,12 +71,12 @@ impl Settings {
         })
     }
 
-    /// Returns the scheme that browsers use: `http` or `https`.
+    /// Returns the scheme used by browsers, which is `http` or `https`.
     pub const fn scheme(&self) -> &'static str {
         if self.is_secure() { "https" } else { "http" }
     }
 
-    /// Returns `true` if browsers use TLS, so cookies can be limited to TLS.
+    /// Returns `true` if browsers use TLS, so that cookies can be limited to TLS.
     pub(crate) const fn is_secure(&self) -> bool {
         self.tls.is_some() || self.is_behind_proxy()
     }
@@ -84,7 +85,7 @@ impl Settings {
         self.proxies.is_some()
     }
 
-    /// Returns `true` if `X-Forwarded-For` of this peer is trusted.
+    /// Returns `true` if `X-Forwarded-For` from this peer is trusted.
     pub(crate) fn trusts_proxy(&self, peer: PeerGroup) -> bool {
         let of_loopback = match peer {
             PeerGroup::V4(address) => address.is_loopback(),
@@ -94,8 +95,8 @@ impl Settings {
         proxies.is_some_and(|all| of_loopback || all.contains(&peer))
     }
 
-    /// Returns the hosts of the page, for messages. Loopback is represented by `localhost` and
-    /// `127.0.0.1`.
+    /// Returns the page's hosts for messages, in which `localhost` and `127.0.0.1` stand for
+    /// loopback.
     pub(crate) fn hosts(&self) -> Vec<String> {
         let own = match self.address.ip() {
             own if own.is_unspecified() => None,
@@ -110,7 +111,7 @@ impl Settings {
         hosts
     }
 
-    /// Returns `true` if the page answers to this host (without its port).
+    /// Returns `true` if the page responds to this host (without its port).
     pub(crate) fn allows_host(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         if host == "localhost" || self.names.contains(&host) {

@@ -1,5 +1,6 @@
-//! The frame around the content of each page: language, zone, user, and navigation. Templates call
-//! it `c`, and use it to format texts, times, and values from the CRM or the PBX.
+//! The frame around each page's content, which includes the language, time zone, user, and
+//! navigation. Templates call it `c`, and use it to format messages, times, and values from the CRM
+//! or the PBX.
 
 use crate::language::Language;
 use crate::markup::{Markup, cut, escape, mask};
@@ -12,10 +13,10 @@ use callbridge_model::{CallRecord, LeadId, Zone, clock};
 use callbridge_spool::{Letter, Listed};
 use std::{borrow::Borrow, fmt::Display, sync::Arc};
 
-/// Maximum characters of a value inside a sentence.
+/// Maximum length in characters of a value inside a sentence.
 const VALUE_CHARS: usize = 120;
-/// Maximum characters of a sentence that is not the page's own, such as the CRM's message or a
-/// finding.
+/// Maximum length in characters of a sentence that isn't the page's own, such as the CRM's message
+/// or a finding.
 const SENTENCE_CHARS: usize = 1500;
 
 /// The logged-in user.
@@ -23,52 +24,52 @@ const SENTENCE_CHARS: usize = 1500;
 pub(crate) struct Viewer {
     pub(crate) who: String,
     pub(crate) role: PageRole,
-    /// The token that every form of this session contains.
+    /// The token that every form in this session contains.
     pub(crate) form_token: String,
 }
 
-/// A text, such as a finding or the reason of a dead letter, with its language.
+/// A text along with its language, such as a finding or a dead letter's reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LocalText {
     pub(crate) lang: &'static str,
     pub(crate) text: String,
 }
 
-/// Counts next to the names of the views.
+/// Counts shown next to the views' names.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Badges {
     pub(crate) letters: u64,
     pub(crate) waiting: u64,
-    /// Customers who wait for a callback.
+    /// Number of customers waiting for a callback.
     pub(crate) missed: u64,
-    /// Silent branches. `None` if this is not a hub.
+    /// Number of silent branches, or `None` if this isn't a hub.
     pub(crate) silent: Option<u64>,
 }
 
-/// The frame around a page's content, and the source of texts, times, and values for templates.
+/// The frame around a page's content, which provides templates with messages, times, and values.
 #[derive(Clone, Debug)]
 pub(crate) struct PageShell {
     pub(crate) language: Language,
     pub(crate) zone: Zone,
-    /// Epoch seconds at which the request came. Relative times on the page are counted from this
+    /// When the request arrived, in epoch seconds. Relative times on the page are counted from this
     /// time.
     pub(crate) now: i64,
     pub(crate) viewer: Option<Viewer>,
-    /// The path and query of the request, for links that return to it.
+    /// The request's path and query, for links that return to it.
     pub(crate) target: String,
     pub(crate) badges: Badges,
-    /// The name of the PBX.
+    /// The PBX's name.
     pub(crate) pbx: String,
-    /// The URL of a lead in the CRM. `{id}` is the placeholder for its id.
+    /// The URL of a lead in the CRM, where `{id}` is the placeholder for its ID.
     pub(crate) lead_url: Option<Arc<str>>,
-    /// A message that is shown once, at the head of the page.
+    /// A message that's shown once, at the top of the page.
     pub(crate) notice: Option<String>,
 }
 
 /// The path of the view that only a hub has.
 const BRANCHES: &str = "/branches";
 
-/// The views, in the order of the navigation: path and key of the name.
+/// The views in the order of the navigation, each with its path and the key of its name.
 const VIEWS: [(&str, &str); 9] = [
     ("/", "nav.today"),
     ("/calls", "nav.calls"),
@@ -81,7 +82,7 @@ const VIEWS: [(&str, &str); 9] = [
     ("/check", "nav.check"),
 ];
 
-/// An entry of the navigation.
+/// An entry in the navigation.
 pub(crate) struct NavEntry {
     pub(crate) path: &'static str,
     pub(crate) name: String,
@@ -91,13 +92,13 @@ pub(crate) struct NavEntry {
 }
 
 impl PageShell {
-    /// Returns a text by its key.
+    /// Returns the message with this key.
     pub(crate) fn t<'a>(&self, key: &'a str) -> &'a str {
         self.language.text(key)
     }
 
-    /// Returns the text of a word of a family, such as the word `journaled` of the family `state`.
-    /// A word without a text is returned unchanged.
+    /// Returns the localized form of a word in a family, such as `journaled` in the `state` family.
+    /// If there's none, the word is returned unchanged.
     pub(crate) fn word(&self, family: &str, word: &str) -> String {
         let key = format!("{family}.{word}");
         if self.language.has(&key) {
@@ -107,37 +108,38 @@ impl PageShell {
         }
     }
 
-    /// Returns `true` if there is a text for this word.
+    /// Returns `true` if there's a localized form of this word.
     pub(crate) fn has_word(&self, family: &str, word: &str) -> bool {
         self.language.has(&format!("{family}.{word}"))
     }
 
-    /// Returns the text of this key in the plural form for this count, with the count in it.
+    /// Returns the message with this key in the plural form for this count, with the count
+    /// inserted.
     pub(crate) fn n(&self, key: &str, count: impl Borrow<u64>) -> String {
         self.language.text_for_count(key, *count.borrow())
     }
 
-    /// Returns a count as the language writes it: `12,345`.
+    /// Formats a count the way the language does, as in `12,345`.
     pub(crate) fn count(&self, count: impl Borrow<u64>) -> String {
         self.language.number(*count.borrow())
     }
 
-    /// Returns the text of this key with one value in it.
+    /// Returns the message with this key, with one value inserted.
     pub(crate) fn text_with(&self, key: &str, a: impl Display) -> String {
         self.fill(key, &[a.to_string()])
     }
 
-    /// Returns the text of this key with two values in it.
+    /// Returns the message with this key, with two values inserted.
     pub(crate) fn text_with_two(&self, key: &str, a: impl Display, b: impl Display) -> String {
         self.fill(key, &[a.to_string(), b.to_string()])
     }
 
-    /// Replaces `{a}`, `{b}`, and so on in a text with these values.
+    /// Replaces `{a}`, `{b}`, and so on in a message with these values.
     fn fill(&self, key: &str, values: &[String]) -> String {
         let text = self.language.text(key);
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
-        // A single pass, so that `{b}` in a value is not replaced.
+        // This is a single pass, so that `{b}` inside a value isn't replaced.
         while let Some(at) = rest.find('{') {
             filled.push_str(&rest[..at]);
             let letter = rest.as_bytes().get(at + 1);
@@ -154,7 +156,7 @@ impl PageShell {
         filled
     }
 
-    /// Returns the reason why a call became a dead letter.
+    /// Returns why a call became a dead letter.
     pub(crate) fn reason_text(&self, letter: &Letter) -> LocalText {
         let phone = letter.phone().unwrap_or(self.t("number.hidden")).to_owned();
         let extension = letter.extension().unwrap_or_default();
@@ -163,7 +165,7 @@ impl PageShell {
         self.local_text(&key, &values, &letter.message)
     }
 
-    /// Returns the fix for a dead letter, as a person can do it on the page.
+    /// Returns the fix for a dead letter, in the form in which it can be applied on the page.
     pub(crate) fn remedy(&self, letter: &Letter) -> String {
         self.word(
             "remedy",
@@ -175,14 +177,14 @@ impl PageShell {
         )
     }
 
-    /// Returns the text of a problem that needs a person.
+    /// Returns the message for a problem that needs attention.
     pub(crate) fn problem_text(&self, problem: &Problem) -> LocalText {
         let Detail { code, values } = &problem.detail;
         self.local_text(&format!("detail.{code}"), values, &problem.message)
     }
 
-    /// Returns the text of this key with these values, if it is translated. In English, the message
-    /// that came with the values is more precise, and is used if there is one.
+    /// Returns the message with this key and these values, if it has been translated. In English,
+    /// `message`, which came with the values, is more precise and used instead, if there is one.
     fn local_text(&self, key: &str, values: &[String], message: &str) -> LocalText {
         let is_translated = self.language != Language::English && self.language.has(key);
         let lang = if is_translated {
@@ -198,7 +200,7 @@ impl PageShell {
         LocalText { lang, text }
     }
 
-    /// Renders a value from the CRM or the PBX for a line: escaped and cut.
+    /// Renders a value from the CRM or the PBX for use in a line, escaped and truncated.
     pub(crate) fn x(&self, text: &str) -> Markup {
         Markup::value(text)
     }
@@ -209,7 +211,7 @@ impl PageShell {
         cut(text, VALUE_CHARS)
     }
 
-    /// Renders a value that came from the PBX or the CRM. Shows a dash if it is empty or missing.
+    /// Renders a value from the PBX or the CRM, or a dash if it's empty or missing.
     pub(crate) fn value_or_dash(&self, text: &Option<String>) -> Markup {
         match text.as_deref() {
             Some(text) if !text.is_empty() => Markup::value(text),
@@ -217,8 +219,8 @@ impl PageShell {
         }
     }
 
-    /// Returns a lead's id, with a link to the lead if the CRM's URL is known. A dash if there is
-    /// no id.
+    /// Returns a lead's ID, linked to the lead if the CRM's URL is known, or a dash if there's no
+    /// ID.
     pub(crate) fn lead(&self, id: &Option<LeadId>) -> Markup {
         match (id, &self.lead_url) {
             (Some(id), Some(url)) => {
@@ -231,13 +233,13 @@ impl PageShell {
         }
     }
 
-    /// Returns the employee responsible for a lead: the name in the CRM, or else the id.
+    /// Returns the employee responsible for a lead, by name as in the CRM or, failing that, by ID.
     pub(crate) fn responsible(&self, profile: &LeadProfile) -> Option<String> {
         let name = profile.responsible_name.clone();
         name.or_else(|| profile.responsible.map(|id| id.to_string()))
     }
 
-    /// Returns an id of the CRM, or a dash if there is no id.
+    /// Returns an ID from the CRM, or a dash if there is none.
     pub(crate) fn id(&self, id: &Option<impl Display>) -> Markup {
         match id {
             Some(id) => Markup::from_html(format!("<span class=\"number\">{id}</span>")),
@@ -245,7 +247,7 @@ impl PageShell {
         }
     }
 
-    /// Returns the dash for a missing value.
+    /// Returns the dash that stands for a missing value.
     pub(crate) fn none(&self) -> Markup {
         let said = escape(self.t("none"));
         Markup::from_html(format!(
@@ -253,18 +255,18 @@ impl PageShell {
         ))
     }
 
-    /// Renders a sentence from the CRM or the PBX, escaped and cut at 1,500 characters.
+    /// Renders a sentence from the CRM or the PBX, escaped and truncated to 1,500 characters.
     pub(crate) fn sentence(&self, text: &str) -> Markup {
         let shown = escape(&cut(text, SENTENCE_CHARS));
         Markup::from_html(format!("<bdi>{shown}</bdi>"))
     }
 
-    /// Renders a text of several lines from the CRM or the PBX, escaped and uncut.
+    /// Renders multiline text from the CRM or the PBX, escaped but not truncated.
     pub(crate) fn lines(&self, text: &str) -> Markup {
         Markup::lines(text)
     }
 
-    /// Returns a whole telephone number. `None` is shown as hidden.
+    /// Returns a complete phone number. `None` is shown as hidden.
     pub(crate) fn phone(&self, phone: Option<&str>) -> Markup {
         let Some(phone) = phone else {
             let hidden = escape(self.t("number.hidden"));
@@ -273,7 +275,7 @@ impl PageShell {
         Markup::number(phone)
     }
 
-    /// Returns a telephone number for a list. It is masked if the user's role cannot change
+    /// Returns a phone number for a list, masked if the user's role isn't allowed to change
     /// anything.
     pub(crate) fn listed_phone(&self, phone: Option<&str>) -> Markup {
         match phone {
@@ -282,7 +284,8 @@ impl PageShell {
         }
     }
 
-    /// Returns a time in its shortest clear form: `14:05`, `20 Nov 14:05`, `20 Nov 2025 14:05`.
+    /// Returns a time in its shortest unambiguous form, such as `14:05`, `20 Nov 14:05`, or `20 Nov
+    /// 2025 14:05`.
     pub(crate) fn time(&self, at: &i64) -> Markup {
         let iso = escape(&self.part(*at, "%Y-%m-%dT%H:%M:%S%:z"));
         let whole = escape(&self.zone.second(*at));
@@ -292,7 +295,8 @@ impl PageShell {
         ))
     }
 
-    /// Returns a time inside the text of this key: `since 10:22`, `10:22 dan beri`.
+    /// Returns the message with this key, with a time inserted, as in `since 10:22` or `10:22 dan
+    /// beri`.
     pub(crate) fn text_with_time(&self, key: &str, at: &i64) -> Markup {
         let message = escape(self.language.text(key));
         Markup::from_html(message.replace("{a}", &self.time(at).to_string()))
@@ -314,7 +318,7 @@ impl PageShell {
         }
     }
 
-    /// Returns a date: `20 Nov`, with the year if it is not the current one.
+    /// Returns a date such as `20 Nov`, including the year if it isn't the current one.
     pub(crate) fn date(&self, at: impl Borrow<i64>) -> String {
         let at = *at.borrow();
         let month = self.word("month", &self.part(at, "%-m"));
@@ -325,27 +329,27 @@ impl PageShell {
         }
     }
 
-    /// Returns the weekday of a time: `Mon`.
+    /// Returns a time's weekday, such as `Mon`.
     pub(crate) fn weekday(&self, at: &i64) -> String {
         self.word("weekday", &self.part(*at, "%u"))
     }
 
-    /// Returns the day of a time, as a heading for its calls: `Mon, 23 Nov`.
+    /// Returns a time's day as a heading for its calls, such as `Mon, 23 Nov`.
     pub(crate) fn day(&self, at: &i64) -> String {
         format!("{}, {}", self.weekday(at), self.date(at))
     }
 
-    /// Returns the hour and minute of a time: `14:05`.
+    /// Returns a time's hour and minute, as in `14:05`.
     pub(crate) fn clock(&self, at: &i64) -> String {
         self.part(*at, "%H:%M")
     }
 
-    /// Returns the hour of a time: `14`.
+    /// Returns a time's hour, as in `14`.
     pub(crate) fn hour(&self, at: &i64) -> String {
         self.part(*at, "%H")
     }
 
-    /// Returns the zone's abbreviation, which is shown with times: `+05`.
+    /// Returns the time zone's abbreviation, such as `+05`, which is shown with times.
     pub(crate) fn zone_name(&self) -> String {
         self.part(self.now, "%Z")
     }
@@ -356,7 +360,8 @@ impl PageShell {
         local.strftime(form).to_string()
     }
 
-    /// Returns a duration in its two largest units: `2 h 05 min`, `3 min 20 s`, `12 s`, `4 d 3 h`.
+    /// Returns a duration in its two largest units, such as `2 h 05 min`, `3 min 20 s`, `12 s`, or
+    /// `4 d 3 h`.
     pub(crate) fn span(&self, seconds: impl Borrow<u64>) -> String {
         let seconds = *seconds.borrow();
         let minutes = seconds / 60;
@@ -375,7 +380,7 @@ impl PageShell {
         }
     }
 
-    /// Returns a measured duration, with tenths below ten seconds. A dash if there is none.
+    /// Returns a measured duration, with one decimal below ten seconds, or a dash if there is none.
     pub(crate) fn measured_span(&self, seconds: &Option<f64>) -> Markup {
         let Some(seconds) = seconds.filter(|seconds| seconds.is_finite() && *seconds >= 0.0) else {
             return self.none();
@@ -390,7 +395,8 @@ impl PageShell {
         Markup::from_html(escape(&message))
     }
 
-    /// Returns the time since `at`, without seconds from ten minutes on. 0 for a future time.
+    /// Returns the time elapsed since `at`, without seconds from ten minutes on, or 0 for a time in
+    /// the future.
     pub(crate) fn time_since(&self, at: &i64) -> String {
         match u64::try_from(self.now.saturating_sub(*at)).unwrap_or(0) {
             short @ ..600 => self.span(short),
@@ -398,7 +404,7 @@ impl PageShell {
         }
     }
 
-    /// Returns `true` if the user's role can change something.
+    /// Returns `true` if the user's role is allowed to change anything.
     pub(crate) fn may_act(&self) -> bool {
         let viewer = self.viewer.as_ref();
         viewer.is_some_and(|viewer| viewer.role.may_act())
@@ -413,7 +419,7 @@ impl PageShell {
         ))
     }
 
-    /// Returns the entries of the navigation. Branches are left out if this is not a hub.
+    /// Returns the entries in the navigation. Branches are only included if this is a hub.
     pub(crate) fn nav(&self) -> Vec<NavEntry> {
         let mut entries = Vec::new();
         for (path, key) in VIEWS {
@@ -433,7 +439,7 @@ impl PageShell {
         entries
     }
 
-    /// Returns `true` if the requested path is the path of this view, or a path below it.
+    /// Returns `true` if the requested path is this view's path or below it.
     fn is_below(&self, view: &str) -> bool {
         let path = self.target.split('?').next().unwrap_or("/");
         if view == "/" {
@@ -453,8 +459,8 @@ impl PageShell {
         }
     }
 
-    /// Returns the languages: code, name, whether it is the current language, and the link that
-    /// switches to it.
+    /// Returns each language's code, name, whether it's the current one, and the link that switches
+    /// to it.
     pub(crate) fn languages(&self) -> Vec<(&'static str, &'static str, bool, String)> {
         let mut languages = Vec::new();
         for language in Language::ALL {
@@ -466,17 +472,17 @@ impl PageShell {
         languages
     }
 
-    /// Returns the paths of style, script, and icon, which change with their content.
+    /// Returns the paths of the style, the script, and the icon, which change with their content.
     pub(crate) fn assets(&self) -> [&'static str; 3] {
         crate::assets::paths()
     }
 
-    /// Returns an icon that is shown next to a word.
+    /// Returns an icon to be shown next to a word.
     pub(crate) fn icon(&self, name: &str) -> Markup {
         Markup::icon(name)
     }
 
-    /// Groups calls by their day, in the given order.
+    /// Groups calls by day, keeping the given order.
     pub(crate) fn by_day<'a>(&self, calls: &'a [Listed]) -> Vec<(String, &'a [Listed])> {
         let days = calls.chunk_by(|call, next| self.day_of(call) == self.day_of(next));
         days.map(|calls| (self.day_of(&calls[0]), calls)).collect()
@@ -486,7 +492,7 @@ impl PageShell {
         self.day(&call.record.started_at.get())
     }
 
-    /// Returns an icon for the call's direction, and whether it was answered.
+    /// Returns an icon for the call's direction and whether it was answered.
     pub(crate) fn direction(&self, call: &CallRecord) -> Markup {
         let (icon, look) = match (call.direction, call.answered) {
             (Direction::Outbound, _) => ("outbound", "out"),
@@ -501,7 +507,7 @@ impl PageShell {
         ))
     }
 
-    /// Returns the text for the state of a source.
+    /// Returns the message for a source's state.
     pub(crate) fn source_state(&self, state: &SourceState) -> &'static str {
         let key = match state {
             SourceState::Up => "source.up",
@@ -524,7 +530,7 @@ impl PageShell {
     }
 }
 
-/// Returns the epoch second of the wall clock.
+/// Returns the wall clock's time in epoch seconds.
 pub(crate) fn now_seconds() -> i64 {
     clock::now().wall.micros() / 1_000_000
 }

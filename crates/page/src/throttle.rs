@@ -1,42 +1,47 @@
 //! Decides which logins are hashed, and in which order.
 //!
 //! Hashing a password takes a tenth of a second, and only one is hashed at a time. A flood of
-//! logins must not keep a right password out, even if it comes from the same address and uses the
-//! same name. So no try is refused because of its address or name. Wrong passwords are counted by
-//! both, and a try over a limit only waits. Addresses under their limit are hashed first.
+//! logins mustn't keep out a correct password, even one from the same address and with the same
+//! name. That's why no attempt is rejected because of its address or name. Instead, wrong passwords
+//! are counted for both, and an attempt that exceeds a limit merely has to wait. Addresses below
+//! their limit are hashed first.
 //!
-//! When all places are taken, a new try takes the place of a random waiting one, chosen from the
-//! address with the most waiting tries. A flood from one address therefore only loses its own.
+//! When all places are taken, a new attempt replaces a random waiting one from the address with the
+//! most waiting attempts. This way, a flood from a single address can only displace its own
+//! attempts.
 
 use callbridge_listener::places::PeerGroup;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Wrong passwords are counted over this time.
+/// The period over which wrong passwords are counted.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Wrong passwords of an address or a name before it is over its limit.
+/// Number of wrong passwords that puts an address or a name over its limit.
 const WRONG_MAX: usize = 5;
-/// Wrong passwords of all addresses and names together before every try waits.
+/// Number of wrong passwords, for all addresses and names together, after which every attempt has
+/// to wait.
 const WRONG_OF_ALL_MAX: usize = 60;
-/// The first wait of an address over its limit. Each further wrong password doubles it.
+/// The first wait for an address over its limit, which doubles with each further wrong password.
 const WAIT_FIRST: Duration = Duration::from_millis(500);
-/// The longest wait before a try is hashed.
+/// The longest wait before an attempt is hashed.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(2);
-/// The wait of an address under its limit while the name or the sum of all is over its limit.
+/// The wait for an address below its limit while the name or the overall total is over its limit.
 const WAIT_OF_OTHERS: Duration = Duration::from_secs(1);
-/// Maximum tries under way from addresses under their limit, and also from those over it. Hashing
-/// that many takes about six seconds, so a right password doesn't wait longer than that.
+/// Maximum number of attempts in progress from addresses below their limit, and likewise from those
+/// over it. Hashing that many takes about six seconds, so a correct password doesn't have to wait
+/// longer than that.
 const PLACES: usize = 64;
-/// Maximum tries that are remembered of one address or name. This many have the longest wait.
+/// Maximum number of attempts to remember per address or name. Once there are this many, the wait
+/// is the longest one.
 const TRIES_MAX: usize = 16;
-/// Maximum addresses, and maximum names, that are remembered. If there are more, those without a
-/// try for the longest time are forgotten.
+/// Maximum number of addresses, and of names, to remember. Beyond that, those without an attempt
+/// for the longest time are forgotten.
 const KEYS_MAX: usize = 10_000;
-/// Maximum characters of a typed name that are remembered.
+/// Maximum number of characters to remember of a typed name.
 const NAME_CHARS_MAX: usize = 64;
 
-/// The tries of the last minute and the tries under way, in time since boot. A try counts as wrong
-/// from its beginning, so many tries at once do not evade the limits.
+/// The attempts in the last minute and those in progress, in time since boot. An attempt counts as
+/// wrong from its start, so making many at once doesn't get around the limits.
 #[derive(Debug, Default)]
 pub(crate) struct LoginThrottle {
     addresses: TriesByKey<PeerGroup>,
@@ -46,8 +51,8 @@ pub(crate) struct LoginThrottle {
     pending: BTreeMap<Rank, LoginTry>,
 }
 
-/// The order in which tries are hashed: addresses under their limit first, then names under their
-/// limit, then the order of arrival.
+/// The order in which attempts are hashed, which puts addresses below their limit first, then names
+/// below theirs, and then goes by order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     address_is_over: bool,
@@ -55,7 +60,7 @@ pub(crate) struct Rank {
     id: u64,
 }
 
-/// A login try under way.
+/// A login attempt in progress.
 #[derive(Debug)]
 struct LoginTry {
     began: Duration,
@@ -66,35 +71,36 @@ struct LoginTry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TryProgress {
-    /// The try must still wait.
+    /// The attempt still has to wait.
     Waits,
-    /// The wait is over. The try is hashed when it is the first of all ready tries.
+    /// The wait is over. The attempt will be hashed once it's the first of all ready ones.
     Ready,
     Hashes,
 }
 
-/// A try that has a place, which it may lose to another one.
+/// An attempt that has a place, which it may lose to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admitted {
     pub(crate) rank: Rank,
-    /// Time before the try becomes ready.
+    /// How long to wait before the attempt becomes ready.
     pub(crate) wait: Duration,
 }
 
-/// What a try whose wait is over has to do.
+/// What an attempt has to do once its wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoginTurn {
-    /// The password can be hashed.
+    /// Hash the password.
     Hash,
-    /// Other tries come first. Ask again when a try has entered or left.
+    /// Wait, because other attempts come first, and ask again when an attempt has entered or left.
     Wait,
-    /// Another try has taken the place.
+    /// Give up, because another attempt has taken the place.
     Displaced,
 }
 
 impl LoginThrottle {
-    /// Admits a try, which must end with [`LoginThrottle::leave`]. If all places are taken, another
-    /// try loses its place, chosen with `roll`, which returns a random number below its argument.
+    /// Admits an attempt, which must end with [`LoginThrottle::leave`]. If all places are taken,
+    /// another attempt loses its place. It's chosen using `roll`, which returns a random number
+    /// below its argument.
     pub(crate) fn enter(
         &mut self,
         now: Duration,
@@ -135,8 +141,8 @@ impl LoginThrottle {
         Admitted { rank, wait }
     }
 
-    /// Displaces a waiting try if all places for addresses over their limit, or for those under it,
-    /// are taken. It doesn't count as wrong, since its password isn't checked.
+    /// Displaces a waiting attempt if all places for addresses over their limit, or for those below
+    /// it, are taken. It isn't counted as wrong, since its password isn't checked.
     fn make_room(&mut self, address_is_over: bool, roll: impl FnOnce(usize) -> usize) {
         let mut taken = 0;
         let mut waiting: BTreeMap<PeerGroup, Vec<Rank>> = BTreeMap::new();
@@ -161,7 +167,7 @@ impl LoginThrottle {
         }
     }
 
-    /// Marks a try as ready after its wait, and begins to hash it if its turn has come.
+    /// Marks an attempt as ready after its wait, and starts hashing it if its turn has come.
     pub(crate) fn try_begin(&mut self, rank: Rank) -> LoginTurn {
         match self.pending.get_mut(&rank) {
             Some(pending) => pending.progress = TryProgress::Ready,
@@ -184,7 +190,7 @@ impl LoginThrottle {
         LoginTurn::Wait
     }
 
-    /// Ends a try. With `forgives`, it no longer counts as wrong.
+    /// Ends an attempt. With `forgives`, it's no longer counted as wrong.
     pub(crate) fn leave(&mut self, rank: Rank, forgives: bool) {
         let Some(left) = self.pending.remove(&rank) else {
             return;
@@ -197,17 +203,17 @@ impl LoginThrottle {
     }
 }
 
-/// Returns the wait of an address with this many wrong passwords over its limit.
+/// Returns the wait for an address that's this many wrong passwords over its limit.
 fn wait_after(wrong_over: usize) -> Duration {
     WAIT_MAX.min(WAIT_FIRST * (1 << wrong_over.min(8)))
 }
 
-/// Times at which the tries began that are not known to be right, oldest first.
+/// When each attempt started that isn't known to be correct, oldest first.
 #[derive(Debug, Default)]
 struct Tries(VecDeque<Duration>);
 
 impl Tries {
-    /// Counts the tries of the last minute.
+    /// Counts the attempts in the last minute.
     fn count(&mut self, now: Duration) -> usize {
         while self.0.front().is_some_and(|at| *at + WINDOW <= now) {
             self.0.pop_front();
@@ -215,7 +221,7 @@ impl Tries {
         self.0.len()
     }
 
-    /// Adds a try. At most `most` tries are remembered: the oldest try is dropped.
+    /// Adds an attempt. If more than `most` would have to be remembered, the oldest one is dropped.
     fn enter(&mut self, now: Duration, most: usize) {
         if self.0.len() >= most {
             self.0.pop_front();
@@ -234,15 +240,15 @@ impl Tries {
     }
 }
 
-/// The tries of each address or name.
+/// The attempts for each address or name.
 type TriesByKey<K> = BTreeMap<K, Tries>;
 
-/// Counts the tries of this key in the last minute.
+/// Counts this key's attempts in the last minute.
 fn count<K: Ord>(all: &mut TriesByKey<K>, now: Duration, key: &K) -> usize {
     all.get_mut(key).map_or(0, |tries| tries.count(now))
 }
 
-/// Adds a try of this key.
+/// Adds an attempt for this key.
 fn enter<K: Ord>(all: &mut TriesByKey<K>, now: Duration, key: K) {
     if all.len() >= KEYS_MAX && !all.contains_key(&key) {
         forget(all, now);
@@ -262,7 +268,8 @@ fn forgive<K: Ord>(all: &mut TriesByKey<K>, began: Duration, key: &K) {
 fn forget<K: Ord>(all: &mut TriesByKey<K>, now: Duration) {
     all.retain(|_, tries| tries.last() + WINDOW > now);
     if all.len() >= KEYS_MAX {
-        // A tenth is forgotten at once, so a crowd does not cause a search of all keys each time.
+        // A tenth of them is forgotten at once, so that a crowd doesn't cause all keys to be
+        // searched every time.
         let mut ends: Vec<Duration> = all.values().map(Tries::last).collect();
         let (_, silent_since, _) = ends.select_nth_unstable(KEYS_MAX / 10);
         let silent_since = *silent_since;

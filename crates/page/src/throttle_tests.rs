@@ -9,8 +9,8 @@ const fn time_at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Enters a wrong password that is admitted and hashed at once. Returns the wait before the
-/// answer.
+/// Enters a wrong password that's admitted and hashed immediately, and returns the wait before the
+/// response.
 fn enter_wrong_password(
     throttle: &mut LoginThrottle,
     now: Duration,
@@ -22,7 +22,8 @@ fn enter_wrong_password(
     admitted.wait
 }
 
-/// Enters a try. If it displaces another one, that's the one that has waited longest.
+/// Enters an attempt. If it displaces another one, that's the one that has been waiting the
+/// longest.
 fn enter(throttle: &mut LoginThrottle, now: Duration, client: PeerGroup, name: &str) -> Admitted {
     throttle.enter(now, client, name, |_| 0)
 }
@@ -81,7 +82,7 @@ fn waiting_login_try_delays_no_other_try() {
     assert!(begins(&mut throttle, waits));
 }
 
-/// Fills all places from one address over its limit, and returns the tries.
+/// Fills all places from a single address over its limit, and returns the attempts.
 fn fill_places(throttle: &mut LoginThrottle) -> Vec<Admitted> {
     let mut tries = Vec::new();
     for _ in 0..WRONG_MAX + PLACES {
@@ -156,15 +157,15 @@ fn login_queue_is_bounded_with_many_addresses() {
     assert!(throttle.pending.len() <= 2 * PLACES);
 }
 
-/// Time to hash a password.
+/// How long it takes to hash a password.
 const HASH: Duration = Duration::from_millis(100);
-/// Time after which a client sends its next password, which is also the simulation's step.
+/// How long a client waits before sending its next password, which is also the simulation's step.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// A client that sends one password after another.
 struct Client {
     name: &'static str,
-    /// Begins with the time of its next try.
+    /// Starts with the time of its next attempt.
     tries: ClientTry,
 }
 
@@ -173,7 +174,7 @@ enum ClientTry {
     Pending { began: Duration, admitted: Admitted },
 }
 
-/// Steele's and Vigna's random numbers.
+/// SplitMix64 by Steele and Vigna.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -187,7 +188,8 @@ impl SplitMix64 {
 }
 
 /// Simulates clients that send wrong passwords from one address, and an administrator there who
-/// types the right one 15 times. Returns how many of these are accepted within 10 seconds.
+/// types the right one 15 times. Returns how many of the administrator's attempts are accepted
+/// within 10 seconds.
 fn accepted_beside_flood(seed: u64, parallel: u64) -> usize {
     let mut random = SplitMix64(seed);
     let mut throttle = LoginThrottle::default();
@@ -197,7 +199,7 @@ fn accepted_beside_flood(seed: u64, parallel: u64) -> usize {
         let tries = ClientTry::From(Duration::from_millis(n));
         clients.push(Client { name, tries });
     }
-    // The administrator comes once the flood is at its height.
+    // The administrator arrives when the flood is at its peak.
     clients.push(Client {
         name: "anna",
         tries: ClientTry::From(time_at(20)),

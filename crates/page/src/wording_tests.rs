@@ -1,9 +1,9 @@
-//! Tests that the texts of the page follow the rules of style in all languages. Each test first
-//! applies its rule to a text that breaks the rule.
+//! Tests that the page's messages follow the style rules in all languages. Each test first applies
+//! its rule to a text that breaks it.
 
 use super::*;
 
-/// Returns words that the glossary replaces with plain terms: beginnings of words, in lowercase.
+/// Returns words that the glossary replaces with plain terms, as lowercase prefixes.
 fn banned_words(language: Language) -> &'static str {
     match language {
         Language::English => {
@@ -24,10 +24,10 @@ fn banned_words(language: Language) -> &'static str {
     }
 }
 
-/// Names and abbreviations that are capitalized everywhere in a sentence.
+/// Names and abbreviations that are capitalized anywhere in a sentence.
 const NAMES: [&str; 5] = ["Origin", "Sec", "CRM", "ATS", "PostgreSQL"];
 
-/// Returns `true` if a word of the text begins with `start`.
+/// Returns `true` if any word of the text starts with `start`.
 fn has_word_beginning(text: &str, start: &str) -> bool {
     text.match_indices(start)
         .any(|(at, _)| !text[..at].ends_with(char::is_alphabetic))
@@ -40,13 +40,15 @@ fn has_banned(language: Language, text: &str) -> bool {
         .any(|word| has_word_beginning(&text, word))
 }
 
-/// Returns `true` if a text contains epoch seconds. People read times in the zone of the PBX.
+/// Returns `true` if a text contains epoch seconds, since times should be shown in the PBX's time
+/// zone.
 fn has_epoch_seconds(text: &str) -> bool {
     let digits = text.split(|c: char| !c.is_ascii_digit());
     digits.into_iter().any(|number| number.len() >= 10)
 }
 
-/// Returns `true` if the word is a name or an abbreviation, which can be capitalized in a sentence.
+/// Returns `true` if the word is a name or an abbreviation, which may be capitalized within a
+/// sentence.
 fn is_name(word: &str) -> bool {
     let is_abbreviation = !word.contains(char::is_lowercase);
     is_abbreviation || NAMES.iter().any(|name| word.starts_with(name))
@@ -56,8 +58,8 @@ fn begins_sentence(word: &str) -> bool {
     word.starts_with(char::is_uppercase) && !is_name(word)
 }
 
-/// Returns `true` if two messages were joined: a sentence begins before the last one ended, or the
-/// last of several sentences has no end.
+/// Returns `true` if two messages were joined, i.e., if a sentence starts before the previous one
+/// has ended, or if the last of several sentences has no end.
 fn is_double(text: &str) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
     let runs_on = words.windows(2).any(|pair| {
@@ -67,7 +69,7 @@ fn is_double(text: &str) -> bool {
     let several = words
         .windows(2)
         .any(|pair| pair[0].ends_with(['.', '!', '?']) && begins_sentence(pair[1]));
-    // After a label, a value can end the text without a period.
+    // After a label, a value may end the text without a period.
     let is_label = text.ends_with('}')
         && words
             .iter()
@@ -78,7 +80,7 @@ fn is_double(text: &str) -> bool {
 }
 
 /// Returns `true` if an Uzbek text has a wrong apostrophe. `ʻ` is only right after `o` and `g`, and
-/// `ʼ` (tutuq) only after other letters. Other characters only look similar.
+/// `ʼ` (tutuq) only after other letters. Other characters merely look similar.
 fn has_wrong_apostrophe(text: &str) -> bool {
     let mut before = ' ';
     text.chars().any(|c| {
@@ -92,7 +94,8 @@ fn has_wrong_apostrophe(text: &str) -> bool {
     })
 }
 
-/// Returns `true` if an Uzbek text separates a suffix from its abbreviation. `CRMda` is right.
+/// Returns `true` if an Uzbek text separates a suffix from its abbreviation, which should be
+/// written as in `CRMda`.
 fn has_loose_suffix(text: &str) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
     let suffixes = ["da", "dan", "dagi", "ga", "ni", "ning", "lar"];
@@ -125,7 +128,7 @@ fn texts() -> impl Iterator<Item = (Language, &'static str, &'static str)> {
     })
 }
 
-/// Returns the texts for which `rule` returns `true`.
+/// Returns the messages for which `rule` returns `true`.
 fn texts_that_break(rule: impl Fn(Language, &str) -> bool) -> Vec<String> {
     let broken = texts().filter(|(language, _, text)| rule(*language, text));
     broken

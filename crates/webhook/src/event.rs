@@ -1,5 +1,5 @@
-//! The JSON of an event (§6.5 to §6.8), as far as callbridge uses it. Unknown fields and values are
-//! ignored, because the CRM can add them at any time (§ Versioning).
+//! An event's JSON (§6.5 to §6.8), as far as callbridge uses it. Unknown fields and values are
+//! ignored, because the CRM may add new ones at any time (§ Versioning).
 
 use super::lead::{self, id_in, lead_id, seconds};
 use callbridge_call::EpochSeconds;
@@ -9,7 +9,7 @@ use callbridge_model::{CallUuid, Country};
 use callbridge_spool::{CallEcho, ForeignCall, WebhookEvent};
 use serde_json::Value;
 
-/// The keys of the envelope that are read.
+/// The keys to read from the envelope.
 const KEYS: [&str; 8] = [
     "eventId",
     "eventType",
@@ -20,16 +20,17 @@ const KEYS: [&str; 8] = [
     "propertyChanges",
     "call",
 ];
-/// The journal's prefix of the uuid of a call that was submitted over the Open API (§2.6).
+/// The prefix in the journal of the UUID of a call submitted over the Open API (§2.6).
 const PREFIX: &str = "oapi-";
-/// The provider of calls that were submitted over the Open API (§2.6).
+/// The provider of calls submitted over the Open API (§2.6).
 const PROVIDER: &str = "OPEN_API";
-/// Largest number of characters of a provider or an extension that are kept.
+/// Maximum length in characters of a provider or an extension. Anything longer is cut off.
 const WORD_MAX: usize = 40;
-/// Largest number of leads of one conversation that are read.
+/// Maximum number of leads to read per conversation.
 const LEADS_MAX: usize = 1_000;
 
-/// The kinds of events in metrics and logs: the events of the catalog (§6.2), and `other`.
+/// The kinds of events used in metrics and logs, which are the events in the catalog (§6.2) and
+/// `other`.
 pub const KINDS: [&str; 8] = [
     "LEAD_CREATED",
     "LEAD_ASSIGNED",
@@ -40,49 +41,50 @@ pub const KINDS: [&str; 8] = [
     "CALL_COMPLETED",
     OTHER,
 ];
-/// The kind of events that are not in the catalog.
+/// The kind used for events that aren't in the catalog.
 const OTHER: &str = "other";
 
-/// An event of the CRM, read from the body of a delivery.
+/// An event from the CRM, as read from a delivery's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// `eventId` of the body. A repeated delivery of the event has the same id.
+    /// The body's `eventId`, which is the same if the event is delivered again.
     pub id: String,
     /// One of [`KINDS`].
     pub kind: &'static str,
-    /// `companyId` of the body, in digits.
+    /// The body's `companyId`, in digits.
     pub company: String,
-    /// The change of a lead, or a call in the journal that can be ours. Otherwise the reason why
-    /// the event changes nothing here.
+    /// A change to a lead, or a journaled call that may be ours, or else why the event isn't used
+    /// here.
     pub what: Result<WebhookEvent, UnusedReason>,
 }
 
-/// Reasons why an event is not used.
+/// Why an event isn't used.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum UnusedReason {
-    /// An unknown event, or an event of a group other than calls and leads.
+    /// An unknown event, or one that's not about calls or leads.
     Unknown,
-    /// A meeting instead of a call (§6.8 `conversationKind`).
+    /// A meeting rather than a call (§6.8 `conversationKind`).
     Meeting,
-    /// A call that another provider journaled. It can be one of our calls if its number and start
-    /// are known.
+    /// A call journaled by another provider. Its number and start, if known, are used to check
+    /// whether it's one of our calls.
     Foreign(Option<ForeignCall>),
-    /// The event's block `lead` or `call` is missing, or has no id.
+    /// The event's `lead` or `call` block is missing or has no ID.
     Incomplete,
 }
 
 impl UnusedReason {
-    /// Returns the reason as metrics and logs show it, such as `unknown`.
+    /// Returns the reason's name in metrics and logs, such as `unknown`.
     pub fn word(&self) -> &'static str {
         self.into()
     }
 }
 
-/// Parses the body of a delivery. `country` is the country of phones without a country code.
+/// Parses a delivery's body. `country` is the country of phone numbers without a country code.
 ///
 /// # Errors
-/// A message, if the body is not an event: not JSON, no object, no id, or no company.
+/// Returns a message if the body isn't an event, i.e., if it isn't JSON or an object, or lacks an
+/// ID or a company.
 pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
     let json = lenient::read_keys(body, &KEYS)?;
     if !json.is_object() {
@@ -109,9 +111,9 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
     })
 }
 
-/// Reads a completed call. It can be ours if it names our provider, or none. A call of any other
-/// provider is foreign: a wrong confirmation would lose a call, and a missed confirmation costs
-/// only one more request.
+/// Reads a completed call. It may be ours if its provider is us or isn't given. A call from any
+/// other provider is foreign, because a wrong confirmation would lose a call, whereas a missed one
+/// only costs an additional request.
 fn read_completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, UnusedReason> {
     let id = optional_word(&call["callId"])?.ok_or(UnusedReason::Incomplete)?;
     if optional_word(&call["conversationKind"])?.is_some_and(|kind| kind != "CALL") {
@@ -143,8 +145,8 @@ fn optional_word(value: &Value) -> Result<Option<&str>, UnusedReason> {
     }
 }
 
-/// Reads a call of another provider. Returns `None` if the number or the start is not valid,
-/// because both are needed to identify the call.
+/// Reads another provider's call, returning `None` unless both the number and the start are valid,
+/// since both are needed to identify the call.
 fn read_foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<ForeignCall> {
     let FirstPhone::Is(phone) = FirstPhone::parse(call["clientPhone"].as_str(), country) else {
         return None;
@@ -156,13 +158,13 @@ fn read_foreign(provider: &str, call: &Value, country: Option<Country>) -> Optio
     })
 }
 
-/// Returns a trimmed text, or `None` if it is empty or not a text.
+/// Returns a trimmed string, or `None` if it's empty or not a string.
 fn text(value: &Value) -> Option<&str> {
     let text = value.as_str().map(str::trim);
     text.filter(|text| !text.is_empty())
 }
 
-/// Reads the fields of the call as the journal shows them. A field that would be null is left out
+/// Reads the call's fields as shown in the journal. The CRM omits any field that would be null
 /// (§6.5).
 fn call_echo(call: &Value) -> CallEcho {
     CallEcho {
@@ -327,7 +329,7 @@ mod tests {
         assert_eq!(read_webhook_event(&gone), Err(UnusedReason::Unknown));
     }
 
-    /// Reads a call event in which the field `key` of the envelope has this value.
+    /// Reads a call event in which the envelope's field `key` has this value.
     fn read_with_field(key: &str, value: Value) -> Result<Event, String> {
         let mut event = call(json!({}));
         event[key] = value;

@@ -1,47 +1,46 @@
-//! The headers of a delivery (§6.3). Each must appear once, in the CRM's form. Otherwise the
-//! request is not a delivery.
+//! A delivery's headers (§6.3). Unless each of them appears exactly once and in the CRM's form, the
+//! request isn't a delivery.
 
 use callbridge_model::webhook_signature::Signature;
 use std::time::Duration;
 
-/// The event's id, which is also in the body.
+/// The event's ID, which is also in the body.
 pub const ID: &str = "x-webhook-id";
-/// The id of the installation, which is the connection that the delivery is for.
+/// The ID of the installation, i.e., the connection that the delivery is for.
 pub const INSTALLATION: &str = "x-webhook-installation-id";
-/// Epoch seconds at which the CRM signed the delivery.
+/// When the CRM signed the delivery, in epoch seconds.
 pub const TIMESTAMP: &str = "x-webhook-timestamp";
-/// Signature over timestamp and body: `sha256=` and 64 hex digits.
+/// The signature of the timestamp and body, in the form `sha256=` and 64 hex digits.
 pub const SIGNATURE: &str = "x-webhook-signature";
 
-/// Maximum bytes of an event id. A UUID has 36.
+/// Maximum length of an event ID in bytes. A UUID has 36.
 const ID_BYTES_MAX: usize = 128;
-/// Maximum bytes of an installation's id, which is a number.
+/// Maximum length in bytes of an installation's ID, which is a number.
 const INSTALLATION_BYTES_MAX: usize = 64;
-/// Maximum digits of epoch seconds.
+/// Maximum number of digits in epoch seconds.
 const TIMESTAMP_BYTES_MAX: usize = 12;
 
-/// The four headers of one delivery. Their signature is not verified yet.
+/// The four headers of a delivery whose signature hasn't been verified yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// The event's id ([`ID`]): 1 to 128 bytes of visible ASCII.
+    /// The event's ID ([`ID`]), which is 1 to 128 bytes of visible ASCII.
     pub id: String,
-    /// The installation's id ([`INSTALLATION`]): 1 to 64 bytes of visible ASCII.
+    /// The installation's ID ([`INSTALLATION`]), which is 1 to 64 bytes of visible ASCII.
     pub installation: String,
-    /// The text of [`TIMESTAMP`], unchanged because the signature covers it.
+    /// The value of [`TIMESTAMP`], unchanged because the signature covers it.
     pub timestamp: String,
     /// [`TIMESTAMP`] as a number of epoch seconds.
     pub signed_at: i64,
-    /// The value of [`SIGNATURE`], which is not verified yet.
+    /// The value of [`SIGNATURE`], which hasn't been verified yet.
     pub signature: Signature,
 }
 
 impl Headers {
-    /// Reads the headers of a delivery from `all` headers of a request, whose names are in lower
-    /// case.
+    /// Reads a delivery's headers, given all headers of a request with their names in lowercase.
     ///
     /// # Errors
-    /// [`Refusal::NoHeaders`] if all four are missing. [`Refusal::Malformed`] if one of them is
-    /// missing, doubled, or not in the CRM's form.
+    /// Returns [`Refusal::NoHeaders`] if all four are missing, or [`Refusal::Malformed`] if one of
+    /// them is missing, duplicated, or not in the CRM's form.
     pub fn read<'a>(all: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Self, Refusal> {
         let mut found = [None; 4];
         for (name, value) in all {
@@ -75,38 +74,38 @@ impl Headers {
     }
 }
 
-/// Returns the value as text if it is visible ASCII of 1 to `most` bytes.
+/// Returns the value as text if it consists of 1 to `most` bytes of visible ASCII.
 fn visible_ascii(value: &[u8], most: usize) -> Option<String> {
     let good = (1..=most).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
     good.then(|| String::from_utf8_lossy(value).into_owned())
 }
 
-/// Largest difference between the timestamp of a signature and our clock, in both directions
-/// (§6.4.8).
+/// Maximum difference between a signature's timestamp and our clock, in either direction (§6.4.8).
 pub const FRESH: Duration = Duration::from_secs(300);
 
-/// Reasons why a delivery is refused.
+/// Why a delivery is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum Refusal {
-    /// The request has none of the four headers, so it is not a delivery.
+    /// The request has none of the four headers, so it isn't a delivery.
     NoHeaders,
-    /// Some of the four headers are missing, doubled, or not in the CRM's form.
+    /// Some of the four headers are missing, duplicated, or not in the CRM's form.
     Malformed,
-    /// The secret that can verify the delivery may not be configured here.
+    /// The secret that could verify the delivery may not be configured here.
     NoSecret,
-    /// No secret matches the signature, but the delivery could be the CRM's: it's fresh, and its
-    /// installation was verified before, or none was. The right secret may be added yet.
+    /// No secret matches the signature, but the delivery may be the CRM's, since it's fresh, and
+    /// either its installation has been verified before or no installation has. The right secret
+    /// may still be added.
     Mismatch,
     /// No secret matches the signature, and the delivery isn't for us.
     Forged,
-    /// The signature is correct, but its time is more than [`FRESH`] before or after ours.
+    /// The signature is correct, but its timestamp is off by more than [`FRESH`].
     Stale,
     /// Our own clock is wrong.
     Clock,
-    /// The signature is correct, but the body is not an event. The text is the error.
+    /// The signature is correct, but the body isn't an event, for the reason given.
     Unreadable(String),
-    /// The header [`ID`] names another event than the body.
+    /// The [`ID`] header identifies a different event than the body does.
     OtherId,
 }
 
@@ -115,7 +114,7 @@ impl Refusal {
         self.into()
     }
 
-    /// Returns the HTTP status of the answer. The documentation of [`super`] has the reasons.
+    /// Returns the HTTP status of the response. The reasons are explained in [`super`].
     pub const fn status(&self) -> u16 {
         match self {
             Self::NoHeaders | Self::Unreadable(_) => 400,

@@ -1,5 +1,5 @@
-//! Serves `POST /webhooks` over plain HTTP or our own TLS. A body is verified while it arrives, and
-//! all bodies share a budget of memory, so that a flood of requests does not keep out the CRM's
+//! Serves `POST /webhooks` over plain HTTP or our own TLS. A body is verified as it arrives, and
+//! all bodies share a memory budget, so that a flood of requests can't keep out the CRM's
 //! deliveries.
 
 use super::headers::Headers;
@@ -19,21 +19,21 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Path of the URL that receives events.
+/// The path of the URL that receives events.
 pub const PATH: &str = "/webhooks";
-/// Maximum bytes of a body. An event has a few kilobytes.
+/// Maximum length of a body in bytes. An event has a few kilobytes.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
-/// A body that is too large is read and dropped up to this many bytes, so that its sender receives
-/// the answer.
+/// A body that's too large is read and discarded up to this many bytes, so that its sender gets the
+/// response.
 pub const PASSED_OVER_MAX: usize = 16 << 20;
-/// Memory budget: bytes of all bodies together, without the free bytes of each.
+/// Memory budget in bytes for all bodies together, apart from what each one gets for free.
 pub const BUDGET_BYTES: usize = 8 << 20;
-/// Maximum number of open connections. The CRM has up to 20 deliveries of a company in flight. With
-/// this many places, a connection can be closed only after 512 others have arrived, which takes 0.2
-/// s in a flood of 2,500 per second.
+/// Maximum number of open connections. The CRM has up to 20 deliveries per company in flight. With
+/// this many places, a connection can't be closed until 512 others have arrived, which takes 0.2 s
+/// in a flood of 2,500 per second.
 pub const CONNECTIONS_MAX: usize = 1024;
 
-/// Returns the limits of the listener with this many connections.
+/// Returns the listener's limits for this many connections.
 pub fn limits(connections: usize) -> Limits {
     Limits {
         connections,
@@ -42,8 +42,8 @@ pub fn limits(connections: usize) -> Limits {
     }
 }
 
-/// Serves `--webhook-listen` until `stop`, over TLS if `tls` has settings. At most `connections`
-/// are open at once, and fewer if the limit on open files is low. The daemon uses
+/// Serves `--webhook-listen` until `stop`, using TLS if `tls` has settings. At most `connections`
+/// are open at once, or fewer if the limit on open files is low. The daemon uses
 /// [`CONNECTIONS_MAX`].
 pub async fn serve(
     listener: TcpListener,
@@ -58,8 +58,8 @@ pub async fn serve(
         tls,
         limits: limits(descriptors::share(connections)),
         site: SiteRules {
-            // Any host name is accepted: each delivery is verified by its signature, and a proxy
-            // passes on its public name.
+            // Any hostname is accepted, because each delivery is verified by its signature, and a
+            // proxy passes on its public name.
             hosts: HostRule::Any,
             ..SiteRules::STRICT
         },
@@ -116,7 +116,7 @@ impl AnswerHttp for Gate {
             Ok(Ok(body)) => body,
             Ok(Err(BodyFault::Cut)) => return self.turn_away(408, "cut"),
             Ok(Err(BodyFault::TooLarge)) => return self.turn_away(413, "too_large"),
-            // The sender did not cause the lack of memory, so the answer makes it send again.
+            // The lack of memory isn't the sender's fault, so the response makes it retry.
             Ok(Err(BodyFault::NoRoom)) => return self.turn_away(503, "no_room"),
             Err(_) => return self.turn_away(408, "too_slow"),
         };
@@ -130,9 +130,9 @@ impl AnswerHttp for Gate {
     }
 }
 
-/// Returns the declared length of a request's body, and the maximum for this request. The maximum
-/// is lower for a client that waits for permission (`Expect`), so that the client is refused before
-/// it sends the body.
+/// Returns the declared length of a request's body, along with the maximum for this request. The
+/// maximum is lower for a client that waits for permission (`Expect`), so that it's turned away
+/// before sending the body.
 fn length(request: &Request<Incoming>) -> Option<(usize, usize)> {
     let length = request.headers().get(header::CONTENT_LENGTH)?;
     let asks_first = request.headers().contains_key(header::EXPECT);

@@ -1,20 +1,21 @@
-//! The installations whose deliveries were verified. They decide what happens to a delivery that no
-//! known secret has signed.
+//! The installations whose deliveries have been verified. They determine what happens to a delivery
+//! that wasn't signed with any known secret.
 //!
-//! When a secret is regenerated, the CRM signs with the new one at once (§6.4.7), so it can't be
-//! here before the first delivery that needs it. Such a delivery must be retried rather than lost.
-//! Deliveries for strangers aren't, once it's known whose deliveries arrive here.
+//! When a secret is regenerated, the CRM starts signing with the new one immediately (§6.4.7), so
+//! it can't be known here before the first delivery that needs it. That delivery must be retried
+//! rather than lost. Deliveries meant for others shouldn't be, once it's known whose deliveries
+//! arrive here.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Name of the stored setting with the installations.
+/// Name of the stored setting that holds the installations.
 pub const STORED: &str = "webhook.installations";
 
-/// Maximum number of installations. The header that names them isn't signed, so someone on the way
-/// could change it. The oldest is forgotten first.
+/// Maximum number of installations. The header that identifies them isn't signed, so it could be
+/// changed in transit. The oldest installation is forgotten first.
 const INSTALLATIONS_MAX: usize = 16;
 
-/// The installations whose deliveries were verified, oldest first.
+/// The installations whose deliveries have been verified, oldest first.
 #[derive(Debug, Default)]
 pub struct Installations(Mutex<Vec<String>>);
 
@@ -25,15 +26,15 @@ impl Installations {
         Self(Mutex::new(known.map(str::to_owned).collect()))
     }
 
-    /// Whether a delivery for this installation could be ours: its deliveries were verified before,
-    /// or none ever was.
+    /// Returns `true` if a delivery for this installation may be ours, which is the case if one of
+    /// its deliveries has been verified before, or if none has been for any installation.
     pub fn could_be_ours(&self, installation: &str) -> bool {
         let known = self.lock();
         known.is_empty() || known.iter().any(|known| known == installation)
     }
 
-    /// Notes that a delivery for this installation was verified. Returns the text to store if it's
-    /// the first one.
+    /// Records that a delivery for this installation was verified. If it's the first one, returns
+    /// the text to store.
     pub fn add(&self, installation: &str) -> Option<String> {
         let mut known = self.lock();
         if known.iter().any(|known| known == installation) {

@@ -1,32 +1,34 @@
-//! The secrets that can have signed a delivery (§6.4.4): those of its installation or, without any,
-//! the one that `connect` received, and then the application's.
+//! The secrets that a delivery may have been signed with (§6.4.4), which are its installation's
+//! secrets or, if there are none, the one received by `connect`, followed by the application's.
 //!
-//! The header that names the installation isn't signed, so it only selects which secrets are tried.
+//! The header that identifies the installation isn't signed, so all it does is select which secrets
+//! to try.
 
 use super::headers::Headers;
 use callbridge_model::webhook_signature::{Key, Signature, Signing};
 use std::collections::BTreeMap;
 
-/// The current secrets that verify deliveries. Cheap to clone, because there are few.
+/// The current secrets for verifying deliveries. Cheap to clone, because there are only a few.
 #[derive(Clone, Debug, Default)]
 pub struct Keyring {
-    /// `--installation-secret ID=F`: the current and previous secret of each installation, by its
-    /// id.
+    /// Each installation's current and previous secret by installation ID, from
+    /// `--installation-secret ID=F`.
     pub installations: BTreeMap<String, Vec<Key>>,
-    /// The secret that `connect` received, if there is a connection. No token response names its
-    /// installation (§6.4.6), so it's tried for every one without a secret of its own.
+    /// The secret received by `connect`, if there's a connection. Since a token response doesn't
+    /// identify its installation (§6.4.6), this is tried for any installation that doesn't have
+    /// secrets of its own.
     pub connection: Option<Key>,
-    /// Current and previous secret of `--webhook-secret-file`.
+    /// Current and previous secret from `--webhook-secret-file`.
     pub application: Vec<Key>,
 }
 
 impl Keyring {
-    /// Returns `true` if there is no secret, so no delivery can be verified.
+    /// Returns `true` if there are no secrets, so that no delivery can be verified.
     pub fn is_empty(&self) -> bool {
         self.installations.is_empty() && self.connection.is_none() && self.application.is_empty()
     }
 
-    /// Starts to verify the signature of a delivery, whose body arrives in pieces.
+    /// Starts verifying a delivery's signature. Its body is passed in pieces.
     pub fn begin(&self, headers: &Headers) -> Proof {
         let own = match self.installations.get(&headers.installation) {
             Some(own) => own.as_slice(),
@@ -40,10 +42,10 @@ impl Keyring {
     }
 }
 
-/// A delivery that is being verified.
+/// A delivery that's being verified.
 #[derive(Clone, Debug)]
 pub struct Proof {
-    /// The secrets that can have signed the delivery, the likeliest first.
+    /// The secrets that the delivery may have been signed with, most likely first.
     tried: Vec<Signing>,
     signature: Signature,
 }
@@ -56,8 +58,8 @@ impl Proof {
         }
     }
 
-    /// Returns whether one of the secrets made the signature, or `None` if there's no secret for
-    /// the delivery.
+    /// Returns whether the signature was made with one of the secrets, or `None` if there's no
+    /// secret for the delivery.
     pub fn verify(self) -> Option<bool> {
         let mut tried = self.tried.into_iter().peekable();
         tried.peek()?;

@@ -7,11 +7,11 @@ use callbridge_leads::directory::{ChangeKind, ContactPhones, FirstPhone, LeadNew
 use callbridge_model::{Country, LeadId};
 use serde_json::Value;
 
-/// Largest number of entries of a list in an event that are read.
+/// Maximum number of entries to read from a list in an event.
 const ENTRIES_MAX: usize = 1_000;
 
 /// Reads what an event reports about a lead. `kind` is the event's name, and `json` its body.
-/// Returns `None` if the lead or the time is missing, or if the event is not about a lead.
+/// Returns `None` if the lead or the time is missing, or if the event isn't about a lead.
 pub fn news(
     kind: &str,
     json: &Value,
@@ -24,7 +24,7 @@ pub fn news(
     let mut merged = merged_leads(&json["mergedLeadIds"], lead);
     merged.retain(|_| what == ChangeKind::Merged);
     let at = occurred_at.or_else(|| seconds(&snapshot["updatedTimestamp"]))?;
-    // A field that would be null is left out (§6.5), so a missing phone means that there is none.
+    // Fields that would be null are omitted (§6.5), so if the phone is missing, there isn't one.
     let phone = match &snapshot["phone"] {
         Value::String(text) => FirstPhone::parse(Some(text), country),
         Value::Null => FirstPhone::None,
@@ -46,8 +46,8 @@ fn merged_leads(ids: &Value, survivor: LeadId) -> Vec<LeadId> {
         .collect()
 }
 
-/// Reads the changed contacts in `propertyChanges` (§6.7). Changes of other properties contain no
-/// phones.
+/// Reads the changed contacts in `propertyChanges` (§6.7). Changes to other properties don't
+/// contain any phones.
 fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
     let changes = changes.as_array().into_iter().flatten().take(ENTRIES_MAX);
     let of_contact = changes.filter(|change| change["type"] == "CONTACT");
@@ -60,12 +60,12 @@ fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
     contacts.collect()
 }
 
-/// Reads a lead's id from a number or digits. Returns `None` for any other value.
+/// Reads a lead ID from a number or a string of digits, returning `None` for any other value.
 pub(super) fn lead_id(value: &Value) -> Option<LeadId> {
     id_in(value).and_then(LeadId::new)
 }
 
-/// Reads an id: a whole number, as a number or in digits.
+/// Reads an ID, which is a whole number given as a number or a string of digits.
 pub(super) fn id_in(value: &Value) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64(),
@@ -74,7 +74,7 @@ pub(super) fn id_in(value: &Value) -> Option<i64> {
     }
 }
 
-/// Reads epoch seconds, with or without a fraction. Milliseconds and other units are refused.
+/// Reads epoch seconds, with or without a fraction. Milliseconds and other units are rejected.
 pub(super) fn seconds(value: &Value) -> Option<EpochSeconds> {
     const YEAR_5138: i64 = 100_000_000_000;
     let whole = value.as_i64().or_else(|| {
@@ -154,7 +154,7 @@ mod tests {
             .map(|contact| contact.name)
             .collect();
         assert_eq!(names, [name_update("Anna"), FactUpdate::None]);
-        // An event leaves null fields out (§6.5).
+        // An event omits null fields (§6.5).
         let bare = read_news("LEAD_ASSIGNED", &json!({"lead": {"id": 4001}})).expect("news");
         let ProfileNews {
             name,

@@ -1,4 +1,5 @@
-//! Receives deliveries: verifies them, stores their content, and chooses the answers.
+//! Receives deliveries, which includes verifying them, storing their content, and choosing the
+//! responses.
 
 use super::event::UnusedReason;
 use super::headers::{Headers, Refusal};
@@ -15,45 +16,45 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-/// Maximum time to store an event. If storing takes longer, the answer is 503. The event can still
-/// be stored, and is then recognized when it comes again.
+/// Timeout for storing an event. If it's exceeded, the response is 503, but the event may still be
+/// stored, in which case it's recognized when it's redelivered.
 const COMMIT_WITHIN: Duration = Duration::from_secs(1);
-// The event is stored first, and then its installation, so the commit time counts twice.
+// First the event is stored and then its installation, so the commit time counts twice.
 const _: () = assert!(
     BODY_WITHIN.as_secs() + 2 * COMMIT_WITHIN.as_secs() < 10,
     "the CRM waits 10 s for an answer (§6.9.2)"
 );
 
-/// Verifies deliveries, stores their content, and chooses the answers.
+/// Verifies deliveries, stores their content, and chooses the responses.
 #[derive(Debug)]
 pub struct Receiver {
     pub spool: Handle,
-    /// Current secrets that verify deliveries.
+    /// The current secrets for verifying deliveries.
     pub secrets: Arc<Secrets>,
     pub installations: Installations,
-    /// Country of phones without a country code.
+    /// The country of phone numbers without a country code.
     pub country: Option<Country>,
-    /// If our clock is before this time, it is wrong, because the program was built then.
+    /// When the program was built. If our clock shows an earlier time, it's wrong.
     pub clock_right_from: EventTime,
     pub tally: Arc<Tally>,
 }
 
-/// Answer to one delivery, or to a request that is not a delivery.
+/// The response to a delivery, or to a request that isn't one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// The result in the body of the answer, in the log, and in metrics, such as `confirmed`.
+    /// The result as shown in the response body, in the log, and in metrics, such as `confirmed`.
     pub word: &'static str,
 }
 
 impl Receiver {
-    /// Starts to verify a delivery with the current secrets.
+    /// Starts verifying a delivery with the current secrets.
     pub fn proof(&self, headers: &Headers) -> Proof {
         self.secrets.current().begin(headers)
     }
 
-    /// Verifies a delivery with the `proof` of its signature, stores and counts it, and returns the
-    /// answer.
+    /// Verifies a delivery using the `proof` of its signature, stores and counts it, and returns
+    /// the response.
     pub async fn take(&self, headers: &Headers, proof: Proof, body: &[u8]) -> Answer {
         let now = clock::now().wall;
         let bench = VerifyContext {
@@ -80,8 +81,8 @@ impl Receiver {
                         call,
                         at: now,
                     };
-                    // The call is only information, so the CRM need not send it again if it cannot
-                    // be stored.
+                    // The call is only informational, so the CRM needn't resend it if it can't be
+                    // stored.
                     let kept = timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await;
                     if let Ok(Err(error)) = kept {
                         debug!(%error, "a call of another provider could not be stored");
@@ -94,7 +95,7 @@ impl Receiver {
             Ok(Verified::Keep { delivery }) => {
                 let kind = delivery.news.kind();
                 let (answer, is_new) = self.keep(&delivery, now).await;
-                // The header isn't signed, so a replay could name any installation.
+                // The header isn't signed, so a replay could specify any installation.
                 if is_new {
                     self.remember(&delivery.installation).await;
                 }
@@ -104,8 +105,8 @@ impl Receiver {
         }
     }
 
-    /// Remembers that a delivery for this installation was verified. If storing this fails, the
-    /// first delivery after the next restart stores it.
+    /// Remembers that a delivery for this installation was verified. If this can't be stored now,
+    /// it will be by the first delivery after the next restart.
     async fn remember(&self, installation: &str) {
         let Some(value) = self.installations.add(installation) else {
             return;
@@ -121,7 +122,7 @@ impl Receiver {
         }
     }
 
-    /// Counts a refused delivery, logs it at most once a minute, and returns the answer.
+    /// Counts a rejected delivery, logs it at most once a minute, and returns the response.
     pub fn refuse(&self, refusal: &Refusal) -> Answer {
         let status = refusal.status();
         let word = refusal.word();
@@ -133,7 +134,7 @@ impl Receiver {
         Answer { status, word }
     }
 
-    /// Counts a request that was not verified, and logs it at most once a minute per `word`.
+    /// Counts a request that wasn't verified, and logs it at most once a minute per `word`.
     /// `message` is a detail for the log.
     pub fn record_refusal(&self, word: &'static str, status: u16, message: &str) {
         let now = clock::now().wall;
@@ -149,7 +150,7 @@ impl Receiver {
         }
     }
 
-    /// Stores a delivery. Returns the answer, and `true` if the delivery is new.
+    /// Stores a delivery. Returns the response, and `true` if the delivery is new.
     async fn keep(&self, delivery: &Delivery, now: EventTime) -> (Answer, bool) {
         let op = Op::Delivery(Box::new(delivery.clone()));
         match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
@@ -157,7 +158,7 @@ impl Receiver {
                 Some(Done::Delivered(delivered)) => {
                     (log_and_answer(delivery, &delivered), is_new(&delivered))
                 }
-                // The spool answers a delivery with `Delivered`, so this does not occur.
+                // This doesn't happen, because the spool's reply to a delivery is `Delivered`.
                 Some(_) | None => request_redelivery("disk"),
             },
             Ok(Err(error)) => {
@@ -183,14 +184,14 @@ const fn request_redelivery(word: &'static str) -> (Answer, bool) {
     (Answer { status: 503, word }, false)
 }
 
-/// Returns `true` if the delivery is neither a replay nor an event of another or an unknown
+/// Returns `true` if the delivery is neither a replay nor an event of a different or unknown
 /// company.
 const fn is_new(delivered: &Delivered) -> bool {
     use Delivered::{CompanyUnknown, OtherCompany, Repeat};
     !matches!(delivered, Repeat | CompanyUnknown | OtherCompany)
 }
 
-/// Logs the result of a delivery, and returns the answer to it.
+/// Logs a delivery's result, and returns the response to it.
 pub(crate) fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answer {
     let event = &delivery.event;
     let installation = &delivery.installation;
@@ -230,7 +231,7 @@ pub(crate) fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answ
     Answer { status, word }
 }
 
-/// Maximum time to read a body. The CRM waits 10 s for an answer (§6.9).
+/// Timeout for reading a body. The CRM waits 10 s for a response (§6.9).
 pub(crate) const BODY_WITHIN: Duration = Duration::from_secs(4);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Tests that the receiver learns its installations from verified deliveries, never from a header
-//! alone, and that only those can bring a secret that isn't known yet.
+//! Tests that the receiver only learns its installations from verified deliveries rather than from
+//! a header alone, and that only these installations may use a secret that isn't known yet.
 
 use super::*;
 use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
@@ -14,7 +14,7 @@ use std::path::Path;
 
 const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
 
-/// Returns the receiver of the state in `folder`. The secret of the connection is [`SECRET`].
+/// Returns the receiver for the state in `folder`. The connection's secret is [`SECRET`].
 async fn receiver(folder: &Path) -> (Receiver, Guard) {
     let (spool, guard) = spool::open(folder, Settings::default()).expect("a spool");
     let stored = spool.read(|store| tables::meta::meta(store, STORED)).await;
@@ -37,7 +37,7 @@ struct Signed {
     signature: String,
 }
 
-/// Returns a signed delivery of an event about the company.
+/// Returns a signed delivery of an event about this company.
 fn sign_delivery(event: &str, company: u32) -> Signed {
     let at = clock::now().wall.floor_seconds().get().to_string();
     let body = json!({
@@ -54,7 +54,7 @@ fn sign_delivery(event: &str, company: u32) -> Signed {
     }
 }
 
-/// Passes a delivery to the receiver. The header that names the installation is not signed.
+/// Passes a delivery to the receiver. The header that identifies the installation isn't signed.
 async fn receive(receiver: &Receiver, signed: &Signed, installation: &str) -> Answer {
     let all = [
         (ID, signed.event.as_str()),
@@ -76,7 +76,7 @@ async fn stored_installations(receiver: &Receiver) -> Option<String> {
     stored.expect("readable")
 }
 
-/// Returns the status of a fresh delivery that no known secret has signed.
+/// Returns the status of a fresh delivery that wasn't signed with any known secret.
 async fn receive_mismatch(receiver: &Receiver, installation: &str) -> u16 {
     let mut delivery = sign_delivery("e-9", 77);
     delivery.signature = format!("sha256={}", "0".repeat(64));
@@ -89,7 +89,7 @@ async fn close(receiver: Receiver, guard: Guard) {
     closing.await.expect("closed");
 }
 
-/// Stores the company 77 and the application 5 of the connection.
+/// Stores the connection's company 77 and application 5.
 async fn bind_company(receiver: &Receiver) {
     let (company, application) = ("77".to_owned(), "5".to_owned());
     let bind = Op::BindCompany {

@@ -1,5 +1,5 @@
-//! Reloads the secrets that sign events. A secret that is changed in the CRM is used for signing at
-//! once (§6.4.7), so the files and the stored connection are read every second.
+//! Reloads the secrets used to sign events. If a secret is changed in the CRM, it takes effect
+//! there immediately (§6.4.7), so the files and the stored connection are read every second.
 
 use super::keyring::Keyring;
 use callbridge_model::secret_source::Error;
@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Time between two reads of the files and the stored connection.
+/// Interval between reads of the files and the stored connection.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Places from which secrets are read, in addition to the stored connection.
+/// Where to read secrets from, in addition to the stored connection.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// Place of the application's secret, from `--webhook-secret-file`.
+    /// Where the application's secret is, from `--webhook-secret-file`.
     pub application: Option<SecretPlace>,
-    /// Places of `--installation-secret`, by the installation's id.
+    /// Where each installation's secrets are, from `--installation-secret`, by installation ID.
     pub installations: BTreeMap<String, SecretPlace>,
 }
 
@@ -27,13 +27,14 @@ pub struct Places {
 struct Texts {
     application: Vec<Secret>,
     installations: BTreeMap<String, Vec<Secret>>,
-    /// The webhook secret of the stored connection.
+    /// The stored connection's webhook secret.
     connection: Option<Secret>,
 }
 
 impl Places {
-    /// Reads the secrets of all places, and the errors. An unreadable file counts as a file without
-    /// secrets, because a removed secret must not stay valid because of another error.
+    /// Reads the secrets from everywhere, and collects the errors. An unreadable file is treated as
+    /// one without secrets, because a secret that was removed mustn't remain valid just because of
+    /// some other error.
     fn read(&self) -> (Texts, Vec<Error>) {
         let mut errors = Vec::new();
         let mut texts = Texts::default();
@@ -55,15 +56,15 @@ impl Places {
     }
 }
 
-/// Reads the secret of the stored connection. Returns `None` if there is none, or if it cannot be
-/// read. The code that uses the connection reports the error.
+/// Reads the stored connection's secret, returning `None` if there is none or if it can't be read.
+/// The error is reported by the code that uses the connection.
 pub async fn connection_secret(state: &Handle) -> Option<Secret> {
     let connection = store::read(state).await.ok().flatten();
     connection.and_then(|connection| connection.webhook_secret)
 }
 
 impl Texts {
-    /// Returns a hash of all secrets, to notice a change.
+    /// Returns a hash of all secrets, for detecting changes.
     fn print(&self) -> uuid::Uuid {
         let mut all: Vec<(&str, &str)> = Vec::new();
         for secret in &self.application {
@@ -96,18 +97,18 @@ fn keys(secrets: &[Secret]) -> Vec<Key> {
     secrets.iter().map(Key::new).collect()
 }
 
-/// The current secrets, and the places from which they are reloaded.
+/// The current secrets, along with where they're reloaded from.
 #[derive(Debug)]
 pub struct Secrets {
     places: Places,
     current: RwLock<Arc<Keyring>>,
-    /// Current errors of the files. They contain no secret.
+    /// The files' current errors, which don't contain any secrets.
     errors: RwLock<Vec<String>>,
 }
 
 impl Secrets {
-    /// Reads the places for the first time, and also returns their errors. `connection` is the
-    /// secret of the stored connection.
+    /// Reads the secrets for the first time, and also returns any errors. `connection` is the
+    /// stored connection's secret.
     pub fn new(places: Places, connection: Option<Secret>) -> (Arc<Self>, Vec<Error>) {
         let (mut texts, errors) = places.read();
         texts.connection = connection;
@@ -119,13 +120,13 @@ impl Secrets {
         (Arc::new(secrets), errors)
     }
 
-    /// Returns the current secrets. Later changes do not alter the returned keyring.
+    /// Returns the current secrets. Later changes don't affect the returned keyring.
     pub fn current(&self) -> Arc<Keyring> {
         let current = self.current.read();
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the current errors of the files.
+    /// Returns the files' current errors.
     pub fn errors(&self) -> Vec<String> {
         let errors = self.errors.read();
         errors.unwrap_or_else(PoisonError::into_inner).clone()
@@ -140,8 +141,8 @@ impl Secrets {
         *current = Arc::new(keyring);
     }
 
-    /// Reads the secrets every second until the future is dropped. A change is used after two equal
-    /// reads in a row, because a file can be read while it is written.
+    /// Reads the secrets every second until the future is dropped. A change takes effect once it's
+    /// been read twice in a row, because a file may be read while it's being written.
     pub async fn keep(self: Arc<Self>, state: Handle) {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
         let mut used = None;

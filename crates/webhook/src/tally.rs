@@ -1,29 +1,29 @@
-//! Counts events by their results, for `status`, metrics, and the log.
+//! Counts events by result, for `status`, metrics, and the log.
 
 use callbridge_call::EventTime;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Numbers of events by kind and result. The kind is one of [`super::event::KINDS`], or `none` if
-/// the delivery was not verified.
+/// Number of events by kind and result. The kind is one of [`super::event::KINDS`], or `none` if
+/// the delivery wasn't verified.
 pub type Events = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Minimum time between two log lines about a refusal of one kind.
+/// Minimum interval between two log lines about the same kind of rejection.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// Time after which a signature that no secret matches is no longer a problem. The CRM gives up
-/// after 36 minutes, so an event was either verified by then, or was never the CRM's.
+/// How long a signature that no secret matches is considered a problem. The CRM gives up after 36
+/// minutes, so by then the event has either been verified or was never the CRM's.
 const MISMATCH_SHOWN: Duration = Duration::from_secs(24 * 3600);
 
-/// The newest delivery that no secret matches, although it could be the CRM's.
+/// The newest delivery that no secret matches, although it may be the CRM's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     pub installation: String,
     pub at: EventTime,
 }
 
-/// Counts since the start of the process.
+/// Counts since the process was started.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<Counts>);
 
@@ -55,13 +55,13 @@ impl Tally {
         }
     }
 
-    /// Notes a delivery that no secret matches, although it could be the CRM's.
+    /// Records a delivery that no secret matches, although it may be the CRM's.
     pub fn note_mismatch(&self, installation: &str, at: EventTime) {
         let installation = installation.to_owned();
         self.lock().mismatch = Some(Mismatch { installation, at });
     }
 
-    /// Notes a verified delivery, which ends the mismatch of its installation.
+    /// Records a verified delivery, which resolves its installation's mismatch.
     pub fn note_match(&self, installation: &str) {
         let mut counts = self.lock();
         if counts
@@ -73,13 +73,13 @@ impl Tally {
         }
     }
 
-    /// Returns the mismatch of the last 24 hours that no delivery has ended.
+    /// Returns the mismatch in the last 24 hours that hasn't been resolved by a delivery, if any.
     pub fn mismatch(&self, now: EventTime) -> Option<Mismatch> {
         let mismatch = self.lock().mismatch.clone();
         mismatch.filter(|mismatch| now.since(mismatch.at) < MISMATCH_SHOWN)
     }
 
-    /// Counts a result for the log. Returns how often it occurred since it was last logged,
+    /// Counts a result for the log. Returns how often it has occurred since it was last logged,
     /// including this time, or `None` if it was logged less than a minute ago.
     pub fn due(&self, result: &'static str, now: EventTime) -> Option<u64> {
         let mut counts = self.lock();
@@ -88,7 +88,7 @@ impl Tally {
             return Some(1);
         };
         *since += 1;
-        // A clock that was set back does not stop the log.
+        // Setting back the clock doesn't stop the log.
         if now.since(*logged) < LOG_EVERY && now >= *logged {
             return None;
         }
@@ -100,7 +100,7 @@ impl Tally {
         self.lock().events.clone()
     }
 
-    /// Returns the arrival of the newest verified event, or `None` before the first.
+    /// Returns when the newest verified event arrived, or `None` before the first one.
     pub fn last(&self) -> Option<EventTime> {
         self.lock().last
     }

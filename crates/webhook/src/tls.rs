@@ -1,5 +1,5 @@
-//! The TLS certificate of a listener: the webhook receiver's, the page's, or the hub's. It is read
-//! at the start, and again when its files change, so a renewal needs no restart.
+//! A listener's TLS certificate, whether it's the webhook receiver's, the page's, or the hub's.
+//! It's read at startup and whenever its files change, so renewing it doesn't require a restart.
 
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::pki_types::pem::PemObject as _;
@@ -11,21 +11,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Time between two reads of the files.
+/// Interval between reads of the files.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Maximum bytes of a certificate's or a key's file.
+/// Maximum length in bytes of a certificate file or key file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The files of a certificate.
+/// A certificate's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// The file with the certificate and its chain, in PEM.
+    /// The file that contains the certificate and its chain, in PEM.
     pub chain: PathBuf,
-    /// The file with the private key, in PEM without a password.
+    /// The file that contains the private key, in PEM without a password.
     pub key: PathBuf,
 }
 
-/// Contents of the two files, to notice a change.
+/// The contents of the two files, for detecting changes.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Files {
     chain: Vec<u8>,
@@ -83,19 +83,19 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("{name}: {error}"))
 }
 
-/// Checks that the certificate and the key can be used together. Returns the chain, with the
+/// Checks that the certificate and the key belong together, and returns the chain, with the
 /// server's own certificate first.
 ///
 /// # Errors
-/// A message with the reason why they cannot be used.
+/// Returns a message that says why they can't be used.
 pub fn check(certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, String> {
     let files = Files::read(certificate)?;
     files.server(certificate)?;
     files.chain(certificate)
 }
 
-/// Returns why the first certificate of a chain would be refused at the time `at`. No root is
-/// trusted here, but the check of the times comes before the check of the issuer.
+/// Returns why the first certificate in a chain would be rejected at the time `at`. No root is
+/// trusted here, but validity periods are checked before the issuer.
 pub fn refusal_at(chain: &[CertificateDer<'_>], at: UnixTime) -> Option<CertificateError> {
     let (own, above) = chain.split_first()?;
     let read = ParsedCertificate::try_from(own).ok()?;
@@ -109,9 +109,9 @@ pub fn refusal_at(chain: &[CertificateDer<'_>], at: UnixTime) -> Option<Certific
     }
 }
 
-/// Returns when the first certificate of a chain expires, or `None` if that can't be read.
+/// Returns when the first certificate in a chain expires, or `None` if that can't be read.
 pub fn expiry(chain: &[CertificateDer<'_>]) -> Option<UnixTime> {
-    // The last second of the year 9999, when every certificate has expired.
+    // The last second of the year 9999, by which every certificate has expired.
     let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
     match refusal_at(chain, never)? {
         CertificateError::ExpiredContext { not_after, .. } => Some(not_after),
@@ -119,7 +119,7 @@ pub fn expiry(chain: &[CertificateDer<'_>]) -> Option<UnixTime> {
     }
 }
 
-/// The current certificate of a listener.
+/// A listener's current certificate.
 #[derive(Clone, Debug)]
 pub struct CurrentCertificate {
     pub server: watch::Receiver<Arc<ServerConfig>>,
@@ -127,12 +127,12 @@ pub struct CurrentCertificate {
     pub expiry: watch::Receiver<Option<UnixTime>>,
 }
 
-/// Returns the current TLS settings, and a future that reloads the files every second until it is
-/// dropped. `owner` is whose certificate the log reports, such as `hub`.
+/// Returns the current TLS settings, along with a future that reloads the files every second until
+/// it's dropped. `owner` says whose certificate it is in the log, such as `hub`.
 ///
 /// # Errors
-/// If the files are not usable at the start. If they become unusable later, the last usable
-/// settings stay in use.
+/// Returns an error if the files aren't usable at startup. If they become unusable later, the last
+/// usable settings stay in effect.
 pub fn keep(
     owner: &'static str,
     certificate: Certificate,
@@ -150,8 +150,8 @@ pub fn keep(
             let Ok(read) = reading.await else {
                 continue;
             };
-            // If only one of the two files is new yet, the files do not match. The next check finds
-            // both.
+            // If only one of the two files has been replaced so far, they don't match. The next
+            // check will find both.
             let renewed = read.and_then(|files| {
                 if files == used {
                     return Ok(None);

@@ -1,5 +1,5 @@
-//! Decides whether a delivery is stored, dropped, or refused. It has no input or output: it gets
-//! the headers, the body, the result of the signature check, and the time.
+//! Decides whether a delivery is stored, dropped, or rejected. This module does no I/O. Its input
+//! is the headers, the body, the result of the signature check, and the time.
 
 use super::event::{self, UnusedReason};
 use super::headers::{FRESH, Headers, Refusal};
@@ -8,15 +8,16 @@ use callbridge_call::EventTime;
 use callbridge_model::Country;
 use callbridge_spool::{Delivery, WebhookEvent};
 
-/// What is done with a verified delivery.
+/// What to do with a verified delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verified {
     /// The delivery must be stored.
     Keep {
-        /// The content to store. The body itself is not stored.
+        /// The content to store, which doesn't include the body itself.
         delivery: Box<Delivery>,
     },
-    /// The delivery is verified, but not stored. Only a call of another provider is used further.
+    /// The delivery was verified but isn't stored. It's only used any further if it's another
+    /// provider's call.
     Drop {
         /// One of [`event::KINDS`].
         kind: &'static str,
@@ -26,24 +27,24 @@ pub enum Verified {
     },
 }
 
-/// Facts that the decision on a delivery needs, in addition to the secrets.
+/// What's needed besides the secrets to decide on a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerifyContext {
-    /// Time of the delivery's arrival by our clock.
+    /// When the delivery arrived, by our clock.
     pub now: EventTime,
-    /// If our clock is before this time, it is wrong, because the program was built then.
+    /// When the program was built. If our clock shows an earlier time, it's wrong.
     pub right_from: EventTime,
-    /// Country of phones without a country code.
+    /// The country of phone numbers without a country code.
     pub country: Option<Country>,
-    /// Whether the delivery's installation was verified before, or none was.
+    /// Whether the delivery's installation has been verified before, or no installation has.
     pub could_be_ours: bool,
 }
 
-/// Decides what is done with a delivery. `proof` has the result of the signature check, and `bench`
+/// Decides what to do with a delivery. `proof` has the result of the signature check, and `bench`
 /// has the time and settings.
 ///
 /// # Errors
-/// The reason why the delivery is refused.
+/// Returns why the delivery is rejected.
 pub fn judge(
     headers: &Headers,
     body: &[u8],
@@ -55,7 +56,7 @@ pub fn judge(
         return Err(Refusal::Clock);
     }
     let signed_at = EventTime::from_seconds(headers.signed_at);
-    // The signed time has whole seconds, so fractions of our time do not count.
+    // The signed time is in whole seconds, so fractions of our time are ignored.
     let now = bench.now.floor_seconds().get();
     let is_fresh = now.abs_diff(signed_at.floor_seconds().get()) <= FRESH.as_secs();
     match (is_signed, is_fresh) {
@@ -80,7 +81,7 @@ pub fn judge(
         }
     };
     if let WebhookEvent::Learn(news) = &mut news {
-        // News with a future time would stay the newest forever.
+        // News with a time in the future would remain the newest forever.
         news.at = news.at.min(bench.now.floor_seconds());
     }
     Ok(Verified::Keep {

@@ -1,4 +1,4 @@
-//! Tests of the verification of valid and invalid deliveries.
+//! Tests that valid deliveries are accepted and invalid ones are rejected.
 
 use super::*;
 use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
@@ -30,7 +30,7 @@ fn keyring() -> Keyring {
     }
 }
 
-/// Returns the context of a check at this time, in epoch seconds.
+/// Returns the context for a check at this time, in epoch seconds.
 fn context_at(seconds: i64) -> VerifyContext {
     VerifyContext {
         now: EventTime::from_seconds(seconds),
@@ -40,7 +40,7 @@ fn context_at(seconds: i64) -> VerifyContext {
     }
 }
 
-/// Returns the headers of a delivery that was signed at this time with `secret`.
+/// Returns the headers of a delivery signed at this time with `secret`.
 fn headers(signed_at: i64, body: &[u8], secret: &str) -> Headers {
     let timestamp = signed_at.to_string();
     let signature = Key::new(&Secret::from(secret)).sign(&timestamp, body);
@@ -64,7 +64,7 @@ fn judge_delivery(
     judge(headers, body, proof, context)
 }
 
-/// Verifies, at [`NOW`], a delivery that was signed at this time with `secret`.
+/// Verifies a delivery at [`NOW`] that was signed at this time with `secret`.
 fn judge_signed(signed_at: i64, body: &[u8], secret: &str) -> Result<Verified, Refusal> {
     let headers = headers(signed_at, body, secret);
     judge_delivery(&headers, body, &keyring(), context_at(NOW))

@@ -1,6 +1,6 @@
-//! Judges a manager account: its rights, whether it receives events of calls, and what the events
-//! contain. Observed facts decide. Without observed facts, `manager.conf` decides, if the file is
-//! on this machine and can be read.
+//! Judges a manager account by its permissions, by whether it receives call events, and by what
+//! these contain. Observed facts take precedence. If there are none, `manager.conf` is consulted,
+//! provided that it's on this machine and readable.
 
 use super::manager_conf::ManagerConf;
 use super::release::{self, short_url};
@@ -13,7 +13,7 @@ use callbridge_model::status::clock_difference;
 use callbridge_source::Transport;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The rights that `manager.conf` should give the account.
+/// The permissions that `manager.conf` should give the account.
 const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf, then `manager \
                     reload`";
 const WRITE: &str = "set write = reporting,user for it in manager.conf, then `manager reload`";
@@ -37,8 +37,8 @@ pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> 
     found
 }
 
-/// Returns the finding for a gateway or a broker, whose rights cannot be read. `None` for other
-/// sources.
+/// Returns the finding about a gateway or a broker, whose permissions can't be read, or `None` for
+/// any other source.
 pub(crate) fn unknown_rights(flag: &SourceConfig) -> Option<CheckFinding> {
     let message = match &flag.url.transport {
         Transport::WebSocket { .. } => {
@@ -54,7 +54,7 @@ pub(crate) fn unknown_rights(flag: &SourceConfig) -> Option<CheckFinding> {
     Some(well(format!("events of {}", short_url(flag)), message))
 }
 
-/// Reports if the clocks of the PBX and this machine differ by more than 5 s.
+/// Reports if the PBX's clock and this machine's differ by more than 5 s.
 fn clock(url: &str, account: &Account) -> Option<CheckFinding> {
     let ahead = account.clock_ahead?;
     let message = clock_difference(ahead.micros() / 1_000)?;
@@ -62,7 +62,7 @@ fn clock(url: &str, account: &Account) -> Option<CheckFinding> {
     Some(advice(format!("clock of {url}"), message, fix))
 }
 
-/// Returns the settings that `manager.conf` has for this account, if the PBX runs on this machine.
+/// Returns this account's settings in `manager.conf`, if the PBX is running on this machine.
 pub(crate) fn find_local_conf(flag: &SourceConfig) -> Option<ManagerConf> {
     match &flag.url.transport {
         Transport::Ami { endpoint, user } if endpoint.is_loopback() => {
@@ -78,7 +78,7 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
         let message = "not known: the PBX does not report the rights of the account (ListCommands)";
         return well(name, message);
     };
-    // The actions Filter and GetConfig both need `write = system`. So an account that can filter
+    // The Filter and GetConfig actions both need `write = system`, so an account that can filter
     // events can also read the configuration.
     let lists_channels = actions.contains("coreshowchannels");
     let reads_configuration = actions.contains("getconfig");
@@ -104,7 +104,8 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
     }
 }
 
-/// Reports a filter in `manager.conf` that Asterisk 10 to 12 read as text, so it blocks everything.
+/// Reports a filter in `manager.conf` that Asterisk 10 to 12 treat as literal text, so that it
+/// blocks everything.
 fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<CheckFinding> {
     let versions = ["1.2", "1.3", "2.0", "2.1", "2.2", "2.3", "2.4"];
     let is_literal = versions.iter().any(|version| {
@@ -152,14 +153,14 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
         let message = format!("{may_not}: {path} gives it no read = call");
         return fault(Code::NoPermission, name, message, READ);
     }
-    // Without a call there are no events of calls. An event that the account sends itself can still
-    // prove that some events arrive.
+    // Without a call, there are no call events. However, an event that the account sends to itself
+    // may still prove that some events arrive.
     let own = match (account.echoed, account.booted) {
         (Some(true), _) => {
             "an event that the account sent came back, but it is not known yet whether events of \
              calls arrive"
         }
-        // Filters do not block FullyBooted, because it is an answer to the login.
+        // Filters don't block FullyBooted, because it's a response to the login.
         (Some(false), true) => {
             "FullyBooted arrived (the PBX runs), but an event that the account sent did not come \
              back: its read lacks user, or its eventfilter blocks all events. It is not known yet \
@@ -219,7 +220,7 @@ fn bridges(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFin
     fault(Code::NoPermission, name, message, fix)
 }
 
-/// Returns the name of the event that reports two channels being connected.
+/// Returns the name of the event that reports that two channels were connected.
 fn bridge_event(account: &Account) -> &'static str {
     if account.is_old() {
         "Bridge"
@@ -243,7 +244,7 @@ fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFindi
     }
 }
 
-/// Reports variables from which trunks of this PBX take leads, but that no channel shows.
+/// Reports variables that this PBX's trunks take leads from but that no channel has.
 fn variables(
     url: &str,
     wanted: &BTreeMap<String, bool>,
@@ -283,8 +284,8 @@ fn variables(
     })
 }
 
-/// Returns each channel variable that has leads for this source's trunks. The value is `true` if a
-/// trunk has no other lead rule.
+/// Returns each channel variable that contains leads for this source's trunks. The value is `true`
+/// if a trunk has no other lead rule.
 fn needed_variables(config: &Config, flag: &SourceConfig) -> BTreeMap<String, bool> {
     let mut wanted = BTreeMap::new();
     let trunks = config.rules.trunks.iter();

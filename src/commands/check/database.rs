@@ -1,13 +1,13 @@
-//! The PostgreSQL server of a state: whether a process can lead on it, and what a failure of the
-//! server can lose.
+//! A state's PostgreSQL server, including whether a process can lead on it, and what could be lost
+//! if the server fails.
 
 use super::{CheckFinding, advice, fault, well};
 use callbridge_model::ExitCode as _;
 use callbridge_spool::{Error, Grade, PostgresUrl, ServerFinding, ServerReport, inspect_server};
 
-/// Tests the server. The report is `None` if it did not answer, or if no process can lead on it.
+/// Tests the server. The report is `None` if it didn't respond or no process can lead on it.
 pub(crate) fn check(url: &PostgresUrl) -> (Vec<CheckFinding>, Option<ServerReport>) {
-    // A separate thread, because a task must not block on another runtime.
+    // This is a separate thread, because a task mustn't block on another runtime.
     let asked = std::thread::scope(|scope| {
         let asking = scope.spawn(|| inspect_server(url));
         asking.join().unwrap_or(Err(Error::Closed))

@@ -1,4 +1,4 @@
-//! Compares the PBX's endpoints with the trunks. Finds trunks without an endpoint, and endpoints
+//! Compares the PBX's endpoints with the trunks, to find trunks without an endpoint and endpoints
 //! without a trunk.
 
 use super::release::short_url;
@@ -11,22 +11,23 @@ use callbridge_mapping::{People, Trunk};
 use callbridge_model::Code;
 use callbridge_source::Transport;
 
-/// Names shown on one line.
+/// Maximum number of names to show on one line.
 const NAMES_MAX: usize = 10;
-/// A device whose name has more digits can be an outside line named by its number.
+/// If a device's name has more digits than this, it may be an outside line that's named after its
+/// number.
 const EXTENSION_DIGITS_MAX: usize = 5;
-/// If more letters differ, a name is not taken for a misspelling of another name.
+/// If more letters than this differ, a name isn't considered a misspelling of another one.
 const LETTERS_APART_MAX: usize = 2;
 
-/// The endpoints and rights that one PBX has reported to its manager account.
+/// The endpoints and permissions that a PBX reported to its manager account.
 pub(crate) struct PbxEndpoints<'a> {
     /// The source through which the PBX was asked.
     pub flag: &'a SourceConfig,
     pub account: Account,
 }
 
-/// Returns the findings of all trunks and of endpoints that match no --trunk. `shown` has each PBX
-/// that was asked for its endpoints.
+/// Returns the findings about all trunks and about endpoints that don't match any --trunk. `shown`
+/// contains each PBX that was asked for its endpoints.
 pub(crate) fn judge(
     config: &Config,
     shown: &[PbxEndpoints<'_>],
@@ -47,7 +48,7 @@ pub(crate) fn judge(
             message,
         ));
     }
-    // `inward::switch` asks an event socket for its endpoints.
+    // An event socket is asked for its endpoints by `inward::switch`.
     let has_unasked = config
         .sources
         .iter()
@@ -83,8 +84,8 @@ pub(crate) fn judge(
     found
 }
 
-/// Returns `true` if the endpoint belongs to the trunk. The trunk can be a part of the endpoint, as
-/// `i1` is in `DAHDI/i1/998712000000`.
+/// Returns `true` if the endpoint belongs to the trunk, which may be just a part of it, such as
+/// `i1` in `DAHDI/i1/998712000000`.
 fn is_trunk_endpoint(trunk: &Trunk, endpoint: &str) -> bool {
     trunk.matches_channel(endpoint)
         || trunk
@@ -155,7 +156,7 @@ fn judge_trunk(
         return fault(Code::Configuration, name, wrong, fix);
     }
     let is_complete = shown.iter().any(|pbx| lists_all(trunk, &pbx.account));
-    // chan_sip names a channel of an unknown peer by the peer's address.
+    // If a peer is unknown, chan_sip names its channel after the peer's address.
     if !is_complete || trunk.endpoint.contains('.') {
         let message = "not known: the PBX does not list this endpoint, but can still have it";
         return well(name, message);
@@ -174,7 +175,7 @@ fn judge_trunk(
     fault(Code::Configuration, name, format!("{wrong}; {has}"), fix)
 }
 
-/// Returns the endpoint that a misspelled trunk probably means.
+/// Returns the endpoint that a misspelled trunk was probably meant to be.
 fn similar_endpoint<'a>(trunk: &Trunk, account: &'a Account) -> Option<&'a String> {
     account
         .endpoints
@@ -184,7 +185,7 @@ fn similar_endpoint<'a>(trunk: &Trunk, account: &'a Account) -> Option<&'a Strin
         .filter(|endpoint| distance(trunk, endpoint) <= LETTERS_APART_MAX)
 }
 
-/// Returns `true` if the PBX listed all endpoints of the trunk's technology.
+/// Returns `true` if the PBX listed all endpoints with the trunk's technology.
 fn lists_all(trunk: &Trunk, account: &Account) -> bool {
     let wanted = technology(&trunk.endpoint);
     let endpoints = &account.endpoints;
@@ -200,7 +201,7 @@ fn lists_all(trunk: &Trunk, account: &Account) -> bool {
         .any(|technology| technology.eq_ignore_ascii_case(wanted))
 }
 
-/// Reports endpoints that can be outside lines and that belong to no trunk.
+/// Reports endpoints that may be outside lines but don't belong to any trunk.
 fn unmatched_endpoints(
     config: &Config,
     shown: &PbxEndpoints<'_>,
@@ -238,8 +239,8 @@ fn is_suggested(trunk: &Trunk, account: &Account, endpoint: &str) -> bool {
     !has_own && similar_endpoint(trunk, account).is_some_and(|similar| similar == endpoint)
 }
 
-/// Returns why this endpoint must be a phone. `None` if it can be an outside line. A gateway can
-/// register at the PBX as phones do, so a registration proves nothing.
+/// Returns why this endpoint must be a phone, or `None` if it may be an outside line. A
+/// registration is inconclusive, because a gateway may register with the PBX just as phones do.
 fn telephone_reason(
     config: &Config,
     shown: &[&PbxEndpoints<'_>],
@@ -280,7 +281,7 @@ fn telephone_reason(
     None
 }
 
-/// Returns `true` if the endpoint's name is a number, or if the lists have an employee with this
+/// Returns `true` if the endpoint's name is a number, or if the lists contain an employee with this
 /// extension.
 fn is_telephone(config: &Config, shown: &PbxEndpoints<'_>, name: &str, people: &People) -> bool {
     if is_number(name) {
@@ -305,12 +306,12 @@ fn technology(endpoint: &str) -> &str {
     endpoint.split_once('/').map_or(endpoint, |(tech, _)| tech)
 }
 
-/// Returns how many letters differ between the trunk's endpoint and `endpoint`. Case is ignored.
+/// Returns how many letters differ between the trunk's endpoint and `endpoint`, ignoring case.
 fn distance(trunk: &Trunk, endpoint: &str) -> usize {
     letters_apart(&trunk.endpoint.to_lowercase(), &endpoint.to_lowercase())
 }
 
-/// Counts the letters that only one of the two texts has. The order of the letters does not matter.
+/// Counts the letters that only one of the two texts has, regardless of their order.
 fn letters_apart(one: &str, other: &str) -> usize {
     let mut rest: Vec<char> = other.chars().collect();
     let mut missing = 0;

@@ -1,5 +1,5 @@
-//! Checks of a hub: its listener, its certificate, and its branches. Checks of a collector: the
-//! hub's address, TLS, the token, the PBX names, and the difference of the two clocks.
+//! Checks a hub's listener, its certificate, and its branches, or for a collector, the hub's URL,
+//! TLS, the token, the PBX names, and the difference between the two clocks.
 
 use super::place::{State, unusable_address};
 use super::webhooks::{certificate, now};
@@ -12,10 +12,10 @@ use callbridge_hub::protocol::{BranchAnswer, ErrorAnswer};
 use callbridge_model::{Code, Secret, clock};
 use callbridge_spool::{Handle, tables};
 
-/// A larger difference between the clocks of the hub and this machine is reported.
+/// If the hub's clock and this machine's differ by more than this, it's reported.
 const CLOCK_DIFFERENCE_MS: u64 = 5_000;
 
-/// Checks `--collect` and `--forward`. Returns no findings if neither flag is given.
+/// Checks `--collect` and `--forward`. There are no findings if neither flag is given.
 pub(crate) async fn check(config: &Config, state: &State) -> Vec<CheckFinding> {
     let mut found = collect(config, state).await;
     found.extend(forward(config).await);
@@ -69,7 +69,7 @@ fn branches(count: usize) -> CheckFinding {
     well("branches", format!("{count} branches"))
 }
 
-/// Checks the connection of a collector to its hubs. Returns no findings without `--forward`.
+/// Checks a collector's connection to its hubs. There are no findings without `--forward`.
 pub(crate) async fn forward(config: &Config) -> Vec<CheckFinding> {
     let Some(forward) = &config.forward else {
         return Vec::new();
@@ -91,7 +91,7 @@ pub(crate) async fn forward(config: &Config) -> Vec<CheckFinding> {
     found
 }
 
-/// Asks one hub which branch has the token, and checks the PBX names and the clock in the answer.
+/// Asks a hub which branch has the token, and checks the PBX names and the clock in its response.
 async fn check_hub(config: &Config, address: &Address, token: &Secret) -> Vec<CheckFinding> {
     let name = format!("hub {}", address.as_str());
     let ca_file = config
@@ -143,7 +143,7 @@ async fn check_hub(config: &Config, address: &Address, token: &Secret) -> Vec<Ch
     }
 }
 
-/// Reports PBXs of this collector that the branch does not have.
+/// Reports this collector's PBXs that the branch doesn't have.
 fn pbx_names(config: &Config, name: &str, branch: &BranchAnswer) -> Option<CheckFinding> {
     let mut missing = Vec::new();
     for source in &config.sources {

@@ -1,10 +1,10 @@
-//! Checks sources, trunks, lists, and the queue to which dead letters are published.
+//! Checks the sources, the trunks, the lists, and the queue to which dead letters are published.
 //!
-//! For a file, it reads the text at which `run` would begin. It checks the format of this text, and
-//! reports the time of the last event.
+//! For a file, this reads the text at which `run` would start, checks the format of that text, and
+//! reports the time of its last event.
 //!
-//! For a FreeSWITCH, it reads the version, compares the gateways with the trunks, and checks what
-//! mod_amqp publishes. `bridges/freeswitch` makes these findings.
+//! For FreeSWITCH, it reads the version, compares the gateways with the trunks, and checks what
+//! mod_amqp publishes. The findings themselves come from `bridges/freeswitch`.
 
 use super::account;
 use super::manager_conf::ManagerConf;
@@ -26,8 +26,8 @@ use callbridge_source::{Fix, Transport};
 use std::net::{IpAddr, Ipv4Addr};
 use std::{fmt::Display, io::ErrorKind, path::Path};
 
-/// Converts the result of a test to a finding. `good` is the message if the test succeeded. `code`
-/// returns the exit code of an error, or `None` if the error is only advice.
+/// Converts a test's result to a finding. `good` is the message if the test was successful. `code`
+/// returns an error's exit status, or `None` if the error is merely advice.
 fn probe_finding<E: Display>(
     name: String,
     result: Result<(), E>,
@@ -46,9 +46,9 @@ fn probe_finding<E: Display>(
     }
 }
 
-/// Opens the source once, without taking a message from it.
+/// Opens the source once, without consuming a message from it.
 ///
-/// For a manager account, also returns the account's rights and the events that it receives.
+/// For a manager account, also returns the account's permissions and the events it receives.
 pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account>) {
     let name = format!("source {}", flag.url.public());
     let source = source_of(0, flag, None);
@@ -65,7 +65,7 @@ pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account
     }
     let finding = probe_finding(name, opened, "can be read", |error| {
         match &flag.url.transport {
-            // Only a missing file has its own exit code.
+            // Only a missing file has an exit status of its own.
             Transport::File { path, .. } if is_missing(path) => Some(Code::NoInput),
             _ => Some(code_of(error.fix())),
         }
@@ -73,8 +73,8 @@ pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account
     (finding, account)
 }
 
-/// Reports a login from this machine that the account's `permit` lines exclude. Asterisk reports it
-/// as `Authentication failed`, like a wrong secret.
+/// Reports that the account's `permit` lines exclude a login from this machine, which Asterisk
+/// reports as `Authentication failed`, just like a wrong secret.
 fn excluded_address(name: &str, flag: &SourceConfig, conf: &ManagerConf) -> Option<CheckFinding> {
     let host = &flag.url.endpoint()?.host;
     let address = host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -91,7 +91,7 @@ fn excluded_address(name: &str, flag: &SourceConfig, conf: &ManagerConf) -> Opti
     Some(fault(Code::NoPermission, name, message, fix))
 }
 
-/// Checks the queue for dead letters: whether the broker accepts the login and the queue exists.
+/// Checks the dead letter queue, i.e., whether the broker accepts the login and the queue exists.
 pub(crate) async fn dead_letters(config: &Config) -> Option<CheckFinding> {
     let flag = config.dead_letters.as_ref()?;
     let name = format!("dead letters {}", flag.url.public());
@@ -101,7 +101,8 @@ pub(crate) async fn dead_letters(config: &Config) -> Option<CheckFinding> {
     }))
 }
 
-/// Returns `true` if the file is missing. A file in a folder without access counts as present.
+/// Returns `true` if the file is missing. A file in an inaccessible directory is treated as
+/// present.
 fn is_missing(path: &Path) -> bool {
     path.metadata()
         .is_err_and(|error| error.kind() == ErrorKind::NotFound)
@@ -115,7 +116,7 @@ fn code_of(fix: Fix) -> Code {
     }
 }
 
-/// Reports each trunk, with the problem that its flags and lists have, if any.
+/// Reports each trunk, along with any problem in its flags and lists.
 pub(crate) fn trunks(config: &Config, people: &People) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     for trunk in config.rules.trunks.iter() {
@@ -143,7 +144,7 @@ pub(crate) fn space(flag: &SourceConfig) -> Option<CheckFinding> {
     Some(advice(name, message, fix))
 }
 
-/// Checks the content of a file that can be opened. `None` if the source is no file.
+/// Checks the content of a file that can be opened, or returns `None` if the source isn't a file.
 pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding> {
     let Transport::File { path, format, from } = &flag.url.transport else {
         return None;
@@ -237,7 +238,7 @@ pub(crate) async fn switch(config: &Config, flag: &SourceConfig) -> Vec<CheckFin
         Ok(None) if flag.url.format() == Format::FreeswitchCdr => {
             read_module_conf(module_conf::JSON_CDR).map(|text| module_conf::judge_json_cdr(&text))
         }
-        // The finding of the source already has the reason.
+        // The source's finding already contains the reason.
         Ok(None) | Err(_) => None,
     };
     let mut findings = Vec::new();
@@ -252,12 +253,12 @@ pub(crate) async fn switch(config: &Config, flag: &SourceConfig) -> Vec<CheckFin
     findings
 }
 
-/// Returns `true` if a broker passes events of a FreeSWITCH to this source.
+/// Returns `true` if this source is a broker that passes on a FreeSWITCH's events.
 fn is_freeswitch_broker(source: &SourceConfig) -> bool {
     source.url.format() == Format::Freeswitch && matches!(source.url.transport, Transport::Amqp(_))
 }
 
-/// Reads the configuration file of a FreeSWITCH module on this machine, if possible.
+/// Reads a FreeSWITCH module's configuration file on this machine, if possible.
 fn read_module_conf(file: &str) -> Option<String> {
     let mut folders = module_conf::FOLDERS.iter();
     folders.find_map(|folder| std::fs::read_to_string(format!("{folder}/{file}")).ok())

@@ -1,4 +1,4 @@
-//! Checks the lists of leads and employees: each file, and each bad row in it.
+//! Checks the lists of leads and employees, including each file and each bad row in it.
 
 use super::{CheckFinding, advice, fault, well};
 use crate::config::Config;
@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 const MEND: &str = "correct the row; the valid rows are in use, and the file is read again \
                     automatically";
 
-/// Checks every list that the trunks name. Also returns the employees of the lists that can be
-/// read.
+/// Checks every list used by the trunks. Also returns the employees in the lists that can be read.
 pub(crate) fn check(config: &Config) -> (Vec<CheckFinding>, People) {
     let mut lists = Watched::for_trunks(config.rules.every_trunk());
     let news = lists.reload(clock::now().wall);
@@ -21,8 +20,8 @@ pub(crate) fn check(config: &Config) -> (Vec<CheckFinding>, People) {
     (found, lists.people().clone())
 }
 
-/// Reports trunks whose calls will have no employee, because the trunk has no list of employees.
-/// Skips trunks without an endpoint, because their messages can name the employee.
+/// Reports trunks whose calls won't have an employee because the trunk has no employee list. Trunks
+/// without an endpoint are skipped, because their messages may identify the employee.
 fn trunks_without_employees(config: &Config) -> Option<CheckFinding> {
     // The calls go to a hub, which has the lists.
     if config.forward.is_some() {

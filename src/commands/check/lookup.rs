@@ -1,5 +1,5 @@
-//! Checks the lookup at ring time: its address, its password, and one lookup per trunk. Reports why
-//! it cannot find some callers or extensions, for example employees who are on no list.
+//! Checks the lookup at ring time, including its address, its password, and one lookup per trunk.
+//! Reports why it can't find some callers or extensions, such as employees who aren't on any list.
 
 use super::place::unusable_address;
 use super::{CheckFinding, advice, fault, well};
@@ -15,17 +15,17 @@ use std::time::{Duration, Instant};
 use std::{cmp::Reverse, io};
 use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
-/// Time limit for an answer. A PBX does not wait longer.
+/// Timeout for a response. A PBX doesn't wait any longer.
 const WITHIN: Duration = Duration::from_secs(1);
-/// Maximum bytes of an answer that are read.
+/// Maximum number of bytes to read from a response.
 const BYTES_MAX: u64 = 16 * 1024;
-/// Employees that a finding names at most.
+/// Maximum number of employees to list in a finding.
 const NAMED_MAX: usize = 3;
-/// A fictional number with a country code, so it belongs to no customer.
+/// A fictional number, including a country code, that doesn't belong to any customer.
 const NOBODYS: &str = "%2B12025550123";
 
-/// Returns all findings about the lookup. Empty without `--lookup`. If no daemon runs (`daemon` is
-/// `false`), no lookup is sent.
+/// Returns all findings about the lookup, or none without `--lookup`. If no daemon is running
+/// (`daemon` is `false`), no lookup is sent.
 pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec<CheckFinding> {
     let Some(lookup) = &config.lookup else {
         return Vec::new();
@@ -64,8 +64,7 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
 /// Employees by extension, and the employees responsible for leads.
 struct EmployeeExtensions<'a> {
     people: &'a People,
-    /// Each responsible employee with the number of their leads. Empty if there is no directory
-    /// yet.
+    /// The number of leads for each responsible employee, or empty if there's no directory yet.
     responsible: Vec<(EmployeeId, u64)>,
 }
 
@@ -82,8 +81,8 @@ impl<'a> EmployeeExtensions<'a> {
         }
     }
 
-    /// Returns a message that names responsible employees without an extension on this trunk.
-    /// Employees with the most leads come first. `None` if all have an extension.
+    /// Returns a message that lists the responsible employees without an extension on this trunk,
+    /// those with the most leads first, or `None` if all of them have one.
     fn without_extension(&self, trunk: &Trunk) -> Option<String> {
         let mut without = self.responsible.clone();
         without.retain(|(id, _)| extension(*id, self.people, trunk).is_none());
@@ -106,8 +105,8 @@ impl<'a> EmployeeExtensions<'a> {
     }
 }
 
-/// Reports which callers over this trunk get an answer, and which parts of an answer are missing.
-/// `answered` is the answer to a test lookup and its duration.
+/// Reports which callers over this trunk will be found, and which parts of the result will be
+/// missing. `answered` is the response to a test lookup and how long it took.
 fn caller_finding(
     trunk: &Trunk,
     desks: &EmployeeExtensions<'_>,
@@ -139,7 +138,7 @@ fn caller_finding(
     advice(name, format!("{message}; {missing}"), fix)
 }
 
-/// The status, the body, and the duration of an answer.
+/// A response's status, body, and how long it took.
 type Answered = io::Result<(u16, Value, Duration)>;
 
 fn failed_finding(at: SocketAddr, answered: Answered) -> CheckFinding {
@@ -149,7 +148,7 @@ fn failed_finding(at: SocketAddr, answered: Answered) -> CheckFinding {
             "the running callbridge has another password: check its password file, which it reads \
              every second",
         ),
-        // Only other machines are allowed to ask.
+        // Only other machines are allowed to query.
         Ok((403, ..)) => {
             let message = "runs, but --lookup-allow refuses requests from this machine's dialplan";
             return well("lookup", format!("{at} {message}"));
@@ -166,8 +165,8 @@ fn failed_finding(at: SocketAddr, answered: Answered) -> CheckFinding {
     fault(Code::Unreachable, "lookup", message, fix)
 }
 
-/// Returns the address at which this machine reaches the listener: loopback if its address is
-/// unspecified.
+/// Returns the address by which this machine can reach the listener, which is loopback if the
+/// listener's address is unspecified.
 fn reachable_address(at: SocketAddr) -> SocketAddr {
     let ip = match at.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -177,7 +176,7 @@ fn reachable_address(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, at.port())
 }
 
-/// Sends one lookup as a dialplan does.
+/// Sends one lookup the way a dialplan would.
 async fn ask(at: SocketAddr, trunk: &str, secret: Option<&Secret>) -> Answered {
     let trunk = utf8_percent_encode(trunk, NON_ALPHANUMERIC);
     let header =

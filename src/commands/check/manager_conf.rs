@@ -1,40 +1,41 @@
-//! Reads `manager.conf` of a PBX on this machine, if it can be read: which events the manager
-//! account can receive, and from which addresses it can log in. Secrets in the file are skipped.
+//! Reads the `manager.conf` of a PBX on this machine, if possible, to find out which events the
+//! manager account may receive, and from which addresses it may log in. Secrets in the file are
+//! skipped.
 
 use callbridge_setup::local_conf;
 use regex::Regex;
 use std::net::{IpAddr, Ipv4Addr};
 use std::{collections::BTreeSet, path::Path, path::PathBuf};
 
-/// Paths at which Asterisk can have the file.
+/// Paths where Asterisk may have the file.
 const PLACES: [&str; 2] = [
     "/etc/asterisk/manager.conf",
     "/usr/local/etc/asterisk/manager.conf",
 ];
 const DEPTH_MAX: usize = 8;
-/// Larger files are not read. Real files are smaller.
+/// Larger files aren't read. Real ones are smaller.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The settings that `manager.conf` has for one account.
+/// An account's settings in `manager.conf`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ManagerConf {
     pub path: PathBuf,
-    /// The event classes of `read`, in lowercase.
+    /// The event classes in `read`, in lowercase.
     pub read: BTreeSet<String>,
-    /// The lines of `eventfilter`, in their order.
+    /// The `eventfilter` lines, in order.
     pub filters: Vec<String>,
     /// Whether there are also filters in Asterisk 22's syntax, `eventfilter(name(…))`, which aren't
     /// parsed.
     pub has_other_filters: bool,
-    /// The value of `timestampevents`: whether events carry their time.
+    /// The value of `timestampevents`, i.e., whether events have timestamps.
     pub timed: bool,
     /// The names in the last `channelvars` line.
     pub variables: BTreeSet<String>,
-    /// The lines `deny` and `permit`, in their order.
+    /// The `deny` and `permit` lines, in order.
     address_rules: Vec<AddressRule>,
 }
 
-/// One network of a `permit` or `deny` line.
+/// One network in a `permit` or `deny` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AddressRule {
     permits: bool,
@@ -42,14 +43,14 @@ struct AddressRule {
 }
 
 impl ManagerConf {
-    /// Returns the settings of the PBX that listens on this port of this machine. `None` if its
-    /// file cannot be read or does not have the account.
+    /// Returns the settings of the PBX that listens on this port of this machine, or `None` if its
+    /// file can't be read or doesn't contain the account.
     pub(crate) fn find(user: &str, port: u16) -> Option<Self> {
         let mut places = PLACES.iter().map(Path::new);
         places.find_map(|place| Self::read(place, user, port))
     }
 
-    /// Reads the settings of the account from this file.
+    /// Reads the account's settings from this file.
     pub(crate) fn read(path: &Path, user: &str, port: u16) -> Option<Self> {
         let sections = local_conf::sections(&lines(path, DEPTH_MAX)?);
         let mut conf = Self {
@@ -87,7 +88,7 @@ impl ManagerConf {
         }
     }
 
-    /// Adds the networks of one line. `!` before a network reverses its meaning.
+    /// Adds the networks in one line. A `!` before a network reverses its meaning.
     fn add_address_rules(&mut self, permits: bool, line: &str) {
         for network in line.split(',').map(str::trim) {
             let (permits, network) = match network.strip_prefix('!') {
@@ -99,8 +100,8 @@ impl ManagerConf {
         }
     }
 
-    /// Returns `true` if the account can log in from this address. As in Asterisk, the last network
-    /// that contains the address decides, and an address in no network can log in.
+    /// Returns `true` if the account may log in from this address. As in Asterisk, the last network
+    /// that contains the address decides, and an address that isn't in any network may log in.
     pub(crate) fn permits(&self, address: IpAddr) -> bool {
         let mut permitted = true;
         for rule in &self.address_rules {
@@ -111,8 +112,8 @@ impl ManagerConf {
         permitted
     }
 
-    /// Returns `true` if the filters, read as basic regular expressions, let nothing through.
-    /// Filters of the form `(A|B)` match nothing then.
+    /// Returns `true` if the filters, treated as basic regular expressions, don't let anything
+    /// through, since those of the form `(A|B)` don't match anything then.
     pub(crate) fn is_deafened(&self) -> bool {
         let passing: Vec<&String> = self
             .filters
@@ -144,14 +145,14 @@ impl ManagerConf {
         Some(is_named)
     }
 
-    /// Returns `true` if the account receives events of this class.
+    /// Returns `true` if the account receives events in this class.
     pub(crate) fn receives(&self, class: &str) -> bool {
         self.read.contains(class) || self.read.contains("all")
     }
 }
 
-/// Returns `true` if the network, as `10.0.0.0/8`, `10.0.0.0/255.0.0.0` or `10.0.0.1`, contains the
-/// address.
+/// Returns `true` if the network, such as `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, or `10.0.0.1`,
+/// contains the address.
 fn contains(network: &str, address: IpAddr) -> bool {
     let (base, mask) = network.split_once('/').unwrap_or((network, ""));
     let Ok(base) = base.trim().parse::<IpAddr>() else {
@@ -180,7 +181,8 @@ fn contains(network: &str, address: IpAddr) -> bool {
     }
 }
 
-/// Returns a mask as bits. Reads `8` or `255.0.0.0`. An empty text means that all bits are set.
+/// Parses a mask such as `8` or `255.0.0.0` and returns its bits. An empty text means that all bits
+/// are set.
 fn mask_v4(mask: &str) -> Option<u32> {
     let mask = mask.trim();
     if mask.is_empty() {
@@ -204,16 +206,16 @@ fn words(value: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the lines of another file of the PBX on this machine, such as `pjsip.conf`. `None` if it
-/// cannot be read.
+/// Returns the lines in another of the PBX's files on this machine, such as `pjsip.conf`, or `None`
+/// if it can't be read.
 pub(crate) fn lines_of(file: &str) -> Option<Vec<String>> {
     let folders = PLACES.iter().filter_map(|place| Path::new(place).parent());
     let mut found = folders.filter_map(|folder| lines(&folder.join(file), DEPTH_MAX));
     found.next()
 }
 
-/// Returns the lines without comments, with the lines of included files in their place. `depth`
-/// limits nested includes. Included files that cannot be read are skipped.
+/// Returns the lines without comments, with included files inserted in place. `depth` limits nested
+/// includes. Included files that can't be read are skipped.
 fn lines(path: &Path, depth: usize) -> Option<Vec<String>> {
     let size = path.metadata().ok()?;
     if !size.is_file() || size.len() > BYTES_MAX {
@@ -249,8 +251,8 @@ fn lines(path: &Path, depth: usize) -> Option<Vec<String>> {
     Some(lines_of_all)
 }
 
-/// Expands a pattern such as `manager.d/*.conf` to the files that match it. A name without `*`
-/// stays as it is.
+/// Expands a pattern such as `manager.d/*.conf` to the files that match it. A name without `*` is
+/// returned as is.
 fn files(pattern: &Path) -> Vec<PathBuf> {
     let name = pattern.file_name().and_then(|name| name.to_str());
     let Some((before, after)) = name.and_then(|name| name.split_once('*')) else {
@@ -335,7 +337,7 @@ mod tests {
             second.receives("system") && !second.receives("agent"),
             "the read line of the account counts"
         );
-        // A `permit` for another network refuses the login from this machine.
+        // A `permit` for another network prevents a login from this machine.
         let path_of_acl = folder.path().join("acl.conf");
         std::fs::write(
             &path_of_acl,
@@ -354,7 +356,7 @@ mod tests {
             let found = account(&path_of_acl, user).permits(address.parse().expect("an address"));
             assert_eq!(found, is_permitted, "{user} {address}");
         }
-        // Another PBX on another port, and an unknown account.
+        // These are another PBX on another port, and an unknown account.
         assert_eq!(ManagerConf::read(&path, "bridge", 5039), None);
         assert_eq!(ManagerConf::read(&path, "other", 5038), None);
         let nowhere = folder.path().join("no.conf");

@@ -1,19 +1,20 @@
-//! `check`: tests each part that `run` would use, and reports each problem and its fix.
+//! `check`, which tests everything that `run` would use, and reports each problem along with its
+//! fix.
 //!
 //! | module | what it contains |
 //! |---|---|
-//! | [`place`] | state folder, clock, listener; a temporary state for the check |
-//! | [`database`] | the PostgreSQL server of a state |
-//! | [`inward`] | sources, files, a FreeSWITCH, trunks, the queue for dead letters |
+//! | [`place`] | state directory, clock, and listener; a temporary state for the check |
+//! | [`database`] | a state's PostgreSQL server |
+//! | [`inward`] | sources, files, FreeSWITCH, trunks, and the dead letter queue |
 //! | [`lists`] | leads and employees |
-//! | [`account`] | rights of a manager account and its events; [`manager_conf`]: its file |
+//! | [`account`] | a manager account's permissions and events; [`manager_conf`]: its file |
 //! | [`release`] | the PBX's release, the settings it needs, and what each source reports |
 //! | [`endpoints`] | compares the PBX's endpoints with the trunks |
-//! | [`service`] | the CRM: address, token, grant, company, fields; [`token`]: its source |
-//! | [`hub`] | a hub's listener and branches; a collector's connection to its hub |
-//! | [`lookup`] | the lookup for dialplans: one test, and missing data |
-//! | [`notify`] | whether the command for notices exists |
-//! | [`webhooks`] | the receiver of webhooks and the page: address, certificate, secrets |
+//! | [`service`] | the CRM's URL, token, grant, company, and fields; [`token`]: where it is |
+//! | [`hub`] | a hub's listener and branches, and a collector's connection to its hub |
+//! | [`lookup`] | the lookup for dialplans, with a test and any missing data |
+//! | [`notify`] | whether the notification command exists |
+//! | [`webhooks`] | the webhook receiver and the page, with address, certificate, and secrets |
 
 pub(crate) mod account;
 pub(crate) mod database;
@@ -41,34 +42,34 @@ use endpoints::PbxEndpoints;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
 
-/// The part of a finding that does not fit into a sentence: a table.
+/// The part of a finding that doesn't fit into a sentence, which is a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extra {
-    /// Fields in addition to those of every finding.
+    /// Fields in addition to those that every finding has.
     pub json: Map<String, Value>,
     /// The table as lines of text.
     pub text: String,
 }
 
-/// The result of checking one part.
+/// The result of a single check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CheckFinding {
-    /// The subject of the check: `source ami://…`, `token`.
+    /// What the check is about, such as `source ami://…` or `token`.
     pub name: String,
     pub message: String,
-    /// How to fix it. Empty if there is nothing to do.
+    /// How to fix it, or empty if there's nothing to do.
     pub fix: String,
-    /// The exit code of the finding. `None` if it is no error.
+    /// The finding's exit status, or `None` if it isn't an error.
     pub fault: Option<Code>,
     pub extra: Option<Box<Extra>>,
 }
 
-/// Returns a finding of a part that is ok.
+/// Returns a finding about something that's fine.
 pub(crate) fn well(name: impl Display, message: impl Display) -> CheckFinding {
     advice(name, message, "")
 }
 
-/// Returns a finding of a part that works but can be improved.
+/// Returns a finding about something that works but could be improved.
 pub(crate) fn advice(name: impl Display, message: impl Display, fix: impl Display) -> CheckFinding {
     CheckFinding {
         name: name.to_string(),
@@ -79,7 +80,8 @@ pub(crate) fn advice(name: impl Display, message: impl Display, fix: impl Displa
     }
 }
 
-/// Returns a finding of a part that is wrong: `check` exits with `code` or a higher code.
+/// Returns a finding about something that's wrong, which makes `check` exit with `code` or a worse
+/// one.
 pub(crate) fn fault(
     code: Code,
     name: impl Display,
@@ -93,7 +95,7 @@ pub(crate) fn fault(
 }
 
 impl CheckFinding {
-    /// Formats the finding as `{name, ok, message, fix}` with the fields of the table.
+    /// Formats the finding as `{name, ok, message, fix}` along with the table's fields.
     pub(crate) fn to_json(&self) -> String {
         let mut json = json!({
             "name": self.name, "ok": self.fault.is_none(), "message": self.message, "fix": self.fix,
@@ -104,7 +106,8 @@ impl CheckFinding {
         safe_json(&json.to_string())
     }
 
-    /// Formats the finding as one line, a table if there is one, and a line with the fix.
+    /// Formats the finding as one line, followed by a table if there is one, and a line with the
+    /// fix.
     pub(crate) fn to_text(&self, color: bool) -> String {
         let mark = match (self.fault.is_none(), color) {
             (true, true) => "\x1b[32mok    \x1b[0m",
@@ -146,7 +149,7 @@ impl Findings {
         Ok(())
     }
 
-    /// Fails with the worst exit code and the number of failed checks, if a check failed.
+    /// Fails with the worst exit status and the number of failed checks, if there are any.
     fn verdict(&self) -> Result<()> {
         let Some(code) = worst(&self.all) else {
             return Ok(());
@@ -157,16 +160,16 @@ impl Findings {
     }
 }
 
-/// Returns the worst exit code: state and configuration come before token and grant, then the disk,
-/// then errors that can pass without action.
+/// Returns the worst exit status. Problems with the state and the configuration come before those
+/// with the token and the grant, then the disk, and then errors that may go away on their own.
 fn worst(findings: &[CheckFinding]) -> Option<Code> {
     findings.iter().filter_map(|finding| finding.fault).max()
 }
 
-/// Checks every part, and prints one line per finding.
+/// Performs all checks, printing one line per finding.
 ///
 /// # Errors
-/// The exit code of the worst finding.
+/// Fails with the exit status of the worst finding.
 pub(crate) async fn run(check: &Check) -> Result<()> {
     let mut findings = Findings {
         json: check.json,
@@ -198,7 +201,7 @@ pub(crate) async fn run(check: &Check) -> Result<()> {
     findings.verdict()
 }
 
-/// Checks each source, the rights of its account, and the endpoints that the PBX reports.
+/// Checks each source, its account's permissions, and the endpoints reported by the PBX.
 async fn sources(config: &Config, people: &People, findings: &mut Findings) -> Result<()> {
     let mut shown = Vec::new();
     let mut has_unasked = false;
@@ -228,7 +231,7 @@ async fn sources(config: &Config, people: &People, findings: &mut Findings) -> R
     findings.show(endpoints::judge(config, &shown, people))
 }
 
-/// Reports secret files that every user of this machine can read.
+/// Reports secret files that are readable by every user on this machine.
 fn open_secrets(config: &Config) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     for file in config.secret_files() {

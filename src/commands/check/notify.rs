@@ -1,5 +1,5 @@
-//! Checks that the program of `--notify-command` exists. The command itself is not run, because it
-//! would send a notice.
+//! Checks that the program used in `--notify-command` exists. The command itself isn't run, because
+//! that would send a notification.
 
 use super::{CheckFinding, fault, well};
 use crate::config::Config;
@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 const NAME: &str = "--notify-command";
 
-/// Looks up the program of `--notify-command` as the shell would.
+/// Looks up the program in `--notify-command` the way the shell would.
 pub(crate) async fn check(config: &Config) -> Option<CheckFinding> {
     let settings = config.notify.as_ref()?;
     let Some(program) = program(&settings.command) else {
@@ -34,10 +34,10 @@ pub(crate) async fn check(config: &Config) -> Option<CheckFinding> {
     Some(fault(Code::Configuration, NAME, message, fix))
 }
 
-/// Returns the program that a shell command line runs. `None` if only a shell can find it.
+/// Returns the program that a shell command line runs, or `None` if only a shell can tell.
 fn program(command: &str) -> Option<String> {
     let mut rest = command.trim_start();
-    // Assignments before the program, as in `CHAT=1 notify`.
+    // Skip assignments before the program, as in `CHAT=1 notify`.
     while let Some((word, after)) = rest.split_once(char::is_whitespace) {
         let is_assignment = word.split_once('=').is_some_and(|(name, _)| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

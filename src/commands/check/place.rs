@@ -1,8 +1,9 @@
-//! Checks the environment of `run`: clock, state folder, listener.
+//! Checks the environment that `run` needs, which is the clock, the state directory, and the
+//! listener.
 //!
-//! If no state exists, `check` creates a temporary one where `run` would create it, and removes it
-//! at the end. The slots that `check` used are lost with it. So each new state begins with three
-//! used slots.
+//! If there's no state yet, `check` creates a temporary one in the place where `run` would create
+//! it, and removes it at the end. Since the slots that `check` used are lost along with it, each
+//! new state starts with three used slots.
 
 use super::{CheckFinding, database, fault, well};
 use crate::commands::ScratchFolder;
@@ -17,20 +18,21 @@ use callbridge_spool::{self as spool, Error, Fit, Guard, Handle, StatePlace, tab
 use std::{io, net::SocketAddr, path::Path};
 use tokio::net::TcpListener;
 
-/// The state folder as the check can use it.
+/// The state directory, as far as the check can use it.
 pub(crate) enum State {
-    /// The state that a running daemon uses. Has the daemon's status.
+    /// The state is in use by a running daemon, whose status this is.
     Daemon(Box<Status>),
-    /// No other process uses the state, so `check` has opened it. If no state exists yet, `check`
-    /// has opened a temporary one.
+    /// The state isn't in use by any other process, so `check` has opened it, or a temporary one if
+    /// there's no state yet.
     Ours(Handle, Guard, Option<TrialFolder>),
-    /// Another process leads the database.
+    /// Another process is leading the database.
     Standby {
         leader: String,
-        /// Whether a daemon runs on this machine as a standby. It uses the addresses of its flags.
+        /// Whether a daemon is running on this machine as a standby. If so, it's using the
+        /// addresses in its flags.
         is_daemon: bool,
     },
-    /// The state cannot be used. A finding has the reason.
+    /// The state can't be used, for a reason given in a finding.
     Unusable,
 }
 
@@ -44,7 +46,7 @@ impl State {
     }
 }
 
-/// Reports a clock that shows a time before the build.
+/// Reports a clock that shows a time from before the build.
 pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
     if now >= built {
         return well("clock", date_text(now));
@@ -66,7 +68,7 @@ fn date_text(at: EventTime) -> String {
     }
 }
 
-/// Checks whether the address of `--listen` is free, or used by the daemon.
+/// Checks whether the `--listen` address is available or in use by the daemon.
 pub(crate) async fn listener(addr: SocketAddr, daemon: bool) -> CheckFinding {
     match unusable_address("listen", addr, false).await {
         None => well("listen", format!("{addr} is free")),
@@ -77,8 +79,8 @@ pub(crate) async fn listener(addr: SocketAddr, daemon: bool) -> CheckFinding {
     }
 }
 
-/// Returns an error if no listener can be opened at the flag's address. `None` if a daemon runs,
-/// because the daemon can use the address.
+/// Returns an error if no listener can be opened on the flag's address, or `None` if a daemon is
+/// running, because it may be using the address.
 pub(crate) async fn unusable_address(
     flag: &str,
     addr: SocketAddr,
@@ -92,7 +94,7 @@ pub(crate) async fn unusable_address(
     Some(fault(Code::Usage, flag, format!("{addr}: {error}"), todo))
 }
 
-/// Opens the state as `run` would.
+/// Opens the state the way `run` would.
 pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
     let place = config.state_place();
     let Some(url) = place.database() else {
@@ -107,7 +109,7 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
     (found, state)
 }
 
-/// Opens the state in this place. `is_new` means that a database has no state yet.
+/// Opens the state in this place. `is_new` means that there's no state in a database yet.
 async fn state_in(config: &Config, place: &StatePlace, is_new: bool) -> (Vec<CheckFinding>, State) {
     let wait = LockWait::begin();
     loop {
@@ -168,7 +170,7 @@ async fn state_in(config: &Config, place: &StatePlace, is_new: bool) -> (Vec<Che
     }
 }
 
-/// Opens the state, or a temporary one if none exists, because a check must not create one.
+/// Opens the state, or a temporary one if there is none, because a check mustn't create one.
 fn open_state(
     place: &StatePlace,
     is_new: bool,
@@ -200,7 +202,7 @@ fn unusable_state(error: &Error) -> CheckFinding {
     fault(error.exit_code(), "state", what, todo)
 }
 
-/// Checks that the state belongs to the CRM address and the PBX of the flags.
+/// Checks that the state belongs to the CRM URL and the PBX given by the flags.
 async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     let read = spool.read(|store| {
@@ -225,7 +227,7 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
     found
 }
 
-/// Returns whether `--pbx-id` fits the state. `None` without `--pbx-id`.
+/// Returns whether `--pbx-id` matches the state, or `None` without that flag.
 fn pbx_id(config: &Config, stored: Option<&str>) -> Option<CheckFinding> {
     let given = config.pbx_id.as_deref()?;
     let Err(error) = identity::refuse_change(stored, given) else {
@@ -236,14 +238,14 @@ fn pbx_id(config: &Config, stored: Option<&str>) -> Option<CheckFinding> {
     Some(fault(error.exit_code(), "pbx-id", what, todo))
 }
 
-/// A temporary folder for the state of a check. Dropping this value removes the folder.
+/// A temporary directory for a check's state, which is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct TrialFolder {
     pub folder: ScratchFolder,
 }
 
 impl TrialFolder {
-    /// Creates the folder in `state`, or where the state would be created.
+    /// Creates the directory in `state`, or where the state would be created.
     ///
     /// # Errors
     /// Returns [`Error::NotWritable`], as `run` would.
@@ -256,13 +258,14 @@ impl TrialFolder {
 
     fn create(state: &Path) -> io::Result<ScratchFolder> {
         let place = existing_folder(state)?;
-        // A killed check leaves its folder behind. Process ids repeat, so the name is a UUID.
+        // If a check is killed, its directory is left behind. Process IDs may repeat, so the name
+        // is a UUID.
         let name = format!(".callbridge-check-{}", uuid::Uuid::new_v4().simple());
         ScratchFolder::make(place.join(name))
     }
 }
 
-/// Returns the state folder, or its nearest ancestor that exists.
+/// Returns the state directory, or its nearest existing ancestor.
 fn existing_folder(state: &Path) -> io::Result<&Path> {
     for above in state.ancestors() {
         let is_here = above.as_os_str().is_empty();

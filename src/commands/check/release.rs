@@ -1,6 +1,6 @@
-//! The release of a PBX, the settings that it needs, and what each source reports about a call in
-//! that release. `check` shows the part of this table for the PBX that it asked.
-//! `deploy/asterisk/README.md` shows the whole table, and a test compares them.
+//! A PBX's release, the settings it needs, and what each source reports about a call in that
+//! release. `check` shows the part of this table that applies to the PBX it asked. The whole table
+//! is in `deploy/asterisk/README.md`, and a test compares the two.
 
 use super::manager_conf::ManagerConf;
 use super::{CheckFinding, Extra, advice, well};
@@ -11,17 +11,17 @@ use callbridge_setup::snippet::{READ, WRITE};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
-/// A line in a configuration file of the PBX.
+/// A line in one of the PBX's configuration files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Setting {
     file: &'static str,
     line: String,
-    /// The information that is lost without the line.
+    /// What's lost without the line.
     reason: &'static str,
 }
 
-/// Returns the finding about the release, and a finding about queues that report too little.
-/// `variables` are the channel variables that have leads.
+/// Returns the finding about the release, along with one about queues that don't report enough.
+/// `variables` lists the channel variables that contain leads.
 pub(crate) fn judge(
     config: &Config,
     flag: &SourceConfig,
@@ -50,8 +50,8 @@ pub(crate) fn judge(
     found
 }
 
-/// Returns the release that the PBX reports. If it reports no release, derives it from the
-/// manager's version.
+/// Returns the release reported by the PBX or, failing that, the one implied by the manager's
+/// version.
 fn release_name(account: &Account) -> String {
     let release = account.release.as_deref().map(str::trim);
     if let Some(release) = release.filter(|release| !release.is_empty()) {
@@ -89,7 +89,7 @@ fn settings(generation: Generation, has_cel: bool, variables: &[&str]) -> Vec<Se
     } else {
         "needed for the talk time, if you use CEL as a source or with --catch-up"
     };
-    // Since Asterisk 12, a single unknown name in the list turns CEL off.
+    // Since Asterisk 12, a single unknown name in the list disables CEL.
     all.push(setting("cel.conf", "events = ALL", reason));
     if generation.has_quiet_queues() {
         let reason = "which phones a queue rings, according to AMI; in each queue";
@@ -119,7 +119,7 @@ fn extra(release: &str, generation: Generation, settings: &[Setting]) -> Extra {
     Extra { json, text }
 }
 
-/// Reports queues that report which phones they ring only if a setting enables it.
+/// Reports queues that only report which phones they ring if a setting enables it.
 fn queues(
     flag: &SourceConfig,
     account: &Account,
@@ -165,15 +165,16 @@ pub(crate) fn short_url(flag: &SourceConfig) -> String {
 pub(crate) enum Generation {
     /// Asterisk 1.8 to 10.
     UpToTen,
-    /// Only Asterisk 11, with a manager of version 1.3 or later.
+    /// Only Asterisk 11, with manager version 1.3 or later.
     Eleven,
-    /// Asterisk 12 and later, with a manager of version 2 or later.
+    /// Asterisk 12 and later, with manager version 2 or later.
     Twelve,
 }
 
-/// The facts of a call, in the order in which they are shown: the customer's talk time, whether the
-/// call was answered, who talked and in which order, who rang, the number, events in a queue, talks
-/// of three or more, transfers with pickup and parking, and the lead that the PBX knows.
+/// The facts about a call in the order in which they're shown, which are the customer's talk time,
+/// whether the call was answered, who talked and in which order, who rang, the number, events in a
+/// queue, conversations between three or more, transfers with pickup and parking, and the lead that
+/// the PBX knows.
 const VALUES: [&str; 9] = [
     "talk",
     "answered",
@@ -188,14 +189,14 @@ const VALUES: [&str; 9] = [
 
 /// The source reports the fact exactly.
 const EXACT: &str = "exact";
-/// The fact is exact, apart from a named exception.
+/// The fact is exact, apart from a given exception.
 const PARTLY: &str = "partly";
-/// The fact is near the real value, and is marked as an estimate.
+/// The fact is close to the real value, and is marked as an estimate.
 const ESTIMATE: &str = "estimate";
-/// The source does not report the fact. Calls that need it are `incomplete`.
+/// The source doesn't report the fact, and calls that need it are `incomplete`.
 const NOT_GIVEN: &str = "no";
 
-/// A fact, its quality from one source, and the exception.
+/// A fact, how well a source reports it, and the exception.
 type But = (&'static str, &'static str, &'static str);
 
 const fn partly(value: &'static str, but: &'static str) -> But {
@@ -217,7 +218,7 @@ const CALLED_FIRST: But = partly(
     "for a customer whom the PBX called first, only if a lead has the number",
 );
 const LISTED: But = partly("lead", "by `csv:` or `userfield:`, not by `var:`");
-/// The masquerade in an attended transfer by REFER also moves the fields of the records.
+/// In an attended transfer by REFER, the masquerade also moves the records' fields.
 const MOVED: But = partly(
     "lead",
     "`userfield:` can be another call's after an attended transfer by REFER",
@@ -249,7 +250,7 @@ impl Generation {
     #[cfg(test)]
     pub(crate) const ALL: [Self; 3] = [Self::Twelve, Self::Eleven, Self::UpToTen];
 
-    /// Returns the generation for a manager version. `None` if the version is no number.
+    /// Returns the generation for a manager version, or `None` if the version isn't a number.
     pub(crate) fn from_manager(manager: &str) -> Option<Self> {
         let mut numbers = manager.split('.').map(str::parse::<u32>);
         match (numbers.next()?.ok()?, numbers.next()?.ok()?) {
@@ -260,7 +261,7 @@ impl Generation {
         }
     }
 
-    /// Returns the releases of the generation as people name them.
+    /// Returns the generation's releases the way they're usually written.
     #[cfg(test)]
     pub(crate) const fn word(self) -> &'static str {
         match self {
@@ -270,13 +271,14 @@ impl Generation {
         }
     }
 
-    /// Returns `true` if queues report which phones they ring only when a setting enables it.
+    /// Returns `true` if queues only report which phones they ring if a setting enables it.
     pub(crate) const fn has_quiet_queues(self) -> bool {
         !matches!(self, Self::Twelve)
     }
 
-    /// Returns the sources, the most exact one first. Each source has the quality of every fact,
-    /// and a text with the exception or the method of the estimate. The text can be empty.
+    /// Returns the sources, most exact first. For each of them, this says how well it reports every
+    /// fact, along with a text (which may be empty) about the exception or how the estimate is
+    /// made.
     pub(crate) fn sources(self) -> [(&'static str, [But; VALUES.len()]); 3] {
         let (ami, cel, cdr): (&[But], &[But], &[But]) = match self {
             Self::Twelve => (&[], &[CALLED_FIRST, LISTED], &[BILLED, LINKED, LISTED]),
@@ -321,7 +323,7 @@ impl Generation {
         Map::from_iter(sources).into()
     }
 
-    /// Formats the table as text: one line per source, and one line for each exception.
+    /// Formats the table as text, with one line per source, and one for each exception.
     pub(crate) fn to_text(self) -> String {
         let line = |head: &str, cells: [&str; VALUES.len()]| {
             let cells = cells.map(|cell| format!("  {cell:10}")).concat();
@@ -368,7 +370,7 @@ mod tests {
         }
     }
 
-    /// Returns the wanted settings as `FILE: LINE`, one per line.
+    /// Returns the settings as `FILE: LINE`, one per line.
     fn setting_lines(generation: Generation, variables: &[&str]) -> String {
         let all = settings(generation, true, variables);
         let lines = all
@@ -391,14 +393,14 @@ mod tests {
         assert!(new.contains("cel.conf: events = ALL"), "{new}");
     }
 
-    /// Returns the facts of this quality in a row of the table, separated by commas.
+    /// Returns the facts that have this quality in a row of the table, separated by commas.
     fn facts_with_quality(cells: &[But], quality: &str) -> String {
         let matching = cells.iter().filter(|(_, how, _)| *how == quality);
         let facts: Vec<&str> = matching.map(|(fact, ..)| *fact).collect();
         facts.join(", ")
     }
 
-    /// Builds the table of the documentation, with one row per release and source.
+    /// Builds the table for the documentation, with one row per release and source.
     fn documentation_table() -> String {
         let mut text = String::from(
             "| Asterisk | source | exact | an estimate | in part, or not reported |\n\

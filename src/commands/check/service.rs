@@ -1,6 +1,6 @@
-//! Checks the CRM: address, token, grant, company, the fields of `--lead-field`, and what the
-//! journal shows of sent calls. Sends at most two requests, whose slots are stored in an existing
-//! state. If a daemon runs, it is asked instead of the CRM.
+//! Checks the CRM's URL, the token, the grant, the company, the fields in `--lead-field`, and what
+//! the journal shows of sent calls. Sends at most two requests, whose slots are stored if there's a
+//! state. If a daemon is running, it's asked instead of the CRM.
 
 use super::place::State;
 use super::{CheckFinding, advice, fault, token, well};
@@ -20,10 +20,10 @@ use callbridge_spool::{Binding, Fit, Handle, StatePlace, WorkQueue, tables};
 
 /// Without this grant, no call can be journaled.
 const SAVE: Grant = Grant::CallSave;
-/// The finding about the grant for `--lead-directory`.
+/// Name of the finding about the grant for `--lead-directory`.
 const LEAD_GRANT: &str = "grant for leads";
 
-/// Returns the findings on the CRM. Empty if there is no CRM.
+/// Returns the findings about the CRM, or none if there's no CRM.
 pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
     let Some(crm) = &config.crm else {
         return Vec::new();
@@ -50,7 +50,7 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
     }
 }
 
-/// Judges the CRM's journal by the facts in the state. A temporary state has none.
+/// Judges the CRM's journal by the facts in the state. A temporary state doesn't have any.
 async fn judge_stored(spool: &Handle, place: &StatePlace) -> Vec<CheckFinding> {
     let at = clock::now().wall.floor_seconds().get();
     let state = place.to_string();
@@ -59,7 +59,7 @@ async fn judge_stored(spool: &Handle, place: &StatePlace) -> Vec<CheckFinding> {
         .await;
     match kept {
         Ok(status) => judge_journal(&status.judged()),
-        // The check of the state reports a state that cannot be read.
+        // If the state can't be read, that's reported by the check of the state.
         Err(_) => Vec::new(),
     }
 }
@@ -113,8 +113,8 @@ async fn ask(
     found
 }
 
-/// Requests `token/info` and, with `--lead-field`, the list of the CRM's fields. Judges the
-/// answers.
+/// Requests `token/info` and, with `--lead-field`, the list of the CRM's fields, and judges the
+/// responses.
 async fn ask_all(
     crm: &Crm,
     reads_leads: bool,
@@ -145,7 +145,7 @@ async fn ask_all(
                     .map_err(Unasked::Spool)?;
                 found.extend(judge_fields(&crm.lead_fields, &answer, &refused));
             }
-            // The fields could not be requested, so they are not reported as wrong.
+            // The fields couldn't be requested, so they aren't reported as wrong.
             Err(why) => {
                 let finding = unasked_finding(&why);
                 found.push(advice("lead-field", finding.message, finding.fix));
@@ -155,7 +155,7 @@ async fn ask_all(
     Ok(found)
 }
 
-/// Returns the finding of a request that could not be made.
+/// Returns the finding about a request that couldn't be made.
 fn unasked_finding(why: &Unasked) -> CheckFinding {
     let code = Code::Unreachable;
     let what = "crm";
@@ -178,7 +178,8 @@ fn unasked_finding(why: &Unasked) -> CheckFinding {
     }
 }
 
-/// Judges the answer to `token/info`: address, token, company, and the grant that every call needs.
+/// Judges the response to `token/info`, i.e., the URL, the token, the company, and the grant that
+/// every call needs.
 pub(crate) fn judge(
     address: &Address,
     answer: ApiResult,
@@ -267,7 +268,7 @@ fn not_working(address: &str, message: &str) -> CheckFinding {
     fault(Code::Unreachable, "crm", what, todo)
 }
 
-/// Returns the finding of a 4xx without the API's envelope (§2.1), which the CRM does not send.
+/// Returns the finding about a 4xx without the API's envelope (§2.1), which the CRM wouldn't send.
 fn answered_by_proxy(address: &str, answer: &str) -> CheckFinding {
     let what = format!(
         "a proxy or firewall in front of {address} answered {}, not the CRM",
@@ -329,7 +330,7 @@ fn judge_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     found
 }
 
-/// Checks the grant that `--lead-directory` needs to read leads.
+/// Checks the grant that `--lead-directory` needs in order to read leads.
 fn lead_grant(info: &TokenInfo, reads_leads: bool) -> Option<CheckFinding> {
     if !reads_leads {
         return None;
@@ -347,8 +348,8 @@ fn no_grant_for_leads() -> CheckFinding {
     fault(Code::NoPermission, LEAD_GRANT, what, todo)
 }
 
-/// Returns the problems of the status that are about the CRM's journal. Without problems, returns
-/// the number of calls that were compared.
+/// Returns the problems in the status that are about the CRM's journal or, if there are none, the
+/// number of calls that were compared.
 pub(crate) fn judge_journal(status: &Status) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     for problem in &status.problems {
@@ -374,12 +375,12 @@ pub(crate) fn judge_journal(status: &Status) -> Vec<CheckFinding> {
     found
 }
 
-/// The fix for a field of `--lead-field`. The CRM ignores wrong fields silently.
+/// The fix for a field in `--lead-field`. The CRM silently ignores wrong fields.
 const FIELD_TODO: &str = "give --lead-field the id of a field of leads (infoType LED); if the \
                           field does not take text, add its kind: ID:number, ID:boolean or ID:date";
 
-/// Judges each field of `--lead-field` by the answer to `crm-field` and by the values that the CRM
-/// has refused.
+/// Judges each field in `--lead-field` by the response to `crm-field` and by the values that the
+/// CRM has rejected.
 fn judge_fields(fields: &Fields, answer: &ApiResult, refused: &RefusedFields) -> Vec<CheckFinding> {
     let at = EventTime::from_seconds(0);
     let rows = match answer {

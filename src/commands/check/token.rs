@@ -1,6 +1,6 @@
-//! Reads the token as `run` would: from its file, its command, or the stored connection. A stored
-//! connection is not refreshed here, because a refresh replaces the pair of tokens. Only the daemon
-//! refreshes it.
+//! Reads the token the way `run` would, from its file, its command, or the stored connection. A
+//! stored connection isn't refreshed here, because a refresh replaces the pair of tokens, which
+//! only the daemon may do.
 
 use super::{CheckFinding, advice, fault, well};
 use crate::config::{Crm, TokenFrom};
@@ -10,7 +10,8 @@ use callbridge_oauth::{command, scope, store};
 use callbridge_spool::StatePlace;
 use std::fmt::Display;
 
-/// Reads the token. Returns the findings on its source, and the token if it can be used.
+/// Reads the token. Returns the findings about where it comes from, and the token itself if it can
+/// be used.
 pub(crate) async fn check(crm: &Crm, place: &StatePlace) -> (Vec<CheckFinding>, Option<Secret>) {
     let fix = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
                 connect`";

@@ -1,5 +1,5 @@
-//! Receives the browser's redirect after the consent, if the redirect goes to this machine. Listens
-//! for one path, and answers with a short page for the person.
+//! Receives the browser's redirect after the consent, if it goes to this machine. Listens for a
+//! single path, and responds with a short page for the user.
 
 use crate::daemon::tasks::has_stopped;
 use crate::{Failure, Result};
@@ -22,7 +22,7 @@ const LIMITS: Limits = Limits {
     ..Limits::FEW
 };
 
-/// The listeners at the redirect's addresses on this machine.
+/// The listeners on the redirect's addresses on this machine.
 #[derive(Debug)]
 pub(crate) struct Catcher {
     listeners: Vec<TcpListener>,
@@ -30,13 +30,13 @@ pub(crate) struct Catcher {
 }
 
 impl Catcher {
-    /// Listens at every address of the redirect. A browser can use either address of `localhost`,
-    /// and another program at one of them would receive the code. Returns `Ok(None)` if the
-    /// redirect goes to another machine. If this machine cannot listen there, prints why and
-    /// returns `Ok(None)`.
+    /// Listens on all of the redirect's addresses, because a browser may use either address of
+    /// `localhost`, and another program listening on one of them would receive the code. Returns
+    /// `Ok(None)` if the redirect goes to another machine, or if this machine can't listen there,
+    /// in which case the reason is printed.
     ///
     /// # Errors
-    /// If another program listens at one of the addresses.
+    /// Returns an error if another program is listening on one of the addresses.
     pub(crate) async fn listen(redirect: &Redirect) -> Result<Option<Self>> {
         let Some(addresses) = redirect.listen() else {
             return Ok(None);
@@ -74,8 +74,8 @@ impl Catcher {
         Ok(Some(Self { listeners, path }))
     }
 
-    /// Serves until `stopped` is `true`, and completes responses under way. Sends every redirect to
-    /// `backs`, even if it does not have the expected `state`.
+    /// Serves until `stopped` is `true`, and completes any responses in progress. Sends every
+    /// redirect to `backs`, even one without the expected `state`.
     pub(crate) async fn serve(
         self,
         state: Secret,
@@ -91,8 +91,8 @@ impl Catcher {
                 tls: None,
                 limits: LIMITS,
                 site: SiteRules {
-                    // The CRM's consent page redirects the browser here. The `state` parameter
-                    // proves that.
+                    // The browser is redirected here by the CRM's consent page, as proven by the
+                    // `state` parameter.
                     navigation: true,
                     ..SiteRules::STRICT
                 },
@@ -103,14 +103,14 @@ impl Catcher {
     }
 }
 
-/// Returns `true` if the error means that this machine does not have the address. Without IPv6
-/// there is no `::1`, so no program can listen there.
+/// Returns `true` if the error means that this machine doesn't have the address. Without IPv6,
+/// there's no `::1`, so no program can listen there.
 fn is_no_address_of_ours(error: &std::io::Error) -> bool {
     let unsupported = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
     error.kind() == ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(unsupported)
 }
 
-/// The page that the browser shows after the redirect.
+/// The page shown by the browser after the redirect.
 struct RedirectPage {
     path: String,
     state: Secret,
@@ -123,7 +123,7 @@ impl AnswerHttp for RedirectPage {
         let (status, message, back) =
             judge(request.method(), request.uri(), &self.path, &self.state);
         if let Some(back) = back {
-            // This fails if the code came too late, because nothing waits for a code any more.
+            // This fails if the code arrives too late and nothing is waiting for it anymore.
             let _ = self.backs.send(back).await;
         }
         let mut page = response(status, "text/html; charset=utf-8", whole(page(message)));
@@ -134,15 +134,15 @@ impl AnswerHttp for RedirectPage {
     }
 }
 
-/// Returns the HTTP status, the text of the page, and the consent's reply in the request, if any.
-/// `path` and `state` are the expected values.
+/// Returns the HTTP status, the page's text, and the consent's reply in the request, if any. `path`
+/// and `state` are the expected values.
 fn judge(
     method: &Method,
     target: &Uri,
     path: &str,
     state: &Secret,
 ) -> (StatusCode, &'static str, Option<ConsentReply>) {
-    // A target with a host is a request to a proxy. This server is no proxy.
+    // A target with a host is a request to a proxy, which this server isn't.
     if target.authority().is_some() || target.path() != path {
         let message = "callbridge waits for a consent, but not at this address.";
         return (StatusCode::NOT_FOUND, message, None);
@@ -281,7 +281,7 @@ mod tests {
 
     #[tokio::test]
     async fn catcher_on_localhost_listens_on_both_addresses_or_none() {
-        // A port that the system chose for IPv6 can be in use for IPv4.
+        // A port that the system chose for IPv6 may be in use for IPv4.
         let port = callbridge_testbed::port::free_port();
         // A machine without IPv6 has only one address.
         let Ok(other) = TcpListener::bind(("::1", port)).await else {

@@ -1,20 +1,21 @@
-//! `connect`: gets a company's consent and stores the connection. `disconnect` revokes every known
+//! `connect` gets a company's consent and stores the connection. `disconnect` revokes every known
 //! token ([`callbridge_oauth::revoke`]) and removes the connection.
 //!
-//! | step | state if the process is killed after it |
+//! | step | what remains if the process is killed after it |
 //! |---|---|
-//! | the redirect is received and its state compared | nothing |
-//! | the code is exchanged | an unused pair of tokens; connect again |
-//! | the pair and the secrets that are shown only once are stored | a connection |
-//! | `token/info` shows the company, and a person agrees | the connection, bound |
-//! | the tokens of the previous connection are revoked | only the new connection |
+//! | the redirect is received and its `state` compared | nothing |
+//! | the code is exchanged | an unused pair of tokens, so connect again |
+//! | the pair and the secrets that are only shown once are stored | a connection |
+//! | `token/info` shows the company, and the user agrees | the connection, bound |
+//! | the previous connection's tokens are revoked | only the new connection |
 //!
-//! A connection is undone if it is of another company than the state's, or is not confirmed: the
-//! new pair is revoked and the previous connection restored. A connection without the needed grant
-//! is stored, because its secrets are shown only once, and the company can add the grant later.
+//! If a connection is to a different company than the state's or isn't confirmed, it's undone by
+//! revoking the new pair and restoring the previous connection. A connection without the required
+//! grant is stored anyway, because its secrets are only shown once, and the company can add the
+//! grant later.
 //!
-//! The connection is read and changed in the state without the daemon. A running daemon sees the
-//! change within a second. Without a daemon, this process holds the state's lock.
+//! The connection in the state is read and changed without the daemon's help, and a running daemon
+//! notices the change within a second. Without a daemon, this process holds the state's lock.
 
 pub(crate) mod catcher;
 mod verify;
@@ -42,23 +43,24 @@ use std::{convert::Infallible, path::Path, time::Duration};
 use tokio::{sync::mpsc, sync::watch, time::Instant, time::timeout_at};
 use url::Url;
 
-/// Seconds between the attempts to exchange a code (§7.7: 3 to 5 attempts). The code is valid for
-/// ten minutes, and each attempt can take half a minute to fail.
+/// Seconds between attempts to exchange a code (§7.7: 3 to 5 attempts). The code is valid for ten
+/// minutes, and each attempt may take half a minute to fail.
 const TRIES: [u64; 4] = [2, 8, 20, 60];
-/// Maximum of the random time that is added to each pause.
+/// Maximum random time added to each pause.
 const JITTER_MAX: Duration = Duration::from_millis(500);
-/// Time between two attempts to store the connection.
+/// Interval between attempts to store the connection.
 const STORE_AGAIN: Duration = Duration::from_secs(2);
-/// Attempts to store the connection.
+/// Maximum number of attempts to store the connection.
 const STORE_TRIES_MAX: u32 = 30;
-/// Time between two checks of a refresh that is under way.
+/// Interval between checks of a refresh in progress.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 
-/// Runs `connect`, from the consent to the stored connection.
+/// Runs `connect`, from the consent to storing the connection.
 ///
 /// # Errors
-/// 77 if the consent was declined, did not arrive, is of another company, or lacks a needed grant.
-/// 69 if the OAuth host cannot be reached. 73 or 78 if the state cannot be used.
+/// Fails with 77 if the consent is declined, times out, comes from a different company, or lacks a
+/// required grant, with 69 if the OAuth host can't be reached, and with 73 or 78 if the state can't
+/// be used.
 pub(crate) async fn run(connect: Connect) -> Result<()> {
     let client = connect.client(connect.secret.read()?);
     if let Some(file) = connect
@@ -79,7 +81,7 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
     let sent = clock::now().wall;
     let pair = exchange_code(&connect, &client, code).await?;
     let Some(refresh) = pair.refresh.clone() else {
-        // Without a refresh token, the access token is not stored, so it must not stay valid.
+        // Without a refresh token, the access token isn't stored, so it mustn't remain valid.
         let ask = TokenRequest::Revoke(pair.access);
         ask.send(&connect.auth(), &client).await;
         let message = "the OAuth host sent no refresh token, so nothing was stored: the connection \
@@ -135,7 +137,7 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
 }
 
 impl Connect {
-    /// Returns a client for the OAuth host. It uses the proxy and the root certificates of the CRM.
+    /// Returns a client for the OAuth host, which uses the CRM's proxy and root certificates.
     fn auth(&self) -> crm::Client {
         crm::Client::new(Setup {
             address: self.auth.clone(),
@@ -162,20 +164,20 @@ fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The result of the code exchange.
+/// The result of exchanging the code.
 struct Given<'a> {
     connect: &'a Connect,
     client: Client,
     pair: Pair,
     refresh: Secret,
-    /// Time at which the code was sent.
+    /// When the code was sent.
     sent: EventTime,
 }
 
 impl Given<'_> {
-    /// Returns the new connection. If the exchange has no secrets that are shown only once
-    /// (§5.6.8), the connection gets `shown`. It also keeps a valid token of the connection
-    /// `before`, which can still read the requests that were made with it.
+    /// Returns the new connection. If the exchange didn't return the secrets that are only shown
+    /// once (§5.6.8), the connection uses those in `shown`. It also keeps any valid token of the
+    /// connection `before`, which can still read the requests made with it.
     fn connection(&self, before: Option<&Connection>, shown: ShownOnce) -> Connection {
         let client = self.client.clone();
         let pair = self.pair.clone();
@@ -187,7 +189,7 @@ impl Given<'_> {
             .filter(|connection| connection.over.is_none() && connection.expires_at > issued_at);
         Connection {
             asked_scope: self.connect.scope.clone(),
-            // The CRM grants the requested scope if it names no other.
+            // If the CRM doesn't specify a scope, it granted the requested one.
             scope: pair.scope.unwrap_or_else(|| self.connect.scope.clone()),
             issued_at,
             expires_at: end_of(self.sent, pair.life),
@@ -208,8 +210,8 @@ impl Given<'_> {
         }
     }
 
-    /// Stores the new connection in place of the previous one, and returns both. `None` if another
-    /// process changed the previous connection meanwhile.
+    /// Stores the new connection in place of the previous one, and returns both, or `None` if
+    /// another process changed the previous connection in the meantime.
     async fn store(&self) -> Result<Option<(Connection, Option<Connection>)>> {
         let state = Held::open(&self.connect.state).await?;
         let from = state.read_after_refresh().await?;
@@ -235,8 +237,8 @@ impl Given<'_> {
     }
 }
 
-/// A state whose connection this command changes. This process holds the state's lock, unless a
-/// daemon has it.
+/// A state whose connection is changed by this command. This process holds the state's lock, unless
+/// a daemon does.
 struct Held {
     connections: ConnectionStore,
     /// `None` while a daemon has the state.
@@ -251,8 +253,8 @@ impl Held {
         })
     }
 
-    /// Reads the connection. If a daemon is refreshing it, waits until the refresh ends, because
-    /// the refresh replaces the pair of tokens.
+    /// Reads the connection. If a daemon is refreshing it, waits until the refresh ends, because it
+    /// replaces the pair of tokens.
     async fn read_after_refresh(&self) -> Result<Option<StoredConnection>> {
         let until = Instant::now() + REFRESH_WITHIN;
         let mut waits = false;
@@ -288,8 +290,8 @@ fn refusal(message: impl Into<String>) -> Failure {
     Failure::new(Code::NoPermission, message.into())
 }
 
-/// Shows the address of the consent page, and waits for the code from the redirect or from a pasted
-/// address.
+/// Shows the consent page's URL, and waits for the code, either from the redirect or from a pasted
+/// URL.
 async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     let first = uuid::Uuid::new_v4().simple();
     let second = uuid::Uuid::new_v4().simple();
@@ -318,7 +320,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     let (stop, stopped) = watch::channel(false);
     let serving =
         catcher.map(|catcher| tokio::spawn(catcher.serve(state.clone(), backs.clone(), stopped)));
-    // After the last pasted address, nothing more comes from stdin.
+    // After the last pasted URL, stdin has nothing more to offer.
     let pasting = async move {
         while let Some(line) = typed.line().await {
             let is_empty = line.trim().is_empty();
@@ -370,8 +372,8 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     }))
 }
 
-/// Exchanges the code for the first pair. A code is used up by the first exchange that succeeds
-/// (§5.6.3). If it is not known whether an exchange succeeded, the code is sent a few times.
+/// Exchanges the code for the first pair. Only the first successful exchange uses up a code
+/// (§5.6.3), so if the outcome isn't known, the code is sent a few more times.
 async fn exchange_code(connect: &Connect, client: &Client, code: Secret) -> Result<Pair> {
     let host = connect.auth();
     let ask = TokenRequest::Code(code);
@@ -410,14 +412,14 @@ async fn exchange_code(connect: &Connect, client: &Client, code: Secret) -> Resu
     }
 }
 
-/// Stores the connection. It retries on disk errors, because some secrets are shown only once.
+/// Stores the connection, retrying on disk errors, because some secrets are only shown once.
 async fn store_with_retries(given: &Given<'_>) -> Result<(Connection, Option<Connection>)> {
     let mut tries = 1..STORE_TRIES_MAX;
     loop {
         match given.store().await {
             Ok(Some(stored)) => return Ok(stored),
-            // A daemon has refreshed the previous connection, so its new pair is the one to
-            // replace.
+            // A daemon has refreshed the previous connection, so it's the new pair that must be
+            // replaced.
             Ok(None) => {}
             Err(error) if tries.next().is_none() => return Err(error),
             Err(error) => {
@@ -430,8 +432,8 @@ async fn store_with_retries(given: &Given<'_>) -> Result<(Connection, Option<Con
     }
 }
 
-/// Undoes a connection of another company: restores the connection `before`, and revokes the new
-/// pair. Always returns an error, with the reason `why`.
+/// Undoes a connection to a different company by restoring the connection `before` and revoking the
+/// new pair. Always returns an error, with the reason `why`.
 async fn undo(
     connect: &Connect,
     new: &Connection,
@@ -440,7 +442,7 @@ async fn undo(
 ) -> Result<()> {
     let state = Held::open(&connect.state).await?;
     let mut stored = loop {
-        // Read the connection again, because a daemon can have refreshed it.
+        // Read the connection again, because a daemon may have refreshed it.
         let from = state.read_after_refresh().await?;
         let stored = from.as_ref().map(store::parse).transpose()?;
         if state.change(from, before.as_ref().map(Connection::stored))? {
@@ -448,7 +450,7 @@ async fn undo(
         }
     };
     state.close().await;
-    // The previous token belongs to the restored connection, so it must stay valid.
+    // The previous token belongs to the restored connection, so it must remain valid.
     let theirs = before
         .as_ref()
         .map(|connection| connection.access_token.expose_secret());
@@ -467,7 +469,7 @@ async fn undo(
     )))
 }
 
-/// Revokes the tokens of the previous connection, because no process uses them any more.
+/// Revokes the previous connection's tokens, because no process uses them anymore.
 async fn revoke_previous(before: &Connection) {
     let left = match revoke::client(before) {
         Ok(host) => revoke::all(&host, before).await,
@@ -488,12 +490,12 @@ async fn revoke_previous(before: &Connection) {
     say(&message);
 }
 
-/// Runs `disconnect`: revokes each known token, then removes the connection. `forget` removes it
-/// even if a token cannot be revoked.
+/// Runs `disconnect`, which revokes each known token and then removes the connection. With
+/// `forget`, the connection is removed even if a token can't be revoked.
 ///
 /// # Errors
-/// 66 without a connection, 69 if it cannot be revoked now (the connection stays), 77 if the
-/// client's secret is no longer known, 78 for a damaged file.
+/// Fails with 66 without a connection, with 69 if it currently can't be revoked (in which case it's
+/// kept), with 77 if the client's secret is no longer known, and with 78 for a damaged file.
 pub(crate) async fn disconnect(place: &StatePlace, forget: bool) -> Result<()> {
     if place.connections().read()?.is_none() {
         return Err(no_connection(place));
@@ -521,11 +523,11 @@ fn no_connection(place: &StatePlace) -> Failure {
     Failure::new(Code::NoInput, message)
 }
 
-/// Revokes each known token, and removes the connection. Returns the message that reports the
-/// result. `forget` removes the connection even if a token cannot be revoked.
+/// Revokes each known token and removes the connection, returning a message about the result. With
+/// `forget`, the connection is removed even if a token can't be revoked.
 async fn remove(state: &Held, place: &StatePlace, forget: bool) -> Result<String> {
     loop {
-        // Wait for a refresh that is under way, because its new pair must be revoked.
+        // If a refresh is in progress, wait for it, because its new pair has to be revoked.
         let from = state.read_after_refresh().await?;
         let stored = store::parse(from.as_ref().ok_or_else(|| no_connection(place))?)?;
         let host = revoke::client(&stored)
@@ -552,7 +554,7 @@ async fn remove(state: &Held, place: &StatePlace, forget: bool) -> Result<String
     }
 }
 
-/// Returns the exit code for the answer to a token that could not be revoked.
+/// Returns the exit status for the response about a token that couldn't be revoked.
 const fn code(came: &TokenReply) -> Code {
     match came {
         TokenReply::WrongClient(_) => Code::NoPermission,
@@ -565,7 +567,7 @@ const fn code(came: &TokenReply) -> Code {
     }
 }
 
-/// Returns the message about the calls that wait for another connection.
+/// Returns the message about the calls waiting for another connection.
 fn waiting_calls_message(books: &Books) -> String {
     let queued = books.ready + books.sending + books.submitted;
     format!(

@@ -1,9 +1,9 @@
-//! Finds the owner of a new connection. A running daemon asks the CRM, because every request must
-//! pass its sender. Without a daemon, this module sends one request, with a slot of the state's
-//! budget.
+//! Finds out who owns a new connection. If a daemon is running, it asks the CRM, because every
+//! request has to go through its sender. Without a daemon, this module sends one request, using a
+//! slot in the state's budget.
 //!
-//! Before a state is bound to its first company, the person must confirm the company, because the
-//! browser on the consent page can have been logged in to another company.
+//! Before a state is bound to its first company, the user must confirm the company, because the
+//! browser may have been logged in to a different one on the consent page.
 
 use crate::Result;
 use crate::commands::check::service::judge;
@@ -20,27 +20,28 @@ use callbridge_spool::{self as spool, Binding, Fit, Guard, Handle, Op, StatePlac
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Time limit for the daemon's answer. Its budget can be used up for a minute.
+/// Timeout for the daemon's response, since its budget may be used up for a minute.
 const DAEMON_WITHIN: Duration = Duration::from_secs(100);
-/// Time between two reads of the daemon's status.
+/// Interval between reads of the daemon's status.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 const REFUSED: &str = "the CRM refuses the new token (401)";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TokenOwner {
-    /// The company of the state, or the first company of an unbound state. Has the description of
-    /// the company, and the grants as a scope, if known.
+    /// The state's company, or the first company for an unbound state. Contains the company's
+    /// description and, if known, the grants as a scope.
     Ours(String, Option<String>),
-    /// A company or application that is not the one of the state or of `--company`. Has the reason.
+    /// A company or application other than the state's or the one in `--company`, for the reason
+    /// given.
     Another(String),
-    /// The owner could not be found. Has the reason.
+    /// The owner couldn't be determined, for the reason given.
     Unknown(String),
 }
 
-/// Checks that the state can be used and belongs to this CRM, before a person is asked for consent.
+/// Checks that the state can be used and belongs to this CRM, before the user is asked for consent.
 ///
 /// # Errors
-/// 73, 75, or 78, the code with which `run` would end.
+/// Fails with 73, 75, or 78, which is the status that `run` would exit with.
 pub(super) async fn prepare(place: &StatePlace, crm: &Address) -> Result<()> {
     if let Some(folder) = place.folder() {
         spool::refuse_shared(folder)?;
@@ -54,17 +55,17 @@ pub(super) async fn prepare(place: &StatePlace, crm: &Address) -> Result<()> {
         close(spool, guard).await;
         bound?;
     }
-    // A connection that cannot be read cannot be replaced.
+    // A connection that can't be read can't be replaced.
     place.connections().read()?;
     Ok(())
 }
 
-/// Finds the owner of the connection. If the state is bound to no company yet, binds it to the
-/// owner after a confirmation. The state's lock prevents a daemon from starting and binding the
-/// state meanwhile.
+/// Determines the connection's owner. If the state isn't bound to a company yet, binds it to the
+/// owner after a confirmation. In the meantime, the state's lock prevents a daemon from starting
+/// and binding the state.
 ///
 /// # Errors
-/// If the state cannot be used.
+/// Returns an error if the state can't be used.
 pub(super) async fn find_owner(
     connect: &Connect,
     new: &Connection,
@@ -91,10 +92,11 @@ pub(super) async fn find_owner(
     found
 }
 
-/// Opens the spool of a state without a daemon. `None` if a daemon has the state, possibly on
-/// another machine.
+/// Opens the spool of a state without a daemon, or returns `None` if a daemon has the state,
+/// possibly on another machine.
 pub(super) async fn open(place: &StatePlace) -> Result<Option<(Handle, Guard)>> {
-    // A daemon that does not answer has the lock, which opening the spool reports.
+    // If a daemon doesn't respond, it still has the lock, which is reported when the spool is
+    // opened.
     let folder = place.socket_folder();
     let access = ask_or_open(
         async || Ok::<_, spool::Error>(status(folder).await.ok().flatten()),
@@ -121,7 +123,7 @@ fn unknown_owner(address: &Address, answer: ApiResult, binding: &Binding) -> Tok
     TokenOwner::Unknown(fault.map(|fault| fault.message).unwrap_or_default())
 }
 
-/// Compares the token's company with the company of the state. Binds an unbound state after a
+/// Compares the token's company with the state's. An unbound state is bound to it after a
 /// confirmation.
 async fn bind_company(
     spool: &Handle,
@@ -171,7 +173,7 @@ fn company_text(info: &TokenInfo) -> String {
     text
 }
 
-/// Waits until the daemon has used the new token, and returns the owner that the daemon reports.
+/// Waits until the daemon has used the new token, and returns the owner that it reports.
 async fn wait_for_daemon(place: &StatePlace, new: &Connection) -> TokenOwner {
     let print = Some(token_update::print(&new.access_token).to_string());
     let until = Instant::now() + DAEMON_WITHIN;
@@ -187,7 +189,7 @@ async fn wait_for_daemon(place: &StatePlace, new: &Connection) -> TokenOwner {
     TokenOwner::Unknown("the daemon has not asked the CRM yet".to_owned())
 }
 
-/// Returns the owner from the daemon's status. `None` if the daemon does not know the owner yet.
+/// Returns the owner according to the daemon's status, or `None` if the daemon doesn't know it yet.
 fn owner_from_status(status: &Status) -> Option<TokenOwner> {
     let token = &status.token;
     match token.state.as_str() {
@@ -208,10 +210,11 @@ fn owner_from_status(status: &Status) -> Option<TokenOwner> {
 }
 
 impl Wanted {
-    /// Checks that the token's company is the company of `--company`, if the flag is given.
+    /// Checks that the token's company is the one in `--company`, if that flag is given.
     ///
     /// # Errors
-    /// If it is another company. The message names `owner`, the text of the token's company.
+    /// Returns an error if it's a different company. The message contains `owner`, which describes
+    /// the token's company.
     fn check_company(&self, info: &TokenInfo, owner: &str) -> Result<(), String> {
         match self.company {
             Some(wanted) if wanted != info.company => Err(format!(
@@ -221,11 +224,11 @@ impl Wanted {
         }
     }
 
-    /// Asks whether to bind the state to its first company. If stdin is no terminal, agrees without
-    /// a question and prints a message.
+    /// Asks whether to bind the state to its first company. If stdin isn't a terminal, agrees
+    /// without asking and prints a message.
     ///
     /// # Errors
-    /// If the person does not confirm.
+    /// Returns an error if the user doesn't confirm.
     async fn confirm_binding(
         &self,
         typed: &mut StdinLines,
@@ -279,8 +282,8 @@ mod tests {
         }
     }
 
-    /// Returns `true` if the binding to company 12 is confirmed. `person` is `true` if a person
-    /// types the answers `lines`. `company` and `yes` are the values of the flags.
+    /// Returns `true` if binding to company 12 is confirmed. `person` is `true` if someone is
+    /// typing the answers in `lines`. `company` and `yes` are the values of the flags.
     async fn is_confirmed(person: bool, lines: &[&str], company: Option<i64>, yes: bool) -> bool {
         let mut typed = StdinLines::scripted(person, lines);
         let within = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! `branch …`: manages the branches whose calls a hub accepts.
+//! `branch …`, which manages the branches whose calls a hub accepts.
 
 use super::conversation::{line, list_items, print_items};
 use crate::Result;
@@ -11,13 +11,14 @@ use serde_json::Value;
 /// Runs `branch list`.
 ///
 /// # Errors
-/// 69 if there is neither a daemon nor a state.
+/// Fails with 69 if there's neither a daemon nor a state.
 pub(crate) async fn list(at: &Asking) -> Result<()> {
     let none = "there is no branch: add one with `callbridge branch add NAME --pbx PBX`";
     print_items(at, ControlRequest::Branches, Some(none), branch_line).await
 }
 
-/// Returns a line about the lines of a branch that the hub has refused. Empty if there are none.
+/// Returns a line about those of a branch's lines that the hub rejected, or an empty one if there
+/// are none.
 fn refused_line(item: &Value, zone: &Zone) -> String {
     let Some(at) = item["refusedAt"].as_i64() else {
         return String::new();
@@ -27,7 +28,8 @@ fn refused_line(item: &Value, zone: &Zone) -> String {
     format!("\n    refused lines: {lines}, last {at}: {error}")
 }
 
-/// Formats a branch as two lines: its name and state, then its figures.
+/// Formats a branch as two lines, the first with its name and state, and the second with its
+/// numbers.
 fn branch_line(item: &Value, zone: &Zone) -> String {
     let name = name_of(item);
     let state = safe(item["state"].as_str().unwrap_or_default());
@@ -66,7 +68,7 @@ fn is_unchanged_collector(sender: &Value) -> bool {
     sender["id"].is_string() && sender["wentBackAt"].is_null()
 }
 
-/// Formats the senders of a branch, one per line, unless its only sender is one collector.
+/// Formats a branch's senders, one per line, unless its only sender is a single collector.
 fn sender_lines(item: &Value, zone: &Zone) -> String {
     let senders = item["senders"].as_array().map_or(&[][..], Vec::as_slice);
     if senders.len() < 2 && senders.iter().all(is_unchanged_collector) {
@@ -90,12 +92,12 @@ fn sender_lines(item: &Value, zone: &Zone) -> String {
     lines
 }
 
-/// Runs `branch add` and `branch rotate`: prints only the token, so that the output can be written
-/// to a file.
+/// Runs `branch add` and `branch rotate`, which only print the token, so that the output can be
+/// written to a file.
 ///
 /// # Errors
-/// 65 if another branch has the PBX or there is no such branch, 69 if there is neither a daemon nor
-/// a state.
+/// Fails with 65 if another branch has the PBX or there's no such branch, and with 69 if there's
+/// neither a daemon nor a state.
 pub(crate) async fn token(request: ControlRequest, at: &Asking) -> Result<()> {
     list_items(at, request, None, token_line).await
 }
@@ -110,7 +112,7 @@ fn token_line(item: &Value, _: &Zone) -> Result<()> {
 /// Runs `branch remove`.
 ///
 /// # Errors
-/// 65 if there is no such branch, 69 if there is neither a daemon nor a state.
+/// Fails with 65 if there's no such branch, and with 69 if there's neither a daemon nor a state.
 pub(crate) async fn remove(request: ControlRequest, at: &Asking) -> Result<()> {
     list_items(at, request, None, removed_line).await
 }

@@ -1,7 +1,7 @@
-//! `calls`: prints one line per stored call, and with `--follow` also new calls.
+//! `calls`, which prints one line per stored call and, with `--follow`, new calls as well.
 //!
-//! Following holds no lock on the state, and continues after the daemon restarts, as `dead watch`
-//! does. A restarted daemon reports all calls that have changed since its start.
+//! Following doesn't hold a lock on the state, and continues after the daemon is restarted, as
+//! `dead watch` does. A restarted daemon reports all calls that have changed since it was started.
 
 use super::conversation::{follow, list_items, parse_item};
 use crate::config::Asking;
@@ -12,11 +12,11 @@ use callbridge_admin::{ControlRequest, protocol::CallsQuery};
 use callbridge_model::Zone;
 use serde_json::Value;
 
-/// On terminals with fewer columns, times have no year and no seconds.
+/// On terminals with fewer columns than this, times are shown without the year and the seconds.
 const NARROW: usize = 100;
 
-/// Formats a call: `2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s
-/// journaled`
+/// Formats a call, as in `2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s
+/// journaled`.
 fn text(call: &OneLine, started: i64, zone: &Zone, width: usize, color: bool) -> String {
     let at = if width < NARROW {
         zone.short(started)
@@ -37,7 +37,8 @@ fn text(call: &OneLine, started: i64, zone: &Zone, width: usize, color: bool) ->
 /// Runs `calls`. `shutdown` ends `--follow`.
 ///
 /// # Errors
-/// 64 for an invalid date or number, 69 if there is neither a daemon nor a state.
+/// Fails with 64 for an invalid date or number, and with 69 if there's neither a daemon nor a
+/// state.
 pub(crate) async fn run(
     which: CallsQuery,
     follows: bool,
@@ -64,7 +65,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Prints the stored calls. If there are no calls, prints the message `none`.
+/// Prints the stored calls, or the message `none` if there aren't any.
 async fn list(which: &CallsQuery, at: &Asking, none: Option<&str>) -> Result<()> {
     let color = has_color();
     let width = width().unwrap_or(usize::MAX);
@@ -84,7 +85,8 @@ fn request(which: &CallsQuery, past: bool, follow: bool) -> ControlRequest {
 
 fn print_call(item: &Value, zone: &Zone, width: usize, color: bool) -> Result<()> {
     let started = item["startedAt"].as_i64().unwrap_or_default();
-    // The line is printed with its color codes. Its columns have no control characters of the PBX.
+    // The line is printed with its color codes. Its columns don't contain any of the PBX's control
+    // characters.
     let text = text(&parse_item(item)?, started, zone, width, color);
     print(format!("{text}\n"))
 }
@@ -93,7 +95,7 @@ fn print_call(item: &Value, zone: &Zone, width: usize, color: bool) -> Result<()
 mod tests {
     use super::*;
 
-    /// Returns the line of a journaled call, for a terminal of this width.
+    /// Returns a journaled call's line for a terminal with this width.
     fn call_line(width: usize, color: bool) -> String {
         let item = serde_json::json!({
             "direction": "INBOUND", "answered": true, "leadId": 4001,

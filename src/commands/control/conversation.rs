@@ -1,4 +1,4 @@
-//! Sends one request to the daemon, or to the spool if no daemon runs, and reads the replies.
+//! Sends one request to the daemon, or to the spool if no daemon is running, and reads the replies.
 
 use crate::config::Asking;
 use crate::daemon::{leadership, open};
@@ -16,13 +16,13 @@ use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, sync::RwLock, time::Duration};
 use tokio::{sync::mpsc, task::JoinHandle};
 
-/// Time between two checks whether a daemon runs again.
+/// Interval between checks of whether a daemon is running again.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 
-/// The replies to a request. If no daemon runs, also the task in this process that sends them.
+/// The replies to a request and, if no daemon is running, the task in this process that sends them.
 type Conversation = (Replies, Option<JoinHandle<()>>);
 
-/// Sends the request to the daemon of this state. If no daemon runs, opens the spool and answers
+/// Sends the request to this state's daemon. If no daemon is running, opens the spool and handles
 /// the request in this process.
 async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
     let state = &at.state;
@@ -43,14 +43,14 @@ async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
     let task = tokio::spawn(async move {
         handler.answer(ask, &user::own_name(), to).await;
         drop(handler);
-        // Blocks until the spool's thread has ended, which is soon.
+        // This blocks until the spool's thread has ended, which won't take long.
         let _ = tokio::task::spawn_blocking(move || guard.close()).await;
     });
     Ok((Replies::from_handler(replies), Some(task)))
 }
 
-/// Opens the state in this process, and fails if it does not exist. `only_reads` means that the
-/// request changes nothing in the state.
+/// Opens the state in this process, or fails if it doesn't exist. `only_reads` means that the
+/// request doesn't change anything in the state.
 fn open_existing(state: &StatePlace, only_reads: bool) -> Result<(Handle, Guard), spool::Error> {
     let settings = spool::Settings {
         create: false,
@@ -59,7 +59,7 @@ fn open_existing(state: &StatePlace, only_reads: bool) -> Result<(Handle, Guard)
     open_here(state, settings, only_reads)
 }
 
-/// Returns `true` if the folder has no state. A database is checked when it is opened.
+/// Returns `true` if the directory doesn't contain a state. A database is checked when it's opened.
 fn is_missing(state: &StatePlace) -> bool {
     let Some(folder) = state.folder() else {
         return false;
@@ -67,7 +67,7 @@ fn is_missing(state: &StatePlace) -> bool {
     folder.join(folder::FILE).symlink_metadata().is_err()
 }
 
-/// Returns the failure if there is neither a daemon nor a state.
+/// Returns the failure if there's neither a daemon nor a state.
 fn no_daemon_or_state(state: &StatePlace) -> Failure {
     let message = format!(
         "no daemon runs on {state} and there is no state in it: start `callbridge run --state \
@@ -76,7 +76,7 @@ fn no_daemon_or_state(state: &StatePlace) -> Failure {
     Failure::new(Code::Unreachable, message)
 }
 
-/// Returns a handler that answers requests from the spool, without a daemon.
+/// Returns a handler that serves requests from the spool, without a daemon.
 async fn open_handler(spool: Handle, rules: Rules, state: &StatePlace) -> Result<CommandHandler> {
     let zone = spool.meta(open::ZONE_KEY).await?;
     let mut lists = Watched::for_trunks(rules.every_trunk());
@@ -137,8 +137,8 @@ async fn open_handler(spool: Handle, rules: Rules, state: &StatePlace) -> Result
     })
 }
 
-/// Returns the zone in which times are shown: the zone of the flag, else the PBX's zone according
-/// to the daemon, else the zone of this machine.
+/// Returns the time zone in which to show times. That's the flag's time zone, or else the PBX's
+/// according to the daemon, or else this machine's.
 pub(crate) fn zone_of(at: &Asking, of_daemon: Option<&Zone>) -> Zone {
     match (&at.zone, of_daemon) {
         (None, Some(of_daemon)) => of_daemon.clone(),
@@ -146,8 +146,8 @@ pub(crate) fn zone_of(at: &Asking, of_daemon: Option<&Zone>) -> Zone {
     }
 }
 
-/// Sends a request, and passes each item of the answer, with the zone for its times, to `each`.
-/// Returns the number of items.
+/// Sends a request, and passes each item in the response to `each`, along with the time zone for
+/// its times. Returns the number of items.
 pub(crate) async fn converse(
     at: &Asking,
     ask: ControlRequest,
@@ -156,7 +156,7 @@ pub(crate) async fn converse(
     listen(find(at, ask).await?, at, each).await
 }
 
-/// Sends a request, and returns the items of the answer as `T`.
+/// Sends a request, and returns the items in the response as `T`.
 pub(crate) async fn all_items<T: DeserializeOwned>(
     at: &Asking,
     ask: ControlRequest,
@@ -195,8 +195,8 @@ pub(super) async fn list_items(
     Ok(())
 }
 
-/// Sends a request, and prints each item as JSON or as the line that `text` returns. If there are
-/// no items, prints the message `none`.
+/// Sends a request, and prints each item as JSON or as the line returned by `text`. If there are no
+/// items, prints the message `none`.
 pub(super) async fn print_items(
     at: &Asking,
     ask: ControlRequest,
@@ -206,7 +206,7 @@ pub(super) async fn print_items(
     list_items(at, ask, none, |item, zone| line(&text(item, zone))).await
 }
 
-/// Prints an item as JSON, or as the line that `text` returns.
+/// Prints an item as JSON, or as the line returned by `text`.
 pub(super) fn show(at: &Asking, item: &Value, text: impl FnOnce() -> String) -> Result<()> {
     if at.json {
         json_line(item)
@@ -220,7 +220,7 @@ pub(crate) fn parse_item<T: DeserializeOwned>(item: &Value) -> Result<T> {
     T::deserialize(item).or_fail_at(Code::Unreachable, "the daemon has another version")
 }
 
-/// Sends a request to the daemon only. Without a daemon, fails with the message `no_daemon`.
+/// Sends a request to the daemon only, failing with the message `no_daemon` if there is none.
 pub(super) async fn ask_daemon(
     at: &Asking,
     ask: ControlRequest,
@@ -233,17 +233,17 @@ pub(super) async fn ask_daemon(
     }
 }
 
-/// Returns the daemon's replies. `None` if no daemon runs.
+/// Returns the daemon's replies, or `None` if no daemon is running.
 async fn reach(at: &Asking, ask: &ControlRequest) -> Result<Option<Replies>> {
     let what = format_args!("cannot reach the daemon of {}", at.state);
     let asked = socket::ask(at.state.socket_folder(), ask).await;
     asked.or_fail_at(Code::Unreachable, what)
 }
 
-/// Prints items as JSON or with `each`, also after restarts of the daemon, until the future is
-/// dropped. If no daemon runs at first, calls `alone` once, and waits for a daemon. `begun` is the
-/// message once a daemon is ready. `ask` returns the request, and receives `true` if nothing was
-/// shown yet.
+/// Prints items as JSON or using `each`, even across restarts of the daemon, until the future is
+/// dropped. If no daemon is running at first, calls `alone` once and waits for a daemon. `begun` is
+/// the message to show once a daemon is ready. `ask` returns the request, and is passed `true` if
+/// nothing has been shown yet.
 pub(super) async fn follow(
     at: &Asking,
     begun: &str,
@@ -275,7 +275,7 @@ pub(super) async fn follow(
     }
 }
 
-/// Prints the items of one daemon, until the daemon ends.
+/// Prints one daemon's items until that daemon ends.
 async fn follow_daemon(
     mut replies: Replies,
     at: &Asking,
@@ -329,7 +329,7 @@ async fn listen(
     ended
 }
 
-/// Prints lines for people. Escapes control characters, because texts of the PBX and the CRM can
+/// Prints lines for humans, escaping control characters, since the PBX's and the CRM's texts may
 /// contain them.
 pub(crate) fn line(text: &str) -> Result<()> {
     print(format!("{}\n", safe_lines(text)))
@@ -340,7 +340,7 @@ pub(crate) fn json_line(item: &Value) -> Result<()> {
     print(format!("{}\n", safe_json(&item.to_string())))
 }
 
-/// Returns one row as CSV. Escapes cells that a spreadsheet would take as formulas.
+/// Returns one row as CSV, escaping cells that a spreadsheet would treat as formulas.
 pub(super) fn csv_line<T: AsRef<str>>(row: impl IntoIterator<Item = T>) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let row = row.into_iter().map(|cell| safe_cell(cell.as_ref()));

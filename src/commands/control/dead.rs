@@ -1,4 +1,4 @@
-//! `dead …`: lists, shows, retries, discards, exports, and watches dead letters.
+//! `dead …`, which lists, shows, retries, discards, exports, and watches dead letters.
 
 use super::conversation::{
     converse, csv_line, follow, line, list_items, print_items, show as print_item,
@@ -16,8 +16,9 @@ pub(super) async fn show(ask: ControlRequest, at: &Asking) -> Result<()> {
     print_items(at, ask, None, |item, zone| text::show(item, width, zone)).await
 }
 
-/// Runs `dead watch`: shows new dead letters until `shutdown` resolves. This command holds no lock
-/// on the state, so a daemon can start meanwhile. Dead letters arise only while a daemon runs.
+/// Runs `dead watch`, which shows new dead letters until `shutdown` resolves. Since this command
+/// doesn't hold a lock on the state, a daemon can be started in the meantime. There are only new
+/// dead letters while a daemon is running.
 pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
     let begun = "watching for dead letters; press Ctrl-C to stop";
@@ -35,7 +36,7 @@ pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Re
     }
 }
 
-/// Runs `dead list`: prints a header, then one line per dead letter.
+/// Runs `dead list`, which prints a header followed by one line per dead letter.
 pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
     let mut first = true;
@@ -48,8 +49,8 @@ pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<()> {
     .await
 }
 
-/// Runs `dead retry` and `dead discard`: prints the result for each dead letter. Fails with 65 if a
-/// dead letter was refused.
+/// Runs `dead retry` and `dead discard`, which print the result for each dead letter. Fails with 65
+/// if any of them was refused.
 pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<()> {
     let mut refused = 0;
     let all = converse(at, ask, |item, _| {
@@ -69,7 +70,7 @@ pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<()> {
     Ok(())
 }
 
-/// Returns the line for the outcome of one dead letter.
+/// Returns the line for one dead letter's outcome.
 fn outcome_line(item: &Value, result: &str) -> String {
     let id = json_text(item, "id");
     let mut line = format!("{id:>6}  {}", result.replace('_', " "));
@@ -93,7 +94,7 @@ fn outcome_line(item: &Value, result: &str) -> String {
     line + &message.map_or_else(String::new, |message| format!(": {}", safe(message)))
 }
 
-/// Returns the value of the field as JSON. Empty if the item has no such field.
+/// Returns the field's value as JSON, or an empty text if the item doesn't have that field.
 fn json_text(item: &Value, field: &str) -> String {
     item.get(field).map(Value::to_string).unwrap_or_default()
 }

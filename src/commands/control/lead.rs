@@ -1,6 +1,6 @@
-//! `lead …`: numbers without a lead, and the lead of one number.
+//! `lead …`, for numbers without a lead, and the lead of a single number.
 //!
-//! `missed`: customers who called, reached no one, and have not talked to anyone since.
+//! `missed`, for customers who called, didn't reach anyone, and haven't talked to anyone since.
 
 use super::conversation::{
     ask_daemon, converse, csv_line, json_line, line, list_items, parse_item, print_items, show,
@@ -12,13 +12,13 @@ use callbridge_model::{Code, LeadId, Zone, safe};
 use callbridge_spool::MissedCustomer;
 use serde_json::Value;
 
-/// The columns of `lead missing --csv`, in their order.
+/// The columns of `lead missing --csv`, in order.
 const MISSING_COLUMNS: [&str; 4] = ["phone", "calls", "lastCallAt", "trunk"];
 
-/// Runs `lead missing`: numbers that called and have no lead.
+/// Runs `lead missing`, which lists numbers that have called but don't have a lead.
 ///
 /// # Errors
-/// 69 if there is neither a daemon nor a state.
+/// Fails with 69 if there's neither a daemon nor a state.
 pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<()> {
     if csv {
         print(csv_line(MISSING_COLUMNS)?)?;
@@ -52,10 +52,10 @@ fn missing_line(item: &Value, zone: &Zone) -> String {
     format!("{phone:<16}  {calls:>4} {unit} last {last}  {trunk}")
 }
 
-/// Runs `lead list`: the numbers of the directory with their leads.
+/// Runs `lead list`, which lists the directory's numbers with their leads.
 ///
 /// # Errors
-/// 69 if there is neither a daemon nor a state.
+/// Fails with 69 if there's neither a daemon nor a state.
 pub(crate) async fn list(at: &Asking) -> Result<()> {
     let none = "the directory has no numbers yet: see --webhook-listen and --lead-directory";
     print_items(at, ControlRequest::LeadList, Some(none), directory_line).await
@@ -77,7 +77,8 @@ fn directory_line(item: &Value, zone: &Zone) -> String {
     format!("{phone:<16}  lead {leads:<12}  since {learned}{profile}")
 }
 
-/// Returns `Anna Karimova, In work, employee 15 (Olga)`. `None` if nothing is known about the lead.
+/// Returns a text such as `Anna Karimova, In work, employee 15 (Olga)`, or `None` if nothing is
+/// known about the lead.
 fn profile_text(item: &Value) -> Option<String> {
     let profile = &item["profile"];
     let employee = profile["responsible"].as_i64().map(|id| {
@@ -100,7 +101,7 @@ fn profile_text(item: &Value) -> Option<String> {
     Some(parts.join(", "))
 }
 
-/// Returns the text of the item's field. Empty if the field is missing or is no text.
+/// Returns the text in the item's field, or an empty one if the field is missing or isn't text.
 fn text_field<'a>(item: &'a Value, field: &str) -> &'a str {
     item[field].as_str().unwrap_or_default()
 }
@@ -108,8 +109,8 @@ fn text_field<'a>(item: &'a Value, field: &str) -> &'a str {
 /// Runs `lead give`, `lead take`, and `lead given`.
 ///
 /// # Errors
-/// 65 if the number is incomplete or has no assigned lead, 69 if there is neither a daemon nor a
-/// state.
+/// Fails with 65 if the number is incomplete or has no assigned lead, and with 69 if there's
+/// neither a daemon nor a state.
 pub(crate) async fn run_assignment(ask: ControlRequest, at: &Asking) -> Result<()> {
     let is_taken = matches!(ask, ControlRequest::LeadTake { .. });
     let none = if matches!(ask, ControlRequest::LeadGiven) {
@@ -145,8 +146,8 @@ fn assignment_line(item: &Value, zone: &Zone, is_taken: bool) -> String {
     format!("{phone:<16}  lead {lead:<12}  given {since} by {who}")
 }
 
-/// Returns a line with the command that resends the number's dead letters with the new lead. Empty
-/// if there are none.
+/// Returns a line with the command that resends the number's dead letters with the new lead, or an
+/// empty one if there are none.
 fn resend_hint(item: &Value, lead: i64) -> String {
     let dead = item["deadLetters"].as_array().into_iter().flatten();
     let ids: Vec<String> = dead.map(ToString::to_string).collect();
@@ -161,12 +162,12 @@ fn resend_hint(item: &Value, lead: i64) -> String {
     format!("\n    to resend {which}: callbridge dead retry {ids} --lead {lead}")
 }
 
-/// Runs `lead check PHONE` with the daemon's lists. Without a daemon, uses the lists that the flags
-/// name.
+/// Runs `lead check PHONE` with the daemon's lists or, without a daemon, with the lists given by
+/// the flags.
 ///
 /// # Errors
-/// 64 if no daemon runs and neither trunks nor the directory can answer. 69 if there is neither a
-/// daemon nor a state.
+/// Fails with 64 if no daemon is running and neither the trunks nor the directory can tell, and
+/// with 69 if there's neither a daemon nor a state.
 pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<()> {
     let found = converse(at, ask, |item, zone| {
         show(at, item, || checked_lines(item, zone))
@@ -195,7 +196,7 @@ fn checked_lines(item: &Value, zone: &Zone) -> String {
     }
     for known in item["known"].as_array().into_iter().flatten() {
         let message = text_field(known, "message");
-        // If there is only one lead, the reason already contains this message.
+        // If there's only one lead, the reason already contains this message.
         if !reason.contains(message) {
             text.push_str(&format!("\n    {}", safe(&zone.localize_text(message))));
         }
@@ -203,11 +204,11 @@ fn checked_lines(item: &Value, zone: &Zone) -> String {
     text
 }
 
-/// Runs `lead set LEAD ID=VALUE…`. Only a daemon can send the values. Waits for the result.
+/// Runs `lead set LEAD ID=VALUE…` and waits for the result. Only a daemon can send the values.
 ///
 /// # Errors
-/// 65 if the CRM refuses a value, 69 without a daemon, 77 if the token is refused or a grant is
-/// missing.
+/// Fails with 65 if the CRM rejects a value, with 69 without a daemon, and with 77 if the token is
+/// rejected or a grant is missing.
 pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Result<()> {
     let no_daemon = format!(
         "no daemon runs on {0}, and only a daemon can send values: start `callbridge run --state \
@@ -236,13 +237,13 @@ fn print_set_result(lead: LeadId, item: &Value) -> Result<()> {
     line(&format!("lead {lead}: {result} (request {request})"))
 }
 
-/// The columns of `missed --csv`, in their order.
+/// The columns of `missed --csv`, in order.
 const MISSED_COLUMNS: [&str; 6] = ["phone", "leadId", "trunk", "firstAt", "lastAt", "tries"];
 
-/// Runs `missed`: lists customers who wait for a callback.
+/// Runs `missed`, which lists customers waiting for a callback.
 ///
 /// # Errors
-/// 69 if there is neither a daemon nor a state.
+/// Fails with 69 if there's neither a daemon nor a state.
 pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Result<()> {
     if csv {
         print(csv_line(MISSED_COLUMNS)?)?;

@@ -1,14 +1,14 @@
-//! `status`, `dead …`, `lead …`: sends a request to the daemon, or to the spool if no daemon runs,
-//! and prints the answer.
+//! `status`, `dead …`, `lead …`, which send a request to the daemon, or to the spool if no daemon
+//! is running, and print the response.
 //!
 //! | module | what it contains |
 //! |---|---|
 //! | `conversation` | sends one request and reads its replies |
-//! | [`branch`] | the branches of a hub |
+//! | [`branch`] | a hub's branches |
 //! | [`calls`] | stored calls, and new ones |
 //! | [`dead`] | the commands for dead letters |
 //! | [`page`] | a link to the page, and a line for its password file |
-//! | [`lead`] | the commands for leads, and customers who wait for a callback |
+//! | [`lead`] | the commands for leads, and customers waiting for a callback |
 //! | [`status`] | the status, once or updated in place |
 
 pub(crate) mod branch;
@@ -24,11 +24,12 @@ use crate::config::Asking;
 use callbridge_admin::ControlRequest;
 use conversation::{json_line, list_items};
 
-/// Sends the request of a command, and prints the answers in the command's form. `csv` selects CSV
-/// for commands that have it. `shutdown` ends commands that print new items until they are stopped.
+/// Sends a command's request, and prints the response in the command's format. `csv` selects CSV
+/// for commands that support it. `shutdown` ends commands that keep printing new items until
+/// they're stopped.
 ///
 /// # Errors
-/// 69 if there is neither a daemon nor a state. Otherwise the exit code of the command.
+/// Fails with 69 if there's neither a daemon nor a state, or else with the command's exit status.
 pub(crate) async fn ask(
     request: ControlRequest,
     csv: bool,
@@ -60,7 +61,7 @@ pub(crate) async fn ask(
         | ControlRequest::LeadGiven => lead::run_assignment(request, at).await,
         ControlRequest::Missed { .. } => lead::missed(request, csv, at).await,
         ControlRequest::PageLink { .. } => page::link(request, at).await,
-        // Other requests are sent by commands that do more than print the answer.
+        // Other requests are sent by commands that do more than print the response.
         _ => list_items(at, request, None, |item, _| json_line(item)).await,
     }
 }

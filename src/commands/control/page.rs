@@ -1,4 +1,5 @@
-//! `page`: prints a link that opens the administrator's page, or a line for its password file.
+//! `page`, which prints a link that opens the administrator's page, or a line for its password
+//! file.
 
 use super::conversation::{ask_daemon, show};
 use crate::config::Asking;
@@ -11,13 +12,13 @@ use callbridge_page::passwords::{UnfitPassword, hash_password};
 use rustix::termios::LocalModes;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 
-/// Maximum bytes of a password that are read from a pipe.
+/// Maximum number of bytes to read from a pipe for a password.
 const PIPE_BYTES_MAX: u64 = 16 << 10;
 
-/// Runs `page`: prints a link that opens the page once.
+/// Runs `page`, which prints a link that opens the page once.
 ///
 /// # Errors
-/// 69 if no daemon runs, or if the daemon has no page.
+/// Fails with 69 if no daemon is running or the daemon has no page.
 pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
     let no_daemon = format!(
         "no daemon runs on {0}: start `callbridge run --state {0} --page 127.0.0.1:9470`, or give \
@@ -35,10 +36,10 @@ pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
     .await
 }
 
-/// Runs `page password`: reads a password, and prints the line for the password file.
+/// Runs `page password`, which reads a password and prints the line for the password file.
 ///
 /// # Errors
-/// 64 for an invalid password or name, 65 if there is no password.
+/// Fails with 64 for an invalid password or name, and with 65 if there's no password.
 pub(crate) async fn password(name: &str, role: PageRole) -> Result<()> {
     let is_terminal = io::stdin().is_terminal();
     let read = if is_terminal {
@@ -88,7 +89,7 @@ fn read_hidden_line(prompt: &str) -> Result<Secret> {
     let what = "the terminal";
     let hidden = Keyboard::disable(LocalModes::ECHO).or_fail_at(code, what)?;
     let mut out = io::stderr();
-    // If the prompt cannot be shown, the answer can still be typed.
+    // If the prompt can't be shown, the answer can still be typed.
     let _ = write!(out, "{prompt}").and_then(|()| out.flush());
     let mut text = String::new();
     let read = io::stdin().lock().read_line(&mut text);

@@ -1,5 +1,5 @@
-//! `status`: prints the status once, ends with its exit code, checks the health, or redraws it on
-//! the terminal's alternate screen.
+//! `status`, which prints the status once, exits with the corresponding status, checks the health,
+//! or keeps redrawing on the terminal's alternate screen.
 
 use super::conversation::{converse, json_line, parse_item};
 use crate::config::{Asking, StatusMode};
@@ -12,16 +12,17 @@ use serde_json::Value;
 use std::{fmt::Write as _, io, io::IsTerminal as _, time::Duration};
 use tokio::{io::AsyncReadExt as _, sync::watch};
 
-/// Time between two updates of `--watch`.
+/// Interval between updates of `--watch`.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// A daemon that takes longer to answer is not healthy.
+/// A daemon that takes longer than this to respond isn't healthy.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs `status` in one of its modes. `shutdown` ends `--watch`.
 ///
 /// # Errors
-/// 69 if there is neither a daemon nor a state. With `--exit-code`, 1 for the verdict `attention`
-/// and 2 for `down`. 64 for `--watch` if stdout cannot be redrawn.
+/// Fails with 69 if there's neither a daemon nor a state. With `--exit-code`, fails with 1 for the
+/// verdict `attention` and with 2 for `down`. Fails with 64 for `--watch` if stdout can't be
+/// redrawn.
 pub(crate) async fn run(
     at: &Asking,
     mode: StatusMode,
@@ -50,7 +51,7 @@ async fn ask(at: &Asking) -> Result<(Value, String, OverallState)> {
     converse(at, ControlRequest::Status, |item, zone| {
         let mut status: Status = parse_item(item)?;
         if status.version.is_empty() {
-            // An older daemon sends no verdict.
+            // An older daemon doesn't send a verdict.
             status = status.judged();
         }
         let zone = zone.clone();
@@ -75,8 +76,8 @@ async fn print_once(at: &Asking) -> Result<OverallState> {
     Ok(verdict)
 }
 
-/// Succeeds silently if a daemon answers. Problems that need a person do not count, because a
-/// restart by a supervisor would not fix them.
+/// Succeeds silently if a daemon responds, regardless of any problems that need attention, because
+/// a restart by a supervisor wouldn't fix those.
 async fn check_health(at: &Asking) -> Result<()> {
     let dir = &at.state;
     let asking = state_access::status(at.state.socket_folder());
@@ -95,7 +96,7 @@ async fn check_health(at: &Asking) -> Result<()> {
     Err(Failure::new(Code::Unreachable, message))
 }
 
-/// Prints a JSON line each second, for programs that read a pipe.
+/// Prints a line of JSON every second, for programs that read from a pipe.
 async fn lines(at: &Asking) -> Result<()> {
     loop {
         json_line(&ask(at).await?.0)?;
@@ -103,7 +104,7 @@ async fn lines(at: &Asking) -> Result<()> {
     }
 }
 
-/// Redraws until `q`, Ctrl-C, or SIGTERM. The last status stays on the terminal.
+/// Redraws until `q`, Ctrl-C, or SIGTERM. The last status remains on the terminal.
 async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<()> {
     if !std::io::stdout().is_terminal() {
         let message = "--watch needs a terminal, and stdout is not a terminal: give --json for one \
@@ -125,7 +126,8 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
         }
         last = match ask(at).await {
             Ok((_, text, _)) => text,
-            // The error can be temporary: the daemon restarts, or its folder is moved.
+            // The error may be temporary, e.g., because the daemon is being restarted or its
+            // directory is being moved.
             Err(failure) => format!("{failure}\n"),
         };
     }
@@ -133,22 +135,23 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
     print(last)
 }
 
-/// Escape codes that open the alternate screen, hide the cursor, and cut long lines at the edge.
+/// Escape codes that open the alternate screen, hide the cursor, and cut off long lines at the
+/// edge.
 const OPEN: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 const CLOSE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// Number of rows that is assumed if the terminal reports no size.
+/// Number of rows to assume if the terminal doesn't report its size.
 const ROWS: usize = 24;
-/// Keys that end `--watch`, in addition to Ctrl-C: `q`, `Q`, and Ctrl-D (4).
+/// Keys that end `--watch`, in addition to Ctrl-C, which are `q`, `Q`, and Ctrl-D (4).
 const KEYS_THAT_END: [u8; 3] = [b'q', b'Q', 4];
 
-/// The terminal while `--watch` draws on it. Dropping it restores the terminal.
+/// The terminal while `--watch` is drawing on it. Dropping this restores the terminal.
 pub(super) struct Screen {
     _keyboard: Option<Keyboard>,
     left: watch::Receiver<bool>,
 }
 
 impl Screen {
-    /// Takes over stdout's terminal. Keys arrive immediately and are not shown.
+    /// Takes over stdout's terminal. Keys arrive immediately and aren't echoed.
     pub(super) fn open() -> Result<Self> {
         let keyboard = Keyboard::disable(LocalModes::ICANON | LocalModes::ECHO);
         let _keyboard = keyboard.or_fail(Code::Failed)?;
@@ -161,7 +164,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Replaces the drawn text. Lines that do not fit on the terminal are left out.
+    /// Replaces the drawn text. Lines that don't fit on the terminal are omitted.
     pub(super) fn draw(&mut self, text: &str) -> Result<()> {
         let rows = match tcgetwinsize(io::stdout()) {
             Ok(size) if size.ws_row > 0 => usize::from(size.ws_row),
@@ -170,7 +173,7 @@ impl Screen {
         print(screen_text(text, rows))
     }
 
-    /// Resolves when a key that ends `--watch` was pressed.
+    /// Resolves when a key that ends `--watch` has been pressed.
     pub(super) async fn wait_for_key(&mut self) {
         if self.left.wait_for(|left| *left).await.is_err() {
             // Without a keyboard, only a signal ends `--watch`.
@@ -181,19 +184,19 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // This fails only if the terminal is closed.
+        // This only fails if the terminal is closed.
         let _ = print(CLOSE);
     }
 }
 
-/// Returns the text with escape codes. The codes draw the text from the upper left corner, and
-/// clear the previous text. Lines that do not fit into `rows` are left out.
+/// Returns the text with escape codes that draw it starting in the upper left corner and clear the
+/// previous text. Lines that don't fit into `rows` are omitted.
 fn screen_text(text: &str, rows: usize) -> String {
     let mut drawn = "\x1b[H".to_owned();
     for line in text.lines().take(rows.saturating_sub(1)) {
         let _ = write!(drawn, "{line}\x1b[K\r\n");
     }
-    // The last row shows that there is more.
+    // The last row shows that there's more.
     if text.lines().count() >= rows {
         drawn.push_str("… (the terminal is too small for the rest)");
     }

@@ -1,12 +1,12 @@
-//! `demo`: plays recorded calls over a real socket through the daemon into a CRM on loopback.
+//! `demo`, which plays recorded calls over a real socket through the daemon into a CRM on loopback.
 //!
 //! | module | what it contains |
 //! |---|---|
-//! | [`recording`] | the recorded calls, moved to the present |
-//! | [`pbx`] | sends them over a WebSocket, as amiws does, or as a FreeSWITCH event socket |
+//! | [`recording`] | the recorded calls, shifted to the present |
+//! | [`pbx`] | sends them over a WebSocket, as amiws would, or as a FreeSWITCH event socket |
 //!
 //! The CRM, the PBX, and the daemon between them all run on loopback. The demo shows a live table
-//! on a terminal, or one line per event elsewhere, or JSON lines.
+//! on a terminal, one line per event elsewhere, or JSON lines.
 
 pub(crate) mod pbx;
 pub(crate) mod recording;
@@ -26,22 +26,23 @@ use serde_json::json;
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, time::Duration};
 use tokio::{net::TcpListener, time::Instant};
 
-/// Time limit for all calls to settle.
+/// Timeout for all calls to be settled.
 const ENDS_WITHIN: Duration = Duration::from_secs(55);
 const CHECK_EVERY: Duration = Duration::from_millis(150);
-/// Customer calls among the recordings.
+/// Number of customer calls in the recordings.
 const CALLS: u64 = 7;
-/// Calls that the table shows.
+/// Maximum number of calls to show in the table.
 const SHOWN_MAX: usize = 50;
-/// The leads of the demo's CRM. Lead 4005, which a recording calls, does not exist.
+/// The leads in the demo's CRM. Lead 4005, which is called in one of the recordings, doesn't exist.
 const LEADS: &str = "4001-4004";
-/// Extensions of the recordings and their employees.
+/// The extensions in the recordings, and their employees.
 const EMPLOYEES: &str = "101:501;102:502;103:503";
 
-/// Plays the demo until every call has settled. With `--stay`, continues until `shutdown` resolves.
+/// Plays the demo until every call has been settled. With `--stay`, continues until `shutdown`
+/// resolves.
 ///
 /// # Errors
-/// 1 if the books do not balance, or if a call did not settle in time.
+/// Fails with 1 if the books don't balance or a call wasn't settled in time.
 pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<()> {
     let name = format!("callbridge-demo-{}", uuid::Uuid::new_v4().simple());
     let path = std::env::temp_dir().join(name);
@@ -118,8 +119,8 @@ async fn start_crm(token: &Secret) -> Result<sandbox::server::Server> {
     started.map_err(|error| Failure::wrap(Code::Failed, error))
 }
 
-/// Returns the configuration from flags as an administrator would type them. Ignores the
-/// environment variables of this machine.
+/// Returns the configuration for flags that an administrator might type, ignoring this machine's
+/// environment variables.
 fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Config> {
     let is_freeswitch = source.starts_with("esl:");
     let mut flags = Flags::default();
@@ -148,7 +149,8 @@ fn trunk(name: &str, port: u16, is_freeswitch: bool) -> String {
     }
 }
 
-/// Shows the calls until every call has settled or the time limit is over. Returns the last status.
+/// Shows the calls until every one has been settled or the timeout is reached, and returns the last
+/// status.
 async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status> {
     let begin = Instant::now();
     let ends = recording::longest_recording_sec(pbx) + 2;
@@ -156,7 +158,7 @@ async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status>
     let mut ticks = tokio::time::interval(CHECK_EVERY);
     loop {
         ticks.tick().await;
-        // The status with the books is read before the rows. So calls that the books count as
+        // The status with the books is read before the rows, so any calls that the books count as
         // settled are also settled in the rows.
         let status = daemon.observer.status().await?;
         let rows: Vec<Row> = spool
@@ -225,18 +227,18 @@ async fn finish(
     }
 }
 
-/// The form in which the demo is shown.
+/// How the demo is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A table that is redrawn, with color.
+    /// As a table that's redrawn, in color.
     Live { width: usize },
-    /// One line per event, without escape codes.
+    /// As one line per event, without escape codes.
     Plain,
-    /// One JSON line per event.
+    /// As one line of JSON per event.
     Json,
 }
 
-/// The output of the demo, and the call states that it has shown.
+/// The demo's output, including the call states that have been shown.
 pub(crate) struct View {
     form: Form,
     shown: BTreeMap<RowId, State>,
@@ -248,10 +250,10 @@ fn line_of(row: &Row) -> OneLine {
 }
 
 impl View {
-    /// Prints a message about the progress.
+    /// Prints a progress message.
     ///
     /// # Errors
-    /// If stdout cannot be written.
+    /// Returns an error if stdout can't be written to.
     pub(crate) fn say(&self, message: &str) -> Result<()> {
         match self.form {
             Form::Live { .. } | Form::Plain => print(format!("{message}\n")),
@@ -259,11 +261,11 @@ impl View {
         }
     }
 
-    /// Shows the current calls and books. `left_sec` is the time in seconds until all calls have
-    /// been played.
+    /// Shows the current calls and books. `left_sec` is how many seconds are left until all calls
+    /// have been played.
     ///
     /// # Errors
-    /// If stdout cannot be written.
+    /// Returns an error if stdout can't be written to.
     pub(crate) fn update(&mut self, rows: &[Row], status: &Status, left_sec: i64) -> Result<()> {
         match self.form {
             Form::Live { width } => self.draw(rows, status, left_sec, width),
@@ -292,7 +294,7 @@ impl View {
     }
 
     fn draw(&mut self, rows: &[Row], status: &Status, left_sec: i64, width: usize) -> Result<()> {
-        // Lines, each with the escape code of its color.
+        // Each line comes with the escape code for its color.
         let mut lines = Vec::new();
         for row in rows {
             let call = line_of(row);

@@ -1,5 +1,5 @@
-//! The demo's PBXs: a WebSocket server that plays the recordings as amiws would, and a TCP server
-//! that speaks like the event socket of FreeSWITCH.
+//! The demo's PBXs, which are a WebSocket server that plays the recordings as amiws would, and a
+//! TCP server that behaves like FreeSWITCH's event socket.
 
 use super::recording::TimedFrame;
 use futures_util::{SinkExt, StreamExt};
@@ -8,11 +8,11 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::{net::TcpListener, net::tcp::OwnedWriteHalf, time::Instant};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-/// Serves the first client: sends each frame at its time after the connection. Then keeps the
-/// connection open, as a real PBX does, until the client closes it.
+/// Serves the first client by sending each frame at its time after the connection was established.
+/// After that, the connection is kept open until the client closes it, as a real PBX would.
 ///
 /// # Errors
-/// If the client breaks the connection.
+/// Returns an error if the client breaks the connection.
 pub(crate) async fn serve(listener: TcpListener, frames: Vec<TimedFrame>) -> Result<(), Error> {
     let (stream, _) = listener.accept().await?;
     let socket = tokio_tungstenite::accept_async(stream).await?;
@@ -26,7 +26,7 @@ pub(crate) async fn serve(listener: TcpListener, frames: Vec<TimedFrame>) -> Res
         }
         std::future::pending::<Result<(), Error>>().await
     };
-    // Pings are answered only while the connection is read.
+    // Pings are only responded to while the connection is being read.
     let listen = async { while matches!(read.next().await, Some(Ok(_))) {} };
     tokio::select! {
         played = play => played,
@@ -34,17 +34,19 @@ pub(crate) async fn serve(listener: TcpListener, frames: Vec<TimedFrame>) -> Res
     }
 }
 
-/// The demo's password. It is no secret, because it is valid only on loopback and during the demo.
+/// The demo's password, which isn't a secret, because it's only valid on loopback and during the
+/// demo.
 pub(crate) const PASSWORD: &str = "demo";
 
-/// The command with which a client lists the channels after its subscription.
+/// The command with which a client lists the channels after subscribing.
 const LIST: &str = "api show channels as json";
 
-/// Serves the first client: accepts its login, and sends each event at its time after the client
-/// has listed the channels. Then keeps the connection open until the client closes it.
+/// Serves the first client by accepting its login and sending each event at its time after the
+/// client has listed the channels. After that, the connection is kept open until the client closes
+/// it.
 ///
 /// # Errors
-/// If the client breaks the connection.
+/// Returns an error if the client breaks the connection.
 pub(crate) async fn serve_event_socket(
     listener: TcpListener,
     events: Vec<TimedFrame>,
@@ -71,7 +73,7 @@ pub(crate) async fn serve_event_socket(
                 None => return Ok(()),
                 Some(command) => {
                     answer(&mut write, &command).await?;
-                    // Calls begin only after the client has listed the channels.
+                    // Calls don't start until the client has listed the channels.
                     if command == LIST {
                         begun = Some(Instant::now());
                     }

@@ -1,13 +1,12 @@
-//! The recorded calls that are built into the binary, and functions that move their times to the
-//! present. Each was recorded on an Asterisk 22 and on a FreeSWITCH 1.10.
+//! The recorded calls that are built into the binary, and functions that shift their times to the
+//! present. Each was recorded both on Asterisk 22 and on FreeSWITCH 1.10.
 
 use crate::config::DemoPbx;
 use std::borrow::Cow;
 
-/// A recorded call, once as frames of AMI and once as events of an event socket. Each line is one
-/// frame as JSON.
+/// A recorded call, both as AMI frames and as event socket events, with one JSON frame per line.
 pub(crate) struct Recording {
-    /// A short description of the call, for the demo's list.
+    /// A short description of the call for the demo's list.
     pub story: &'static str,
     asterisk: &'static str,
     freeswitch: &'static str,
@@ -39,7 +38,7 @@ pub(crate) const RECORDINGS: &[Recording] = recordings! {
     "internal_call": "two colleagues talk: not journaled",
 };
 
-/// A frame, and the time at which it is sent.
+/// A frame, along with when it's sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TimedFrame {
     /// Microseconds after the first frame.
@@ -47,8 +46,8 @@ pub(crate) struct TimedFrame {
     pub text: String,
 }
 
-/// Moves a time or unique id by `by` seconds. Times are in seconds, with or without a fraction, or
-/// in microseconds. Returns `None` for other texts.
+/// Shifts a time or unique ID by `by` seconds, or returns `None` for any other text. Times are in
+/// seconds, with or without a fraction, or in microseconds.
 fn shift_time(text: &str, by: i64) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     let (time, rest) = text.split_at(end.unwrap_or(text.len()));
@@ -61,7 +60,7 @@ fn shift_time(text: &str, by: i64) -> Option<String> {
     Some(format!("{}{rest}", time + by * unit))
 }
 
-/// Moves every quoted time and unique id of a frame by `by` seconds.
+/// Shifts every quoted time and unique ID in a frame by `by` seconds.
 fn shift(frame: &str, by: i64) -> String {
     let parts = frame.split('"').map(|part| match shift_time(part, by) {
         Some(moved) => Cow::Owned(moved),
@@ -70,7 +69,7 @@ fn shift(frame: &str, by: i64) -> String {
     parts.collect::<Vec<_>>().join("\"")
 }
 
-/// Returns the time of a frame in microseconds.
+/// Returns a frame's time in microseconds.
 fn timestamp(pbx: DemoPbx, frame: &str) -> Option<i64> {
     match pbx {
         DemoPbx::Asterisk => {
@@ -101,12 +100,13 @@ impl Recording {
             .filter_map(move |line| Some((timestamp(pbx, line)?, line)))
     }
 
-    /// Returns the frames with their times moved, so that the first is sent at `begin` (whole
-    /// seconds since the epoch).
+    /// Returns the frames with their times shifted so that the first one is sent at `begin` (in
+    /// whole seconds since the epoch).
     pub(crate) fn frames_from(&self, pbx: DemoPbx, begin: i64) -> Vec<TimedFrame> {
         let first = self.frames(pbx).next().map_or(0, |(at, _)| at);
         let by = begin - first.div_euclid(1_000_000);
-        // A heartbeat counts only the channels of one recording, but several are played at once.
+        // A heartbeat only counts the channels in its own recording, but several recordings are
+        // played at the same time.
         let heartbeat = "\"Event-Name\":\"HEARTBEAT\"";
         self.frames(pbx)
             .filter(|(_, line)| !line.contains(heartbeat))
@@ -118,7 +118,7 @@ impl Recording {
     }
 }
 
-/// Returns the length of the longest recording, in seconds, rounded up.
+/// Returns the length of the longest recording in seconds, rounded up.
 pub(crate) fn longest_recording_sec(pbx: DemoPbx) -> i64 {
     let mut longest = 0;
     for recording in RECORDINGS {
@@ -130,13 +130,13 @@ pub(crate) fn longest_recording_sec(pbx: DemoPbx) -> i64 {
     (longest + 999_999).div_euclid(1_000_000)
 }
 
-/// Returns the frames of all recordings in parallel, ordered by time. They all end by `end`
-/// (seconds since the epoch). Unique ids stay distinct, because each recording keeps the counters
-/// in its ids and is moved by another time span.
+/// Returns the frames of all recordings in parallel, ordered by time. All recordings end by `end`
+/// (in seconds since the epoch). Unique IDs remain distinct, because each recording keeps the
+/// counters in its IDs and is shifted by a different amount.
 pub(crate) fn schedule(pbx: DemoPbx, end: i64) -> Vec<TimedFrame> {
     let longest = longest_recording_sec(pbx);
     let mut all = Vec::new();
-    // Starts are a quarter of a second apart, which is easier to read.
+    // Starts are a quarter of a second apart, which makes them easier to follow.
     for (late, recording) in (0..).step_by(250_000).zip(RECORDINGS) {
         let mut frames = recording.frames_from(pbx, end - longest);
         for frame in &mut frames {

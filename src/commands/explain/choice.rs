@@ -1,53 +1,53 @@
-//! Finds the call of a recording that `--call` means: by linkedid, by the id of a channel, by uuid
-//! or its beginning, or by the customer's number.
+//! Finds the call in a recording that's meant by `--call`, which may be a linkedid, a channel's ID,
+//! a UUID or the start of one, or the customer's number.
 
 use crate::{Failure, Result};
 use callbridge_admin::explain::shape::Other;
 use callbridge_call::{FinishedCall, ReportedCall};
 use callbridge_model::{Code, Judged, TypedNumber, safe};
 
-/// Minimum length of a UUID's beginning in `--call`. Few calls share a beginning of this length.
+/// Minimum length of the start of a UUID in `--call`. Few calls have that much in common.
 pub(crate) const PREFIX_MIN: usize = 4;
-/// Maximum number of calls that a message lists.
+/// Maximum number of calls to list in a message.
 const NAMED_MAX: usize = 20;
-/// Maximum number of calls that are kept for one id. Calls of several PBXs, or of customers in one
-/// conference, can share an id.
+/// Maximum number of calls to keep for one ID. Several PBXs' calls, or the calls of several
+/// customers in a conference, may share one.
 const KEPT_MAX: usize = 64;
 
-/// How an id matches a call, weakest first. The best match wins.
+/// How an ID matches a call, weakest first. The best match wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum IdMatch {
-    /// No id was given, so every call matches.
+    /// No ID was given, so every call matches.
     Any,
-    /// The last few digits of the customer's number.
+    /// The last few digits of the customer's number match.
     Ending,
-    /// The beginning of the call's uuid, at least `PREFIX_MIN` long.
+    /// The start of the call's UUID matches, with at least `PREFIX_MIN` characters.
     Beginning,
     Number,
-    /// The id of one of the call's channels, or a previous linkedid of the call.
+    /// It's the ID of one of the call's channels, or an earlier linkedid of the call.
     Channel,
-    /// The linkedid or uuid of the call.
+    /// It's the call's linkedid or UUID.
     Own,
 }
 
-/// Compares calls one by one with an id or a number, and keeps the calls that match best.
+/// Compares calls one by one with an ID or a number, keeping those that match best.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     wanted: Option<String>,
     number: Option<TypedNumber>,
     best: Option<IdMatch>,
-    /// The calls that match best. For a number, the newest call comes first.
+    /// The calls that match best. For a number, the newest one comes first.
     kept: Vec<(ReportedCall, Judged)>,
-    /// The count of best matches, including calls that are not kept.
+    /// Number of best matches, including calls that aren't kept.
     fitting: usize,
 }
 
-/// The chosen calls, and the other calls with the same number. Several calls are chosen only if all
-/// of them have exactly the id of `--call`.
+/// The chosen calls, and the other calls with the same number. Several calls are only chosen if all
+/// of them have exactly the ID in `--call`.
 type Chosen = (Vec<(ReportedCall, Judged)>, Vec<Other>);
 
 impl Choice {
-    /// Creates a choice by the id `wanted`, or by a typed number. If both are `None`, the
+    /// Creates a choice by the ID `wanted` or by a typed number. If both are `None`, the
     /// recording's only call is chosen.
     pub(crate) fn new(wanted: Option<&str>, number: Option<TypedNumber>) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Choice {
         }
     }
 
-    /// Compares a call with the id and the number. Keeps the call if no other call matches better.
+    /// Compares a call with the ID and the number, and keeps it unless another call matches better.
     pub(crate) fn offer(&mut self, reported: ReportedCall, judged: Judged) {
         let fit = match &self.wanted {
             Some(id) => match_id(id, &reported.call, &judged).max(self.fits_number(&judged)),
@@ -96,10 +96,10 @@ impl Choice {
         }
     }
 
-    /// Returns the chosen calls. `place` is the recording's path for messages.
+    /// Returns the chosen calls. `place` is the recording's path, for messages.
     ///
     /// # Errors
-    /// 1 if no call matches, or if several different calls match.
+    /// Fails with 1 if no call matches, or if several different calls do.
     pub(crate) fn into_chosen(mut self, place: &str) -> Result<Chosen> {
         let others = match self.best {
             None => {
@@ -124,7 +124,7 @@ impl Choice {
         Ok((self.kept, others))
     }
 
-    /// Returns the message that lists the matching calls, at most `NAMED_MAX`.
+    /// Returns the message that lists up to `NAMED_MAX` of the matching calls.
     fn choices_message(&self, place: &str) -> String {
         let fitting = self.fitting;
         let mut message = match &self.wanted {
@@ -156,7 +156,7 @@ fn match_id(id: &str, call: &FinishedCall, judged: &Judged) -> Option<IdMatch> {
     }
 }
 
-/// Returns the line that names a call: `1795163537.6  inbound, journal, +998…`.
+/// Returns the line that identifies a call, such as `1795163537.6  inbound, journal, +998…`.
 fn name(judged: &Judged) -> String {
     let record = &judged.record;
     let direction = format!("{:?}", record.direction).to_lowercase();
@@ -178,7 +178,7 @@ mod tests {
     use callbridge_mapping::{People, Rules, judge};
     use callbridge_testkit::sample::call;
 
-    /// Returns a call with these ids, and its outcome.
+    /// Returns a call with these IDs, along with its outcome.
     fn call_with_ids(linkedid: &str, channel: &str) -> (ReportedCall, Judged) {
         let mut call = call();
         call.linkedid = UniqueId::new(linkedid).expect("not empty");
@@ -194,7 +194,7 @@ mod tests {
         (ReportedCall { pbx, call }, judged)
     }
 
-    /// Returns the linkedids of the calls that `--call` with the value `wanted` chooses.
+    /// Returns the linkedids of the calls chosen by the value `wanted` of `--call`.
     fn chosen_ids(wanted: Option<&str>, calls: &[(&str, &str)]) -> Result<Vec<String>, String> {
         let number = wanted.and_then(|text| TypedNumber::read(text, []));
         let mut choice = Choice::new(wanted, number);

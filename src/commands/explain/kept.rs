@@ -1,4 +1,4 @@
-//! `explain --call ID` without a file: shows a stored call.
+//! `explain --call ID` without a file, which shows a stored call.
 
 use crate::commands::control::conversation::{converse, parse_item};
 use crate::config::{Asking, Explain};
@@ -11,8 +11,8 @@ use callbridge_spool::Action;
 /// Asks the daemon or the spool for a stored call, and prints it.
 ///
 /// # Errors
-/// 64 without `--state`, 69 if there is neither a daemon nor a state. Otherwise the exit code in
-/// the answer.
+/// Fails with 64 without `--state`, with 69 if there's neither a daemon nor a state, or else with
+/// the exit status in the response.
 pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<()> {
     if explain.config.state.is_none() {
         let message =
@@ -28,7 +28,7 @@ pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<()> {
     Ok(())
 }
 
-/// Formats a stored call as one JSON line, or as text for people. Also draws the picture if
+/// Formats a stored call as a line of JSON or as human-readable text. Also draws the picture if
 /// `--picture` is given.
 fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) -> Result<String> {
     let config = &explain.config;
@@ -38,7 +38,7 @@ fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) ->
         state: Some(kept.state),
         call: &kept.call,
         rules: &config.rules,
-        // The lists are not read, because the lead is stored with the call.
+        // The lists aren't read, because the lead is stored with the call.
         people: &People::default(),
     };
     if let Some(file) = &explain.picture {
@@ -106,7 +106,7 @@ mod tests {
             action.contains("2026-11-20") && action.ends_with("anna: audit --take-in: it was gone")
         );
         assert!(!line.contains("anna"), "{line}");
-        // A dead letter that was sent again shows no old reason. A discarded one does.
+        // A dead letter that was resent doesn't show an old reason, whereas a discarded one does.
         assert!(!text.contains("lead 16 is gone"), "{text}");
         item["state"] = "discarded".into();
         let heading = "1795151317.146  discarded failed  2026-11-20 05:08:37 UTC\n";

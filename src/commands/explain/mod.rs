@@ -1,8 +1,8 @@
-//! `explain`: shows which calls of a recording would be journaled, with which values, and why. It
-//! sends nothing.
+//! `explain`, which shows which of a recording's calls would be journaled, with which values, and
+//! why. It doesn't send anything.
 //!
 //! | module | what it contains |
-//! |---|---|
+//! | [`choice`] | which call is meant by `--call` |
 //! | [`choice`] | which call `--call` means |
 //! | [`kept`] | a stored call |
 //! | [`utf16`] | files in UTF-16 |
@@ -29,14 +29,15 @@ use callbridge_model::{Code, Environment, Judged, TypedNumber, Zone, clock, safe
 use choice::Choice;
 use std::{collections::BTreeMap, fs::File, io, io::IsTerminal as _, io::Write, path::Path};
 
-/// Bytes read from a file at a time.
+/// Number of bytes to read from a file at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Maximum number of calls that wait for the end of the recording. A call with an impossible start
+/// Maximum number of calls waiting for the end of the recording. A call whose start is impossible
 /// waits, and is judged by the time at which the recording ends.
 const WAITING_MAX: usize = 10_000;
 
-/// Loads the lists of leads and employees. Reports bad rows to `notes`, and uses the good rows.
+/// Loads the lists of leads and employees. Bad rows are reported to `notes`, and the good ones are
+/// used.
 pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched> {
     let loaded = Watched::load(rules.every_trunk(), clock::now().wall);
     let (lists, news) = loaded.map_err(|errors| {
@@ -54,11 +55,11 @@ pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched> {
     Ok(lists)
 }
 
-/// Explains a recording. `out` is stdout, `notes` stderr.
+/// Explains a recording. `out` is stdout, and `notes` is stderr.
 ///
 /// # Errors
-/// 66 if the file is missing, 65 if no part of it has the given format, 1 if it does not have the
-/// call of `--call`.
+/// Fails with 66 if the file is missing, with 65 if no part of it has the given format, or with 1
+/// if it doesn't contain the call in `--call`.
 pub fn run(
     explain: &Explain,
     environment: &Environment,
@@ -97,12 +98,12 @@ pub fn run(
     if printing.closed {
         return Ok(());
     }
-    // Wrong messages that name a call have been reported one by one.
+    // Invalid messages that identify a call have already been reported individually.
     let partly = reading.counts().is_readable() || printing.names_calls;
     if reading.counts().is_doubtful()
         && let Some(mut message) = unreadable(of_file, &beginning, partly)
     {
-        // If the file looks like another format, that message is enough.
+        // If the file looks like a different format, that message is enough.
         if !message.contains("--format")
             && let Some(wrong) = printing.nameless.first()
         {
@@ -115,7 +116,7 @@ pub fn run(
     }
     printing.flush()?;
     let choice = printing.choice.take();
-    // This fails only if stderr is closed.
+    // This only fails if stderr is closed.
     let summary = summary(&reading, &printing.endpoints, config);
     let _ = notes.write_all(summary.as_bytes());
     let Some(choice) = choice else { return Ok(()) };
@@ -123,14 +124,14 @@ pub fn run(
     printing.print_chosen(&chosen, &others)
 }
 
-/// Reads `--call` as a phone number. `None` if it cannot be a phone number.
+/// Parses `--call` as a phone number, or returns `None` if it can't be one.
 fn number(explain: &Explain) -> Option<TypedNumber> {
     let rules = &explain.config.rules;
     let countries = rules.trunks.iter().filter_map(|trunk| trunk.country);
     TypedNumber::read(explain.call.as_deref()?, countries.chain(rules.country))
 }
 
-/// Opens the recording: a file, stdin, or a folder with one file per record.
+/// Opens the recording, which may be a file, stdin, or a directory with one file per record.
 fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>> {
     try_open(path, format).map_err(|error| Failure::unreadable_file(path.display(), &error))
 }
@@ -154,11 +155,11 @@ fn try_open(path: &Path, format: Format) -> io::Result<Box<dyn io::Read>> {
     Err(io::ErrorKind::IsADirectory.into())
 }
 
-/// Returns the rules for reading a recording in this format with the flags of `config`.
+/// Returns the rules for reading a recording in this format with the flags in `config`.
 pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
     let trunks = &config.rules.trunks;
     let mut named = trunks.iter().filter_map(|trunk| trunk.pbx.as_deref());
-    // Without --pbx-id, use the PBX that all trunks name, if they name the same PBX.
+    // Without --pbx-id, use the PBX given by the trunks, if it's the same for all of them.
     let first = named.next();
     let only = first.filter(|first| named.all(|other| other == *first));
     reading::Rules {
@@ -171,11 +172,12 @@ pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
     }
 }
 
-/// Reads a file to its end, and returns its beginning. `each` receives the calls of every piece,
-/// and `true` for the last piece. If it returns `false`, reading stops.
+/// Reads a file to its end, and returns its start. `each` is given every piece's calls, and `true`
+/// for the last piece. If it returns `false`, reading stops.
 ///
 /// # Errors
-/// 65 if the file cannot be read or has another format, 64 if two endpoints conflict.
+/// Fails with 65 if the file can't be read or is in a different format, or with 64 if two endpoints
+/// conflict.
 pub(crate) fn read(
     file: Box<dyn io::Read + '_>,
     (path, format): (&Path, Format),
@@ -197,7 +199,8 @@ pub(crate) fn read(
                 .take_while(|byte| is_first && **byte == 0)
                 .count();
             beginning.extend_from_slice(&piece[nuls..]);
-            // Wazo's messages are AMI as JSON in another envelope, and their order is not reliable.
+            // Wazo's messages are AMI as JSON in a different envelope, and their order isn't
+            // reliable.
             if is_first
                 && format == Format::AmiJson
                 && let Some(like) = Likeness::recognize(&beginning)
@@ -220,23 +223,24 @@ pub(crate) fn read(
     }
 }
 
-/// The output of `explain`, and the calls that are printed at the recording's end.
+/// The output of `explain`, and the calls to print at the end of the recording.
 struct Printing<'a> {
     explain: &'a Explain,
     people: &'a People,
-    /// With `--call` or `--picture`: chooses the call that is shown after the whole recording is
+    /// With `--call` or `--picture`, chooses the call to show after the whole recording has been
     /// read.
     choice: Option<Choice>,
     zone: Zone,
     paint: Paint,
     waiting: Vec<ReportedCall>,
-    /// Wrong messages that name neither a PBX nor a call. The file can have another format.
+    /// Invalid messages that identify neither a PBX nor a call, so the file may be in a different
+    /// format.
     nameless: Vec<WrongCall>,
-    /// Whether a wrong message named its PBX or its call.
+    /// Whether an invalid message identified its PBX or its call.
     names_calls: bool,
     endpoints: Endpoints,
     out: &'a mut dyn Write,
-    /// Whether the reader of stdout has closed it.
+    /// Whether stdout has been closed by its reader.
     closed: bool,
 }
 
@@ -255,8 +259,8 @@ impl Printing<'_> {
         for call in calls {
             match call {
                 Err(wrong) => self.report_wrong(wrong)?,
-                // The times in such a message are not reliable, so the call is judged by this
-                // machine's clock.
+                // Times in such a message aren't reliable, so the call is judged by this machine's
+                // clock.
                 Ok(reported) if reported.call.given.is_some() => {
                     self.call(reported, clock::now().wall)?;
                 }
@@ -375,8 +379,8 @@ fn draw(of: &Explained<'_>, zone: &Zone, file: &Path) -> Result<()> {
     std::fs::write(file, svg).or_fail_at(Code::CannotWrite, what)
 }
 
-/// Returns why no message of a file with this beginning could be read. `None` for an empty file, or
-/// if a part of the file has the format (`partly`) and no other format fits.
+/// Returns why none of the messages in a file with this start could be read, or `None` for an empty
+/// file, or if part of the file is in the format (`partly`) and no other format fits.
 pub(crate) fn unreadable(
     (path, format): (&Path, Format),
     beginning: &[u8],
@@ -395,25 +399,25 @@ pub(crate) fn unreadable(
     }
 }
 
-/// Returns the message about a file of another format, with the flag to use.
+/// Returns the message about a file in a different format, including the flag to use.
 fn other_format_message(path: &Path, format: Format, like: &Likeness) -> String {
     let shown = path.display();
     let like = like.with_advice("--format ");
     format!("{shown}: it has nothing in the format {format}, but looks like {like}")
 }
 
-/// Maximum endpoints that are listed.
+/// Maximum number of endpoints to list.
 const NAMED_MAX: usize = 12;
-/// Maximum endpoints that are counted.
+/// Maximum number of endpoints to count.
 const KNOWN_MAX: usize = 4096;
 
-/// Endpoints (channel names without their suffixes) with the number of their channels. One of the
-/// endpoints can be the trunk that is missing in the flags.
+/// Endpoints (channel names without their suffixes), with how many channels each one has. One of
+/// them may be the trunk that's missing from the flags.
 #[derive(Debug, Default)]
 struct Endpoints(BTreeMap<String, u64>);
 
 impl Endpoints {
-    /// Counts the endpoints of a call.
+    /// Counts a call's endpoints.
     fn count(&mut self, call: &FinishedCall) {
         let channels = call.timeline.iter().flat_map(|timeline| &timeline.channels);
         for channel in channels.filter(|channel| channel.party != Role::Plumbing) {
@@ -428,7 +432,7 @@ impl Endpoints {
         }
     }
 
-    /// Returns the most frequent endpoints: `PJSIP/city, PJSIP/101`.
+    /// Returns the most frequent endpoints, as in `PJSIP/city, PJSIP/101`.
     fn most_frequent(&self) -> String {
         let mut all: Vec<(&String, &u64)> = self.0.iter().collect();
         all.sort_by_key(|&(endpoint, count)| (std::cmp::Reverse(count), endpoint));
@@ -471,7 +475,7 @@ pub(crate) fn reading_notes(reading: &Reading) -> String {
         };
     }
     let more = reading.counts().unreadable - listed;
-    // Unreadable messages with whole calls are printed one by one.
+    // Unreadable messages that contain whole calls are printed individually.
     if more > 0 && !reading.carries_whole_calls() {
         text += &format!("{more} more are {what}\n");
     }
@@ -481,7 +485,8 @@ pub(crate) fn reading_notes(reading: &Reading) -> String {
     text
 }
 
-/// Returns the summary of a recording for stderr: how many events were read, and what is missing.
+/// Returns a recording's summary for stderr, which says how many events were read and what's
+/// missing.
 fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String {
     let counts = reading.counts();
     let mut text = format!(

@@ -1,18 +1,18 @@
-//! Converts files in UTF-16, as spreadsheets and Windows tools save them, to UTF-8.
+//! Converts UTF-16 files, as saved by spreadsheets and Windows tools, to UTF-8.
 
 use std::io::{self, Read};
 
-/// Bytes read from the file at once.
+/// Number of bytes to read from the file at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Returns the file's text in UTF-8. A file without a byte order mark of UTF-16 is left as it is.
+/// Returns the file's text in UTF-8. A file without a UTF-16 byte-order mark is left as is.
 ///
 /// # Errors
-/// If the first bytes cannot be read.
+/// Returns an error if the first bytes can't be read.
 pub(crate) fn as_utf8<'a>(mut file: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
     let mut beginning = vec![0; PIECE_BYTES];
     let mut length = 0;
-    // One read of a pipe can return a single byte.
+    // Reading from a pipe may return a single byte.
     while length < 2 {
         match file.read(&mut beginning[length..]) {
             Ok(0) => break,
@@ -40,15 +40,15 @@ pub(crate) fn as_utf8<'a>(mut file: Box<dyn Read + 'a>) -> io::Result<Box<dyn Re
 struct Utf16<'a> {
     file: Box<dyn Read + 'a>,
     is_big_endian: bool,
-    /// Bytes of an incomplete character, whose other bytes have not been read yet.
+    /// Bytes of an incomplete character, the rest of which hasn't been read yet.
     rest: Vec<u8>,
     text: Vec<u8>,
-    /// Number of bytes of `text` that the caller has already received.
+    /// Number of bytes in `text` that have already been passed to the caller.
     given: usize,
 }
 
 impl Utf16<'_> {
-    /// Reads the next piece of the file into `text`. At the end of the file, `text` is empty.
+    /// Reads the next piece of the file into `text`, which is empty at the end of the file.
     fn fill(&mut self) -> io::Result<()> {
         self.text.clear();
         self.given = 0;

@@ -1,5 +1,5 @@
-//! The files that `init` writes: their contents, a comparison with existing files, and the write at
-//! the end.
+//! The files written by `init`, including their contents, a comparison with existing files, and the
+//! final write.
 
 use super::{Answers, cancellation, flag_lines, pbx, say};
 use crate::config::{TokenFrom, secret_kind};
@@ -14,19 +14,20 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
-/// Maximum number of telephones that the notes in the flags file list.
+/// Maximum number of phones to list in the flags file's notes.
 const TELEPHONES_MAX: usize = 100;
 
 struct PlannedFile {
     path: PathBuf,
     text: Secret,
-    /// Whether the file has a secret: only its owner can read it, and its content is not shown.
+    /// Whether the file contains a secret, in which case only its owner can read it, and its
+    /// content isn't shown.
     secret: bool,
 }
 
 /// All files that will be written.
 pub(crate) struct Planned {
-    /// The command that asks for the company's consent. `None` if there is a token or a hub.
+    /// The command that asks for the company's consent, or `None` if there's a token or a hub.
     pub connect: Option<String>,
     files: Vec<PlannedFile>,
 }
@@ -34,7 +35,7 @@ pub(crate) struct Planned {
 /// Creates the files from the answers. `path` is the path of the flags file.
 ///
 /// # Errors
-/// If a secret cannot be read, or a value has several lines.
+/// Returns an error if a secret can't be read or a value has several lines.
 pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Result<Planned> {
     let config = answers.config()?;
     let mut flags = answers.init.flags.clone();
@@ -44,7 +45,8 @@ pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Res
         .iter()
         .filter_map(|source| Some((source, secret_kind(&source.url.transport)?)))
         .collect();
-    // A single secret becomes the credential. With several sources, secrets stay in their files.
+    // A single secret becomes the credential, whereas with several sources, secrets stay in their
+    // files.
     if let [(only, kind)] = &with_secrets[..]
         && let Some(place) = &only.secret
     {
@@ -92,7 +94,7 @@ pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Res
     Ok(Planned { connect, files })
 }
 
-/// Returns the file of a credential that systemd passes to the service.
+/// Returns the file for a credential that systemd passes to the service.
 fn credential(answers: &Answers, kind: SecretKind, secret: &Secret) -> PlannedFile {
     let store = credstore(Path::new(&answers.init.etc));
     let name = &answers.init.name;
@@ -103,8 +105,8 @@ fn credential(answers: &Answers, kind: SecretKind, secret: &Secret) -> PlannedFi
     }
 }
 
-/// Returns comment lines for the flags file: the PBX's telephones as a draft of the list of
-/// employees.
+/// Returns comment lines for the flags file, which list the PBX's phones as a draft for the
+/// employee list.
 fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
     let proposals = [shown.switch.clone(), propose(&shown.endpoints)].concat();
     let entries: Vec<String> = proposals
@@ -127,7 +129,7 @@ fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
 }
 
 fn can_be_listed(extension: &str) -> bool {
-    // Other characters would begin a new entry of the list.
+    // Any other character would start a new entry in the list.
     extension
         .bytes()
         .all(|b| b.is_ascii_alphanumeric() || b"-_.+*#".contains(&b))
@@ -147,7 +149,7 @@ fn remove_secret_file(url: &str) -> String {
 }
 
 impl Planned {
-    /// Returns the paths of all files, in one line.
+    /// Returns the paths of all files on a single line.
     pub(crate) fn path_list(&self) -> String {
         let paths: Vec<String> = self
             .files
@@ -157,11 +159,11 @@ impl Planned {
         paths.join(", ")
     }
 
-    /// Shows the new files and the differences from existing files, and asks whether to write them.
+    /// Shows the new files and how they differ from existing ones, and asks whether to write them.
     ///
     /// # Errors
-    /// 73 if files exist with other content and no one has agreed to replace them. 130 if the
-    /// person says no.
+    /// Fails with 73 if files exist with different content and nobody has agreed to replace them,
+    /// or with 130 if the user says no.
     pub(crate) async fn agree(&self, answers: &mut Answers) -> Result<()> {
         let mut others = Vec::new();
         let mut shown = String::new();
@@ -175,7 +177,7 @@ impl Planned {
                     }
                     continue;
                 }
-                // A file that cannot be read still exists.
+                // A file that can't be read exists nonetheless.
                 read => read.unwrap_or_default(),
             };
             if old == text.as_bytes() {
@@ -214,11 +216,11 @@ impl Planned {
         }
     }
 
-    /// Writes all files under temporary names first, and then renames all of them.
+    /// Writes all files under temporary names first, and then renames them.
     ///
     /// # Errors
-    /// 73, with a message that names the file. If a temporary file cannot be written, no previous
-    /// file has changed.
+    /// Fails with 73 and a message that says which file is to blame. If a temporary file can't be
+    /// written, none of the previous files has been changed.
     pub(crate) fn write(&self) -> Result<()> {
         let mut waiting = Vec::new();
         for file in &self.files {
@@ -238,10 +240,11 @@ impl Planned {
     }
 }
 
-/// Checks, before any question, that this user can write into the configuration folder `etc`.
+/// Checks that this user can write to the configuration directory `etc`, before asking any
+/// questions.
 ///
 /// # Errors
-/// 73, with a message that names the folder.
+/// Fails with 73 and a message that says which directory is to blame.
 pub(crate) fn must_be_writable(etc: &Path) -> Result<()> {
     for folder in [etc.to_path_buf(), credstore(etc)] {
         let existing = folder
@@ -263,8 +266,8 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 }
 
 impl PlannedFile {
-    /// Writes the text to a temporary file in the same folder. Creates the folder if it is missing.
-    /// Dropping the returned path removes the file, unless it was renamed.
+    /// Writes the text to a temporary file in the same directory, creating the directory if it's
+    /// missing. Dropping the returned path removes the file, unless it has been renamed.
     fn write_beside(&self) -> io::Result<TempPath> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let of_folder = if self.secret { 0o700 } else { 0o755 };
@@ -280,7 +283,7 @@ impl PlannedFile {
             .open(&path)?;
         let beside = TempPath::try_from_path(path)?;
         file.write_all(self.text.expose_secret().as_bytes())?;
-        // Set explicitly, because of the umask.
+        // This is set explicitly because of the umask.
         file.set_permissions(Permissions::from_mode(of_file))?;
         file.sync_all()?;
         Ok(beside)

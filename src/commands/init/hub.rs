@@ -1,4 +1,5 @@
-//! Asks whether calls go to the CRM or to a hub. Tests a hub's address and token with one request.
+//! Asks whether calls go to the CRM or to a hub, and tests the hub's URL and token with one
+//! request.
 
 use super::{Answers, pbx, say};
 use crate::Result;
@@ -9,7 +10,7 @@ use callbridge_setup::question::SetupQuestion;
 /// Finds out whether calls go to a hub, and tests the hub. Returns `false` if calls go to the CRM.
 ///
 /// # Errors
-/// If the hub refuses the answers and no person can correct them.
+/// Returns an error if the hub rejects the answers and there's nobody to correct them.
 pub(crate) async fn find(answers: &mut Answers) -> Result<bool> {
     let is_open = answers.init.asks && answers.lacks(SetupQuestion::CrmAddress);
     if is_open && !wants_hub(answers).await? {
@@ -53,7 +54,7 @@ async fn wants_hub(answers: &mut Answers) -> Result<bool> {
     }
 }
 
-/// Asks for the hub's address and token, if no flag has them. Returns `false` if an answer is
+/// Asks for the hub's URL and token, if they aren't given by flags. Returns `false` if an answer is
 /// wrong.
 async fn ask(answers: &mut Answers) -> Result<bool> {
     if !answers.init.flags.hub.forwards() {

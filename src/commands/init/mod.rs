@@ -1,15 +1,15 @@
-//! `init`: detects settings, asks for those that it cannot detect, and writes the flags and secrets
-//! of a service. It writes all files at the end.
+//! `init`, which detects settings, asks for those that it can't detect, and writes a service's
+//! flags and secrets. All files are written at the end.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`pbx`] | the PBX: tests the login, reads its endpoints; [`trunks`]: which are trunks |
+//! | [`pbx`] | the PBX: tests the login, reads the endpoints; [`trunks`]: which ones are trunks |
 //! | [`hub`] | the hub, if calls go to one |
-//! | [`service`] | the CRM: tests the address and the token |
-//! | [`notify`] | who receives notices of problems: a chat, a mailbox, or no one |
-//! | [`files`] | the files, a comparison with existing ones, and the write |
+//! | [`service`] | the CRM: tests the URL and the token |
+//! | [`notify`] | who's notified of problems: a chat, a mailbox, or no one |
+//! | [`files`] | the files, how they compare with existing ones, and writing them |
 //!
-//! [`Answers`] come from the person at the terminal. Without a terminal, nothing is asked.
+//! [`Answers`] come from the user at the terminal. Without a terminal, nothing is asked.
 
 pub(crate) mod files;
 pub(crate) mod hub;
@@ -51,23 +51,26 @@ const DIRECTORY: &str = "--lead-directory is added, because lead=directory finds
 const EMPLOYEES: &str = "Employees, as 101:501;102:502 (extension and the employee's id in the \
                          CRM) or a FILE; empty for none: ";
 
-/// The answers so far: flags and typed secrets, and the person who types them, if any.
+/// The answers so far, which are flags and typed secrets, along with the user who types them, if
+/// any.
 pub(crate) struct Answers {
     pub init: InitFlags,
     pub environment: Environment,
-    /// The secret of the PBX account, if it was typed and not read from a file or a variable.
+    /// The PBX account's secret, if it was typed rather than read from a file or an environment
+    /// variable.
     pub ami_secret: Option<Secret>,
     pub token: Option<Secret>,
-    /// The token of the branch at the hub, as typed.
+    /// The branch's token at the hub, as typed.
     pub hub_token: Option<Secret>,
-    /// The messenger for notices of problems, as typed.
+    /// The messenger for problem notifications, as typed.
     pub messenger: Option<notify::Messenger>,
-    /// The typed lines. `None` if there is no person to ask.
+    /// The typed lines, or `None` if there's nobody to ask.
     lines: Option<StdinLines>,
 }
 
 impl Answers {
-    /// Returns the settings so far: the flags and the typed secrets. Only given values are checked.
+    /// Returns the settings so far, which are the flags and the typed secrets. Only given values
+    /// are checked.
     pub(crate) fn config(&self) -> Result<Config, Faults> {
         let checking = Checking::new(&self.environment, Faults::default());
         let mut config = checking.config(self.init.flags.clone())?;
@@ -86,13 +89,13 @@ impl Answers {
         Ok(config)
     }
 
-    /// Returns `true` if the flags are written to the package's folder, where the systemd unit
-    /// reads them.
+    /// Returns `true` if the flags are written to the package's directory, where they're read by
+    /// the systemd unit.
     pub(crate) fn is_of_service(&self) -> bool {
         self.init.etc == ETC
     }
 
-    /// Puts an answer into the flags. If the flags are invalid then, prints the errors, removes the
+    /// Adds an answer to the flags. If this makes the flags invalid, prints the errors, removes the
     /// answer, and returns `false`.
     pub(crate) fn take(&mut self, answer: impl FnOnce(&mut Flags)) -> Result<bool> {
         let before = self.init.flags.clone();
@@ -105,7 +108,7 @@ impl Answers {
         Ok(false)
     }
 
-    /// Returns `true` if this question has no answer yet.
+    /// Returns `true` if this question hasn't been answered yet.
     pub(crate) fn lacks(&self, question: SetupQuestion) -> bool {
         let typed = match question {
             SetupQuestion::AccountSecret => self.ami_secret.is_some(),
@@ -117,7 +120,7 @@ impl Answers {
         !typed && missing.contains(&question)
     }
 
-    /// Asks a question. An empty line selects the default of the question.
+    /// Asks a question. An empty line selects the question's default.
     pub(crate) async fn ask(&mut self, question: SetupQuestion) -> Result<String> {
         let default = question.default(self.is_freeswitch());
         let mut prompt = question.text().to_owned();
@@ -144,7 +147,7 @@ impl Answers {
         }
     }
 
-    /// Returns `true` if the first source is a FreeSWITCH.
+    /// Returns `true` if the first source is FreeSWITCH.
     fn is_freeswitch(&self) -> bool {
         let source = self.init.flags.sources.source.first();
         source.is_some_and(|url| is_event_socket(url) || url.contains("format=freeswitch"))
@@ -164,7 +167,7 @@ impl Answers {
         }
     }
 
-    /// Reads one line that is not shown while it is typed.
+    /// Reads a line that isn't shown as it's typed.
     pub(crate) async fn secret(&mut self, prompt: &str) -> Result<String> {
         let unseen = Keyboard::disable(LocalModes::ECHO);
         let typed = self.line(prompt).await?;
@@ -173,7 +176,7 @@ impl Answers {
         Ok(typed)
     }
 
-    /// Reads one line, without white space around it.
+    /// Reads a line, without any whitespace around it.
     pub(crate) async fn line(&mut self, prompt: &str) -> Result<String> {
         print(prompt)?;
         let lines = self.lines.as_mut().ok_or_else(cancellation)?;
@@ -182,18 +185,19 @@ impl Answers {
     }
 }
 
-/// Prints lines for the person. Escapes control characters, because texts of the PBX and the CRM
-/// can contain them.
+/// Prints lines for the user, escaping control characters, since the PBX's and the CRM's texts may
+/// contain them.
 pub(crate) fn say(message: &str) -> Result<()> {
     print(format!("{}\n", safe_lines(message)))
 }
 
-/// Sets a service up. `shutdown` is Ctrl-C.
+/// Sets up a service. `shutdown` is Ctrl-C.
 ///
 /// # Errors
-/// 130 if the person left, 77 if the PBX or the CRM refuses the login, 69 if it cannot be reached,
-/// 73 if the files cannot be written, 78 if no trunk was recognized. In these cases, no file was
-/// written. After that, the exit code of `check`.
+/// Fails with 130 if the user canceled, with 77 if the PBX or the CRM rejects the login, with 69 if
+/// it can't be reached, with 73 if the files can't be written, and with 78 if no trunk was
+/// recognized, all without having written any file. After that, fails with the exit status of
+/// `check`.
 pub(crate) async fn run(
     init: InitFlags,
     environment: &Environment,
@@ -219,12 +223,12 @@ pub(crate) async fn run(
     planned.write()?;
     tokio::select! {
         ended = check_and_start(&planned, &file, &mut answers) => ended,
-        // The files are written. The remaining steps can be done by hand.
+        // The files have been written. The remaining steps can be done manually.
         () = shutdown => Ok(()),
     }
 }
 
-/// Returns the failure for a person who left (130).
+/// Returns the failure for a user who canceled (130).
 pub(crate) fn cancellation() -> Failure {
     Failure::new(Code::Left, "canceled before the end: nothing was written")
 }
@@ -269,7 +273,7 @@ async fn rules(answers: &mut Answers) -> Result<()> {
     Ok(())
 }
 
-/// Returns why a lead rule `csv:FILE` cannot be used.
+/// Returns why a `csv:FILE` lead rule can't be used.
 fn lead_file_problem(rules: &str) -> Option<String> {
     let files = rules
         .split(';')
@@ -295,8 +299,8 @@ fn fill_directory(answers: &mut Answers) -> Result<()> {
     say(DIRECTORY)
 }
 
-/// Asks for the employees of the extensions, unless the flags name them. An empty answer means no
-/// employees.
+/// Asks for the employees of the extensions, unless they're given by flags. An empty answer means
+/// that there are no employees.
 async fn employees(answers: &mut Answers) -> Result<()> {
     let flags = &answers.init.flags.trunks;
     let is_known = flags.employees.is_some()
@@ -309,7 +313,7 @@ async fn employees(answers: &mut Answers) -> Result<()> {
         if typed.is_empty() {
             return say("No call will name an employee until you give --employees.");
         }
-        // A text without `:` names a file.
+        // A text without `:` is a file's name.
         if !typed.contains(':') && !Path::new(&typed).is_file() {
             say(&format!(
                 "{typed} is neither a list, as 101:501;102:502, nor a file with the columns \
@@ -324,8 +328,8 @@ async fn employees(answers: &mut Answers) -> Result<()> {
     Ok(())
 }
 
-/// Asks whether dialplans can look callers up. Skips the question unless a rule finds leads by the
-/// caller's number.
+/// Asks whether dialplans may look up callers. The question is skipped unless a rule finds leads by
+/// the caller's number.
 async fn lookup(answers: &mut Answers) -> Result<()> {
     let Ok(config) = answers.config() else {
         return Ok(());
@@ -340,7 +344,7 @@ async fn lookup(answers: &mut Answers) -> Result<()> {
     Ok(())
 }
 
-/// Proposes `--pbx-id` if no flag names the PBX. A person can enter another id.
+/// Suggests `--pbx-id` if no flag identifies the PBX. The user can enter a different ID.
 async fn pbx_id(answers: &mut Answers) -> Result<()> {
     let sources = &answers.init.flags.sources;
     let is_named = sources.source.iter().any(|url| url.contains("pbx="));
@@ -372,7 +376,7 @@ async fn pbx_id(answers: &mut Answers) -> Result<()> {
     }
 }
 
-/// Sets the PBX's zone and the state, if no flag has them.
+/// Sets the PBX's time zone and the state if they aren't given by flags.
 fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
     let flags = &mut answers.init.flags;
     if flags.sources.pbx_timezone.is_none() {
@@ -393,11 +397,11 @@ fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
     }
 }
 
-/// Runs `check` on the written files, unless the state belongs to another user. Then offers to send
-/// a test notice and to start the service.
+/// Runs `check` on the written files, unless the state belongs to another user, and then offers to
+/// send a test notification and to start the service.
 ///
 /// # Errors
-/// The exit code of `check`, if it failed. The files are written anyway.
+/// Fails with the exit status of `check`, if that failed. The files have been written anyway.
 async fn check_and_start(planned: &Planned, file: &Path, answers: &mut Answers) -> Result<()> {
     say(&format!("\nwritten: {}", planned.path_list()))?;
     let flags_file = format!("@{}", file.display());
@@ -447,7 +451,7 @@ async fn check_and_start(planned: &Planned, file: &Path, answers: &mut Answers) 
     say(&format!("\nTo start it, run:\n  {next}"))
 }
 
-/// Runs `check` with the flags file, and returns its failure. `None` if the check succeeded.
+/// Runs `check` with the flags file, returning its failure, or `None` if it was successful.
 async fn check_failure(flags_file: &str) -> Option<Failure> {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("callbridge"));
     let mut check = tokio::process::Command::new(program);
@@ -471,7 +475,7 @@ async fn check_failure(flags_file: &str) -> Option<Failure> {
     Some(Failure::new(code, message))
 }
 
-/// Returns the flags of `run` as lines of a file.
+/// Returns the flags for `run` as lines of a file.
 pub(crate) fn flag_lines(flags: &Flags) -> Vec<WrittenFlag> {
     let mut all = Vec::new();
     let json = serde_json::to_value(flags).unwrap_or_default();

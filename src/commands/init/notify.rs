@@ -1,5 +1,5 @@
-//! Asks where to send notices of problems and of customers who wait for a callback: a chat or a
-//! mailbox.
+//! Asks where to send notifications about problems and about customers waiting for a callback,
+//! which may be a chat or a mailbox.
 
 use super::{Answers, say};
 use crate::Result;
@@ -11,23 +11,24 @@ const OFFER: &str = "Where to send notices of problems, and of customers who wai
                      min for a call back: telegram, mail, or empty for none: ";
 const WAITS: &str = "30m";
 
-/// A configuration file for curl, and the script that sends a notice with it.
+/// A configuration file for curl, along with the script that uses it to send a notification.
 pub(crate) struct Messenger {
-    /// The configuration of curl, with the token or password.
+    /// The curl configuration, which contains the token or password.
     pub curl: Secret,
-    /// The path of the file once it is written.
+    /// The file's path once it has been written.
     pub path: PathBuf,
-    /// The script of `deploy/notify` that the command runs.
+    /// The script from `deploy/notify` that the command runs.
     script: PathBuf,
 }
 
-/// Returns one line of a configuration for curl.
+/// Returns one line of a curl configuration.
 fn setting(name: &str, value: &str) -> String {
     let value = value.replace('\\', r"\\").replace('"', r#"\""#);
     format!("{name} = \"{value}\"\n")
 }
 
-/// Asks where to send notices, if no flag has a command and the scripts are on this machine.
+/// Asks where to send notifications, provided that no flag specifies a command and the scripts are
+/// on this machine.
 pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     let Some(scripts) = scripts() else {
         return Ok(());
@@ -49,7 +50,7 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
             script: scripts.join(name),
         };
         let command = if answers.is_of_service() {
-            // There, systemd passes the file to the service's user.
+            // This is where systemd passes the file to the service's user.
             let file = format!("/run/credentials/callbridge@{instance}.service/notify");
             messenger.command(Path::new(&file))
         } else {
@@ -63,7 +64,8 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     Ok(())
 }
 
-/// Returns the folder with the scripts, in the installed package or in the source tree.
+/// Returns the directory that contains the scripts, either in the installed package or in the
+/// source tree.
 fn scripts() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let of_package = program.ancestors().nth(2)?.join("share/callbridge/notify");
@@ -102,7 +104,7 @@ fn is_plain(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
-/// Prints what is wrong with the typed data, and returns no configuration.
+/// Prints what's wrong with the typed data, and doesn't return a configuration.
 fn refuse(message: &str) -> Result<Option<String>> {
     say(message)?;
     Ok(None)
@@ -138,7 +140,7 @@ async fn mail(answers: &mut Answers) -> Result<Option<String>> {
     let mut curl = setting("url", &url);
     if !user.is_empty() {
         curl += &setting("user", &format!("{user}:{password}"));
-        // The password is sent only over TLS.
+        // The password is only sent over TLS.
         curl += "ssl-reqd\n";
     }
     curl += &setting("mail-from", &from);
@@ -157,7 +159,7 @@ impl Messenger {
         format!("{script} {file}")
     }
 
-    /// Sends a test message, if the person agrees.
+    /// Sends a test message if the user agrees.
     pub(crate) async fn offer_trial(&self, answers: &mut Answers) -> Result<()> {
         if !answers.init.asks || !answers.agrees("Send a test message?", true).await? {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The PBX: tests the login of the account, and reads the endpoints.
+//! The PBX, whose account's login is tested and whose endpoints are read.
 
 use super::{Answers, say};
 use crate::commands::check::{CheckFinding, account, inward, manager_conf};
@@ -15,19 +15,19 @@ use callbridge_source::Transport;
 /// Facts about the PBX, from its manager accounts and its configuration files.
 #[derive(Default)]
 pub(crate) struct ShownPbx {
-    /// The rights and endpoints of each manager account. Empty without a manager account.
+    /// Each manager account's permissions and endpoints, or empty without a manager account.
     pub accounts: Vec<Account>,
-    /// The name of the first account.
+    /// The first account's name.
     pub user: String,
-    /// Whether the PBX runs on this machine.
+    /// Whether the PBX is running on this machine.
     pub local: bool,
-    /// Endpoints that a FreeSWITCH reports, as proposals.
+    /// Endpoints reported by FreeSWITCH, as proposals.
     pub switch: Vec<ProposedEndpoint>,
     /// The endpoints from the manager accounts and, on this machine, from the PBX's files.
     pub endpoints: EndpointList,
 }
 
-/// A function that reads one of the files of a PBX on this machine.
+/// A function that reads one of a PBX's files on this machine.
 type ReadConf = fn(&[String], &mut EndpointList);
 const FILES: [(&str, ReadConf); 3] = [
     ("pjsip.conf", local_conf::pjsip),
@@ -35,10 +35,11 @@ const FILES: [(&str, ReadConf); 3] = [
     ("extensions.conf", local_conf::hints),
 ];
 
-/// Asks for missing data about the PBX and tests it, until the login succeeds.
+/// Asks for missing data about the PBX and tests it, until the login is successful.
 ///
 /// # Errors
-/// If the login fails and there is no person to ask again. The error has the problem and its fix.
+/// Returns an error with the problem and its fix if the login fails and there's nobody to ask
+/// again.
 pub(crate) async fn find(answers: &mut Answers) -> Result<ShownPbx> {
     let given = answers.init.flags.sources.source.clone();
     let asked =
@@ -72,8 +73,8 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<ShownPbx> {
     }
 }
 
-/// Asks for the PBX's address, the account, and its secret, unless flags have them. Returns `false`
-/// if an answer is wrong.
+/// Asks for the PBX's address, the account, and its secret, unless they're given by flags. Returns
+/// `false` if an answer is wrong.
 async fn ask(answers: &mut Answers) -> Result<bool> {
     if answers.lacks(SetupQuestion::PbxAddress) {
         let address = answers.ask(SetupQuestion::PbxAddress).await?;
@@ -97,7 +98,7 @@ async fn ask(answers: &mut Answers) -> Result<bool> {
     Ok(true)
 }
 
-/// Tests each source. Returns the facts that the sources report, and the errors.
+/// Tests each source, and returns the facts that the sources report along with any errors.
 async fn try_sources(config: &Config) -> Result<(ShownPbx, Vec<CheckFinding>)> {
     let mut shown = ShownPbx::default();
     let mut failed = Vec::new();
@@ -147,7 +148,7 @@ fn merge(into: &mut EndpointList, from: &EndpointList) {
     }
 }
 
-/// Asks the manager accounts again, and adds the endpoints that they report to `shown`.
+/// Asks the manager accounts again, and adds the endpoints they report to `shown`.
 pub(crate) async fn refresh_endpoints(answers: &Answers, shown: &mut EndpointList) {
     let Ok(config) = answers.config() else {
         return;
@@ -161,7 +162,7 @@ pub(crate) async fn refresh_endpoints(answers: &Answers, shown: &mut EndpointLis
     }
 }
 
-/// Returns the lines that the PBX's manager.conf lacks for the chosen lead rules.
+/// Returns the lines missing from the PBX's manager.conf for the chosen lead rules.
 pub(crate) fn snippet(answers: &Answers, shown: &ShownPbx) -> String {
     let Some(account) = shown.accounts.first() else {
         return String::new();

@@ -1,4 +1,4 @@
-//! Asks for the CRM's address and token, and tests them with one request (`token/info`).
+//! Asks for the CRM's URL and token, and tests them with one request (`token/info`).
 
 use super::{Answers, pbx, say};
 use crate::commands::ScratchFolder;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Asks for missing data about the CRM and tests it, until the CRM accepts the token.
 ///
 /// # Errors
-/// If the test fails and there is no person to ask again. The error has the problem and its fix.
+/// Returns an error with the problem and its fix if the test fails and there's nobody to ask again.
 pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     let asked = answers.lacks(SetupQuestion::CrmAddress) || answers.lacks(SetupQuestion::Token);
     let given = answers.init.flags.crm.clone();
@@ -39,7 +39,7 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     }
 }
 
-/// Asks for the address and the token, unless flags have them. Returns `false` if an answer is
+/// Asks for the URL and the token, unless they're given by flags. Returns `false` if an answer is
 /// wrong.
 async fn ask(answers: &mut Answers) -> Result<bool> {
     if answers.lacks(SetupQuestion::CrmAddress) {
@@ -62,7 +62,7 @@ async fn ask(answers: &mut Answers) -> Result<bool> {
     Ok(true)
 }
 
-/// Tests the token. Returns no findings if there is no token, or if a service uses the state.
+/// Tests the token. There are no findings if there's no token or the state is in use by a service.
 async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
     let mut config = answers.config()?;
     let token = config.crm.as_ref().and_then(|crm| crm.token.as_ref());
@@ -73,7 +73,7 @@ async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
         Some(state) => PathBuf::from(state),
         None => Path::new(STATES).join(&answers.init.name),
     };
-    // The state's daemon has the budget of requests. `check` asks the daemon later.
+    // The state's daemon has the request budget. `check` will ask the daemon later.
     if state.join(folder::FILE).exists() {
         say(&format!(
             "{} already exists, so the token is not tested now: `check` tests it later",
@@ -87,7 +87,7 @@ async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
     let what = format_args!("{}: cannot be created", folder.display());
     let _scratch = ScratchFolder::make(folder.clone()).or_fail_at(Code::CannotWrite, what)?;
     config.state = Some(folder.into());
-    // `check` tests the fields later. Together, `init` and `check` send at most three requests.
+    // `check` will test the fields later. Together, `init` and `check` send at most three requests.
     if let Some(crm) = &mut config.crm {
         crm.lead_fields.clear();
     }

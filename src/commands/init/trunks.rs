@@ -1,4 +1,4 @@
-//! Finds out which endpoints are trunks: proposes them with reasons, and asks the person.
+//! Finds out which endpoints are trunks, by proposing them with reasons and asking the user.
 
 use super::{Answers, pbx, say};
 use crate::{Failure, Result};
@@ -8,19 +8,17 @@ use callbridge_setup::proposal::{EndpointKind, ProposedEndpoint, propose, trunk_
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Maximum number of telephones that are listed by name. Of more telephones, only the count is
-/// shown.
+/// Maximum number of phones to list by name. If there are more, only their number is shown.
 const TELEPHONES_MAX: usize = 20;
-/// Longest time for which channels are watched.
+/// How long channels are watched at most.
 const WATCH: Duration = Duration::from_secs(180);
-/// Time between two checks of the channels.
+/// Interval between checks of the channels.
 const CHECK_EVERY: Duration = Duration::from_secs(3);
 
-/// Puts the trunks that the person chose into the flags. Does nothing if the flags already have
-/// trunks.
+/// Adds the trunks chosen by the user to the flags, unless the flags already have trunks.
 ///
 /// # Errors
-/// 78 if no trunk was recognized and there is no person to ask.
+/// Fails with 78 if no trunk was recognized and there's nobody to ask.
 pub(crate) async fn find(answers: &mut Answers, shown: &pbx::ShownPbx) -> Result<()> {
     if !answers.init.flags.trunks.trunk.is_empty() {
         return Ok(());
@@ -111,8 +109,8 @@ fn show(all: &[ProposedEndpoint]) -> Result<()> {
     }
 }
 
-/// Watches live channels until the kind of every endpoint is known, or the time is over. Adds new
-/// facts to `endpoints`.
+/// Watches live channels until every endpoint's kind is known or the time is up. Adds new facts to
+/// `endpoints`.
 async fn watch(answers: &Answers, endpoints: &mut EndpointList) -> Result<()> {
     let minutes = WATCH.as_secs() / 60;
     say(&format!("watching for up to {minutes} minutes …"))?;
@@ -129,7 +127,7 @@ async fn watch(answers: &Answers, endpoints: &mut EndpointList) -> Result<()> {
     Ok(())
 }
 
-/// Asks the person to accept the proposed trunks or to type others.
+/// Asks the user to accept the proposed trunks or to type different ones.
 async fn agree(answers: &mut Answers, proposed: Vec<String>) -> Result<()> {
     loop {
         let prompt = if proposed.is_empty() {
@@ -150,7 +148,7 @@ async fn agree(answers: &mut Answers, proposed: Vec<String>) -> Result<()> {
     }
 }
 
-/// Returns the failure if no trunk was recognized and there is no person to ask.
+/// Returns the failure if no trunk was recognized and there's nobody to ask.
 fn no_trunk_failure(all: &[ProposedEndpoint]) -> Failure {
     let names: Vec<&str> = all
         .iter()

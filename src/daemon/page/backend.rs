@@ -1,8 +1,8 @@
-//! Answers every query of the page from the part of the daemon that knows the answer.
+//! Responds to each of the page's queries using the component of the daemon that knows the answer.
 //!
 //! | module | what it contains |
-//! |---|---|
-//! | `calls` | stored calls, one call, open calls |
+//! | `calls` | stored calls, a single call, open calls |
+//! | `figures` | the outcomes of a day's and a week's calls |
 //! | `figures` | outcomes of the calls of a day and a week |
 //! | `trial` | runs `check` from the page |
 
@@ -31,23 +31,24 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
-/// Key under which the spool keeps the sessions.
+/// The key under which the spool keeps the sessions.
 const SESSIONS: &str = "page.sessions";
-/// Dead letters on one page of the list.
+/// Number of dead letters on one page of the list.
 const LETTERS_PAGE: usize = 50;
-/// Pages of dead letters that are read to fill one page, if only one cause is wanted.
+/// Maximum number of dead letter pages to read in order to fill one page, if only one cause is
+/// wanted.
 const LETTER_WALKS_MAX: usize = 100;
-/// Pages of dead letters that are grouped by cause.
+/// Number of dead letter pages that are grouped by cause.
 const GROUPED_PAGES: usize = 5;
-/// Dead letters read at a time for their ids.
+/// Number of dead letters to read at a time for their IDs.
 const IDS_PAGE: usize = 1_000;
-/// Phone numbers read at a time.
+/// Number of phone numbers to read at a time.
 const PHONES_PAGE: usize = 500;
-/// Maximum number of phone numbers that are shown. The numbers with the most calls come first.
+/// Maximum number of phone numbers to show. Those with the most calls come first.
 const PHONES_MAX: usize = 2_000;
-/// Calls with a customer that are checked for callback attempts.
+/// Maximum number of calls with a customer to check for callback attempts.
 const CALLS_MAX: usize = 100;
-/// Leads whose profiles are read at once.
+/// Number of leads whose profiles are read at once.
 const PROFILES_AT_ONCE: usize = 50;
 
 /// The page's access to the daemon.
@@ -55,9 +56,9 @@ pub(crate) struct DaemonBackend {
     pub(in crate::daemon) observer: Arc<Observer>,
     pub(in crate::daemon) handler: Arc<CommandHandler>,
     pub(in crate::daemon) intake: IntakeSettings,
-    /// The zone of the PBX, or this machine's zone if no flag names one.
+    /// The PBX's time zone, or this machine's if no flag specifies one.
     pub(in crate::daemon) zone: Zone,
-    /// The names of request fields, for the body that a call's page shows.
+    /// The names of request fields, for the body shown on a call's page.
     pub(in crate::daemon) fields: FieldNames,
     pub(in crate::daemon) week: Mutex<Week>,
     pub(in crate::daemon) changes: watch::Sender<u64>,
@@ -72,8 +73,8 @@ impl DaemonBackend {
         Ok(self.handler.spool.read(query).await?)
     }
 
-    /// Returns up to `most` calls from `before` on, newest first, and the place where the next
-    /// calls begin. Matches can be rare, so this reads up to `pages` pages of the spool.
+    /// Returns up to `most` calls from `before` on, newest first, and where the next ones start.
+    /// Since matches may be rare, this reads up to `pages` pages of the spool.
     async fn list_calls(
         &self,
         filter: &CallFilter,
@@ -97,9 +98,9 @@ impl DaemonBackend {
         Ok((all, next))
     }
 
-    /// Passes dead letters to `take` page by page, newest first, while `take` returns `true`.
-    /// Returns the id of the last dead letter if more can follow. Each page is a separate read, so
-    /// writes can run between the reads.
+    /// Passes dead letters to `take` page by page, newest first, for as long as that returns
+    /// `true`. If there may be more, returns the ID of the last dead letter. Each page is a
+    /// separate read, so that writes can run in between.
     async fn walk(
         &self,
         mut filter: LetterFilter,
@@ -124,14 +125,14 @@ impl DaemonBackend {
         Ok(filter.before)
     }
 
-    /// Increments `changes` when a call or the state of a source has changed, while a browser shows
-    /// the page.
+    /// Increments `changes` when a call or a source's state has changed, provided that a browser is
+    /// showing the page.
     pub(crate) async fn watch_changes(self: Arc<Self>) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
         let mut last = None;
         loop {
             ticks.tick().await;
-            // The page itself holds one receiver, and each live view another.
+            // The page itself holds one receiver, and each live view another one.
             if self.changes.receiver_count() <= 1 {
                 continue;
             }
@@ -203,7 +204,7 @@ impl Backend for DaemonBackend {
             letters.len() < LETTERS_PAGE
         });
         let mut next = walk.await?;
-        // The next page begins after the last dead letter that is shown.
+        // The next page starts after the last dead letter shown.
         if letters.len() > LETTERS_PAGE {
             letters.truncate(LETTERS_PAGE);
             next = letters.last().map(|letter| letter.id);
@@ -310,7 +311,7 @@ impl Backend for DaemonBackend {
                 from: Some(customer.first_at.get()),
                 ..CallFilter::default()
             };
-            // Each customer is a separate read, so writes can run between them.
+            // Each customer is a separate read, so that writes can run in between.
             let of_customer = self.list_calls(&filter, Place::END, (CALLS_MAX, 1));
             let (calls, _) = of_customer.await?;
             let tries: Vec<&Listed> = calls

@@ -1,4 +1,4 @@
-//! The administrator's page: its listener, and its access to the running daemon.
+//! The administrator's page, including its listener and its access to the running daemon.
 
 pub(crate) mod backend;
 
@@ -14,16 +14,17 @@ use futures_util::FutureExt as _;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::watch};
 
-/// The flag of the password file.
+/// The flag for the password file.
 const PASSWORD_FILE: &str = "--page-password-file";
-/// Time between two checks for changes.
+/// Interval between checks for changes.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Opens the listener of the page, before any request is served. Also returns the function that
-/// issues links to the page, and the page's settings.
+/// Opens the page's listener before any request is served. Also returns the function that issues
+/// links to the page, and the page's settings.
 ///
 /// # Errors
-/// If the address is not free, the certificate cannot be used, or the password file cannot be read.
+/// Returns an error if the address is in use, or if the certificate can't be used or the password
+/// file can't be read.
 pub(crate) async fn open(
     page: &PageConfig,
     config: &Config,
@@ -63,8 +64,8 @@ pub(crate) async fn open(
     Ok((listener, door, settings))
 }
 
-/// Returns the origin at which a browser reaches the page: its address, or its name if other
-/// machines reach it.
+/// Returns the origin by which a browser can reach the page, which is its address, or its name if
+/// it's reached from other machines.
 fn origin(page: &PageConfig, addr: SocketAddr, scheme: &str) -> String {
     let name = if addr.ip().is_loopback() {
         None
@@ -88,8 +89,8 @@ fn passwords(place: &SecretPlace) -> Result<Passwords, String> {
     read.map_err(|error| format!("{}: {error}", of.unwrap_or_default()))
 }
 
-/// Returns the people of a changed file, and the error for `status`. Only people with a valid line
-/// can log in. If the file cannot be read, no one can log in.
+/// Returns the users in a changed file, along with the error for `status`. Only users with a valid
+/// line can log in, and if the file can't be read, nobody can.
 fn people_of(text: Result<&Secret, String>) -> (Passwords, Option<String>) {
     let text = match text {
         Ok(text) => text,
@@ -119,8 +120,8 @@ fn empty_file_error(people: &Passwords) -> Option<String> {
     }
 }
 
-/// Returns a name for the page's cookies. It differs for each instance on a host, because cookies
-/// ignore the port.
+/// Returns a name for the page's cookies, which is different for each instance on a host, because
+/// cookies ignore the port.
 fn instance(config: &Config) -> String {
     let place = config.state_place();
     let state = place.socket_folder();
@@ -129,7 +130,7 @@ fn instance(config: &Config) -> String {
         .chars()
         .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
     let name: String = fit.take(40).collect();
-    // Folders with the same name are distinguished by a hash of the whole path.
+    // Directories with the same name are told apart by a hash of the whole path.
     let path = state.display().to_string();
     let hash = ring::digest::digest(&ring::digest::SHA256, path.as_bytes());
     let print = hash.as_ref().first_chunk().copied().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Tests calls as messages that any phone system publishes to a RabbitMQ queue (`format=call`).
+//! Tests calls as messages published to a RabbitMQ queue by any kind of phone system
+//! (`format=call`).
 
 use crate::e2e::security::flood::peak;
 use crate::support::crm::{self, RATE_FLAG};
@@ -17,7 +18,7 @@ const TRUNK: &str = "--trunk=city=,country=UZ";
 const CONTENT_TYPE: &str = "application/vnd.callbridge.call+json; version=1";
 const NEWER_CONTENT_TYPE: &str = "application/vnd.callbridge.call+json; version=2";
 
-/// Returns the URL of a queue, without the parameter `format`.
+/// Returns a queue's URL without the `format` parameter.
 fn queue_url(node: &Broker, queue: &str, place: &Place) -> String {
     let secret = place.write("secret", broker::SECRET);
     let user = broker::ADMINISTRATOR;
@@ -38,7 +39,7 @@ fn start_daemon(place: &Place, crm: &Server, queue_url: &str) -> Program {
     place.start(&arguments, &[])
 }
 
-/// Returns the message of a call with lead 4001.
+/// Returns the message for a call with lead 4001.
 fn message(id: &str) -> Value {
     json!({
         "pbx": "tashkent-1", "id": id, "direction": "INBOUND", "trunk": "city",
@@ -48,7 +49,7 @@ fn message(id: &str) -> Value {
     })
 }
 
-/// Returns the messages of calls that begin one second apart.
+/// Returns the messages for calls that start one second apart.
 fn consecutive_calls(numbers: std::ops::Range<u32>) -> Vec<String> {
     let mut calls = Vec::new();
     for n in numbers {
@@ -63,7 +64,7 @@ fn has_journaled(calls: u64) -> impl Fn(&Status) -> bool {
     move |status| status.books.journaled >= calls
 }
 
-/// Returns messages with one wrong value each, and the field with the wrong value.
+/// Returns messages that each have one invalid value, along with the field in question.
 fn wrong_messages() -> Vec<(&'static str, String)> {
     let long = "x".repeat(3_000);
     let values = [
@@ -208,7 +209,7 @@ async fn documented_curl_example_publishes_a_journaled_call() {
     let (user, secret) = (broker::ADMINISTRATOR, broker::SECRET);
     let netrc = format!("machine 127.0.0.1 login {user} password \"{secret}\"\n");
     place.write("rabbit.netrc", netrc);
-    // The HTTP plugin begins to listen some time after the broker.
+    // The HTTP plugin starts listening some time after the broker.
     until("curl has published the call", async || {
         let mut shell = tokio::process::Command::new("sh");
         let shell = shell.arg("-c").arg(&script).current_dir(place.at(""));
@@ -310,7 +311,7 @@ async fn message_of_a_newer_version_waits_for_a_newer_callbridge() {
     let refusal = String::from_utf8_lossy(&stdout);
     assert!(refusal.contains("version: it is 2"), "{refusal}");
     program.terminate().await;
-    // An older callbridge kept this message as unreadable. This version can read the message.
+    // An older callbridge kept this message as unreadable, but this version can read it.
     let settings = callbridge_spool::Settings::default();
     let (spool, guard) = callbridge_spool::open(&place.at("state"), settings).expect("opens");
     let unreadable = Op::Unreadable(UnreadableBytes {

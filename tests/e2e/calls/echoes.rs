@@ -1,5 +1,5 @@
-//! Tests that differences between the CRM's journal and the calls that were sent are reported. In
-//! one test, another provider journals the calls too.
+//! Tests that differences between the CRM's journal and the sent calls are reported. In one test,
+//! another provider journals the calls as well.
 
 use crate::e2e::webhooks;
 use crate::support::crm::RATE_FLAG;
@@ -23,13 +23,13 @@ fn count_compared(status: &Status) -> u64 {
     talk.map_or(0, |field| field.compared)
 }
 
-/// Returns the number of calls of other providers.
+/// Returns the number of calls from other providers.
 fn count_foreign(status: &Status) -> u64 {
     let providers = status.foreign_calls.iter();
     providers.map(|provider| provider.calls).sum()
 }
 
-/// Writes the `n`-th call to the source, and waits until `n` calls are settled.
+/// Writes the `n`-th call to the source, and waits until `n` calls have been settled.
 async fn journal_call(place: &Place, program: &mut Program, n: u32) -> Status {
     place.append("recorded", recording(&[Call::new(n, 4001)]).as_bytes());
     program.settled(u64::from(n)).await
@@ -68,7 +68,7 @@ async fn missing_talk_time_in_journal_is_reported_until_field_is_set() {
     program.kill().await;
     let offline = place.lines(&["status", "--json"]).await.remove(0);
     assert_eq!(offline["journalFields"][0]["missing"], 1, "{offline}");
-    // With the right field name, the journal shows the talk time of the next call.
+    // With the right field name, the journal shows the next call's talk time.
     flags.push("--field=talk=spoken".to_owned());
     let mut program = place.run(&crm.url(), &flags);
     webhooks::send_events_to(&crm, &program).await;

@@ -1,4 +1,4 @@
-//! Tests that every recorded call is journaled correctly, whichever source reports it.
+//! Tests that every recorded call is journaled correctly, no matter which source reports it.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::live;
@@ -26,12 +26,12 @@ impl Scene {
         }
     }
 
-    /// Returns one scene per group of recordings that one PBX can send in sequence.
+    /// Returns one scene per group of recordings that a single PBX can send one after the other.
     async fn for_groups(recordings: Vec<Recording>) -> Vec<Self> {
         join_all(recordings::groups(recordings).into_iter().map(Self::new)).await
     }
 
-    /// Returns one scene per group of recordings that one PBX can send at the same time.
+    /// Returns one scene per group of recordings that a single PBX can send at the same time.
     async fn for_simultaneous_groups() -> Vec<Self> {
         let groups = recordings::simultaneous(recordings::all());
         join_all(groups.into_iter().map(Self::new)).await
@@ -42,7 +42,7 @@ impl Scene {
         self.place.run(&self.crm.url(), &flags)
     }
 
-    /// Waits for the end of all calls, stops the program, and checks the journal.
+    /// Waits for all calls to end, stops the program, and checks the journal.
     async fn end(self, mut program: Program, expected: &[Expected]) {
         let finished = u64::try_from(expected.len()).expect("few");
         let status = program.settled(finished).await;
@@ -51,7 +51,7 @@ impl Scene {
         crm::judge(&self.crm, &self.place.letters().await, expected);
     }
 
-    /// Reads the recordings from one file of this format, and checks the journal.
+    /// Reads the recordings from a single file in this format, and checks the journal.
     async fn read_as(self, format: &str) {
         let mut all = Vec::new();
         for recording in &self.group {
@@ -167,7 +167,7 @@ async fn every_recording_over_ami_md5_login_is_journaled_correctly() {
     .await;
 }
 
-/// Returns the calls of a recording as CEL reports them, with leads from [`LEADS`].
+/// Returns a recording's calls as reported by CEL, with leads from [`LEADS`].
 pub fn calls_in_cel(recording: &Recording) -> Vec<Expected> {
     let unknown = recording.is_placed_by_pbx();
     let calls = recording.calls.iter().map(|call| {
@@ -235,18 +235,18 @@ async fn every_recording_in_reverse_order_from_wazo_is_journaled() {
     .await;
 }
 
-/// Returns the flag of a source that reads a queue. `secret` is the path of the secret file.
+/// Returns the flag for a source that reads a queue. `secret` is the path of the secret file.
 fn queue_source(broker: &Broker, queue: &str, format: &str, secret: &str) -> String {
     let base = broker.url(broker::ADMINISTRATOR);
     format!("--source={base}?queue={queue}&format={format}&secret-file={secret}")
 }
 
-/// Returns the flag of a trunk whose leads come from the user field of the CDRs.
+/// Returns the flag for a trunk whose leads come from the CDRs' user field.
 fn trunk(name: &str) -> String {
     format!(r"--trunk={name}=PJSIP/{name},country=UZ,strip=9,lead=userfield:lead=(\d+)")
 }
 
-/// A CEL queue and a CDR queue of a PBX. Only the user field of the CDRs has the leads.
+/// A PBX's CEL queue and CDR queue. Only the CDRs' user field contains the leads.
 struct Queues {
     scene: Scene,
     cel: String,
@@ -258,7 +258,7 @@ impl Queues {
     async fn new(name: &str) -> Self {
         let mut recordings = recordings::all();
         recordings.retain(|recording| !recording.cel().is_empty() && recording.has_leads_in_cdrs());
-        // CDRs of these recordings have the agent's login in place of the customer's lead.
+        // These recordings' CDRs have the agent's login in place of the customer's lead.
         recordings.retain(|recording| !recording.name.starts_with("queue_agent_"));
         assert!(
             recordings.len() > 50,
@@ -291,7 +291,7 @@ impl Queues {
         self.scene.place.run(&self.scene.crm.url(), &self.flags)
     }
 
-    /// Publishes all CEL events or all CDRs to their queue. Returns the number of messages.
+    /// Publishes all CEL events or all CDRs to their queue, and returns the number of messages.
     async fn publish(&self, queue: &str) -> u64 {
         let recordings = self.scene.group.iter();
         let bodies: Vec<String> = if queue == self.cel {

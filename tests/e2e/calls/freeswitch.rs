@@ -1,5 +1,5 @@
-//! Tests that every FreeSWITCH call is journaled correctly, over the event socket and from a queue,
-//! even if a process is killed.
+//! Tests that every FreeSWITCH call is journaled correctly, both over the event socket and from a
+//! queue, even if a process is killed.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -11,7 +11,8 @@ use callbridge_testbed::switch::{self, FakeSwitch};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// The trunks of two carriers. Neither carrier registers, so its address identifies incoming calls.
+/// Two carriers' trunks. Neither carrier registers, so incoming calls are identified by its
+/// address.
 pub const TRUNKS: [&str; 2] = [
     "--trunk=city=gateway/city|address/127.0.0.1:16000,country=UZ,lead=var:lead_id",
     "--trunk=gsm=gateway/gsm|address/127.0.0.1:16001,country=UZ,lead=var:lead_id",
@@ -36,7 +37,7 @@ fn read_recording(folder: PathBuf) -> Recording {
     }
 }
 
-/// Returns all recordings, in the order of their times.
+/// Returns all recordings in chronological order.
 pub fn recordings() -> Vec<Recording> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
     let entries = std::fs::read_dir(root).expect("the recordings");
@@ -52,7 +53,7 @@ impl Recording {
         std::fs::read(self.folder.join(file)).expect("a recording")
     }
 
-    /// Returns the output of the event socket after the subscription.
+    /// Returns the event socket's output after the subscription.
     fn event_socket_output(&self) -> Vec<u8> {
         let recorded = self.read("esl.txt");
         switch::frames_after_subscription(&recorded).to_vec()
@@ -63,17 +64,17 @@ impl Recording {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns the events of the event socket as JSON.
+    /// Returns the event socket's events as JSON.
     pub fn events(&self) -> Vec<String> {
         self.lines("esl.jsonl")
     }
 
-    /// Returns the records that `mod_json_cdr` wrote, one per channel.
+    /// Returns the records written by `mod_json_cdr`, one per channel.
     pub fn cdr_records(&self) -> Vec<String> {
         self.lines("json_cdr.jsonl")
     }
 
-    /// Returns the bodies that `mod_amqp` published.
+    /// Returns the bodies published by `mod_amqp`.
     pub fn amqp_bodies(&self) -> Vec<String> {
         let mut bodies = Vec::new();
         for line in self.lines("amqp.jsonl") {
@@ -84,15 +85,15 @@ impl Recording {
     }
 }
 
-/// Returns the time of an event, in microseconds.
+/// Returns an event's time in microseconds.
 pub fn micros(body: &str) -> i64 {
     let event: Value = serde_json::from_str(body).expect("JSON");
     let time = event["Event-Date-Timestamp"].as_str().expect("a time");
     time.parse().expect("microseconds")
 }
 
-/// Adds `by` microseconds to every time of an event that is in microseconds. callbridge reads only
-/// times in microseconds.
+/// Adds `by` microseconds to every time in an event that's in microseconds. callbridge doesn't read
+/// any other times.
 pub fn move_times(body: &str, by: i64) -> String {
     let mut result = String::with_capacity(body.len());
     let mut parts = body.split('"');
@@ -141,12 +142,12 @@ impl Scene {
         self.place.run(&self.crm.url(), &flags)
     }
 
-    /// Sends these bytes in pieces that end at arbitrary places.
+    /// Sends these bytes in pieces that end anywhere.
     async fn send(&self, bytes: &[u8]) {
         self.switch.send_in_pieces(bytes, 997).await;
     }
 
-    /// Waits for the end of all calls, stops the program, and checks the journal.
+    /// Waits for all calls to end, stops the program, and checks the journal.
     async fn finish(self, mut program: Program, expected: &[Expected]) {
         let finished = u64::try_from(expected.len()).expect("few");
         let status = program.settled(finished).await;
@@ -171,7 +172,7 @@ async fn recordings_over_event_socket_are_journaled_once_despite_kill() {
 
     let mut program = scene.run();
     scene.switch.subscribed(2).await;
-    // The switch sends the last three recordings of the first half again, and then cuts the
+    // The switch resends the last three recordings of the first half, and then drops the
     // connection.
     for recording in &first[first.len() - 3..] {
         scene.send(&recording.event_socket_output()).await;
@@ -195,7 +196,8 @@ async fn recordings_over_event_socket_are_journaled_once_despite_kill() {
 #[tokio::test]
 async fn recordings_from_mod_amqp_queue_are_journaled_once_over_kills() {
     let (place, crm, all) = (Place::new(), crm::start().await, recordings());
-    // The broker has the users, rights, exchange, and queue of deploy/rabbitmq/definitions.json.
+    // The broker has the users, permissions, exchange, and queue from
+    // deploy/rabbitmq/definitions.json.
     let (broker, queue) = (Broker::shared(), "freeswitch");
     let secret = place.write("secret", broker::SECRET);
     let base = broker.url("callbridge");
@@ -239,7 +241,7 @@ async fn call_of_killed_switch_ends_once_as_incomplete() {
             status.sources[0].read >= 4
         })
         .await;
-    // The next process does not know the call and started a second ago.
+    // The next process doesn't know the call and started a second ago.
     scene.switch.answers("uptime ms", "1000\n");
     scene.switch.cut().await;
     scene.switch.subscribed(2).await;
@@ -250,8 +252,8 @@ async fn call_of_killed_switch_ends_once_as_incomplete() {
     scene.finish(program, &[wanted]).await;
 }
 
-/// Returns a heartbeat that comes this many seconds after the event `last`. If `next_core` is not
-/// empty, another process with this id sends the heartbeat.
+/// Returns a heartbeat that's sent this many seconds after the event `last`. It comes from another
+/// process with the ID `next_core`, unless that's empty.
 fn heartbeat_after(last: &str, next_core: &str, seconds: i64) -> String {
     let mut beat: Value = serde_json::from_str(last).expect("JSON");
     let at = micros(last) + seconds * 1_000_000;
@@ -268,9 +270,9 @@ fn heartbeat_after(last: &str, next_core: &str, seconds: i64) -> String {
     beat.to_string()
 }
 
-/// Returns the messages of a queue whose FreeSWITCH was killed just after a call was answered. Adds
-/// heartbeats of the killed process (`alive`) and of the next process (`next`), in seconds after
-/// the last message. Also returns the time of the last message, in microseconds.
+/// Returns the messages in a queue whose FreeSWITCH was killed just after a call was answered, with
+/// added heartbeats from the killed process (`alive`) and from the next one (`next`), in seconds
+/// after the last message. Also returns the last message's time in microseconds.
 fn killed_switch_messages(alive: &[i64], next: &[i64]) -> (Vec<String>, i64) {
     let folder = "tests/recordings/freeswitch-moments/switch_killed";
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -330,7 +332,7 @@ async fn killed_switch_call_in_shared_queue_ends_at_last_heartbeat() {
     let call = &letters[0]["call"];
     assert_eq!(letters[0]["reason"], "incomplete");
     assert_eq!(call["answered"], true);
-    // The call was answered a moment before the last event, after a second of ringing.
+    // The call was answered a moment before the last event, after ringing for a second.
     for (figure, wanted) in [("talkTimeSec", 60), ("durationSec", 61)] {
         let value = call[figure].as_i64().expect("seconds");
         assert!((value - wanted).abs() <= 1, "{figure}: {call}");
@@ -361,7 +363,7 @@ async fn wrong_password_is_shown_in_status_with_a_fix() {
     assert!(!scene.place.logs().contains("ClueCon"));
 }
 
-/// Returns the dump of a channel with the values of its CHANNEL_ANSWER event. `events` has one
+/// Returns the dump of a channel, based on the values in its CHANNEL_ANSWER event. `events` has one
 /// event per line.
 fn second_leg(events: &str, id: &str) -> String {
     let events = events.lines().rev();

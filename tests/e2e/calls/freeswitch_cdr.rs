@@ -1,4 +1,4 @@
-//! Tests that each call in a folder of FreeSWITCH CDR files is journaled once, as an estimate.
+//! Tests that each call in a directory of FreeSWITCH CDR files is journaled once, as an estimate.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 pub const TRUNK: &str = "--trunk=city=profile/external,country=UZ,lead=var:lead_id";
-/// Scenarios with one customer call each. Each call has a lead.
+/// Scenarios with a single customer call each, which has a lead.
 const SCENARIOS: [&str; 5] = [
     "inbound_answered",
     "inbound_no_answer",
@@ -16,7 +16,7 @@ const SCENARIOS: [&str; 5] = [
     "hold",
 ];
 
-/// Returns the text of each CDR file of a scenario, and the linkedid of the only call.
+/// Returns the text of each CDR file in a scenario, and the linkedid of its only call.
 pub fn read_cdr_files(scenario: &str) -> (Vec<String>, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
     let folder = root.join(scenario);
@@ -30,7 +30,7 @@ pub fn read_cdr_files(scenario: &str) -> (Vec<String>, String) {
     )
 }
 
-/// Writes the CDR files of a scenario as FreeSWITCH does. Returns the linkedid of the call.
+/// Writes a scenario's CDR files the way FreeSWITCH would, and returns the call's linkedid.
 fn write_cdr_files(place: &Place, scenario: &str) -> String {
     let (records, linkedid) = read_cdr_files(scenario);
     for (n, record) in records.iter().enumerate() {
@@ -81,7 +81,7 @@ async fn cdr_folder_is_audited_against_received_events() {
         .iter()
         .map(|name| write_cdr_files(&place, name))
         .collect();
-    // FreeSWITCH wrote records of the last call, but no source received its events.
+    // FreeSWITCH wrote records for the last call, but no source received its events.
     let missed = ids.pop().expect("five");
     for name in &SCENARIOS[..4] {
         let events = std::fs::read(root.join(name).join("esl.jsonl"));

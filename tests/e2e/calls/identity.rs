@@ -1,5 +1,5 @@
-//! Tests that PBX ids keep the calls of PBXs apart, that a state keeps its PBX id, and that two
-//! daemons on one source are reported.
+//! Tests that PBX IDs keep different PBXs' calls apart, that a state keeps its PBX ID, and that two
+//! daemons reading the same source are reported.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -9,7 +9,7 @@ use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::FakePbx;
 use std::collections::BTreeSet;
 
-/// Starts a daemon with this PBX id. `state` is the name of the state folder and of the log.
+/// Starts a daemon with this PBX ID. `state` is the name of its state directory and log.
 fn start(place: &Place, crm: &Server, state: &str, pbx_id: &str, flags: &[&str]) -> Program {
     let mut arguments = place.arguments(&crm.url(), flags);
     arguments.retain(|flag| !flag.starts_with("--pbx-id") && !flag.starts_with("--state"));
@@ -154,7 +154,7 @@ async fn daemons_on_the_same_source_report_each_other_until_one_ends() {
         assert!(log.contains("another daemon reads this source"), "{log}");
     }
 
-    // The second daemon takes over the name of the first, so a third daemon finds the second.
+    // The second daemon takes over the first one's name, so the third one finds the second.
     first.terminate().await;
     second
         .until("the first's end", |status| {

@@ -1,11 +1,11 @@
-//! Tests calls whose messages a broker kept while callbridge or the broker was away. Each call is
-//! journaled correctly, however late.
+//! Tests calls whose messages were kept by a broker while callbridge or the broker was down. Each
+//! call must be journaled correctly, no matter how late.
 //!
 //! ```text
-//!          live            T          away          back
+//!          live            T          down          back
 //!  ────────────────────────┤░░░░░░░░░░░░░░░░░░░░░░░░├──────────▶  our clock
-//!  one, two, or three quarters of the messages of each recording are sent before T;
-//!  messages between T and "back" arrive late
+//!  one, two, or three quarters of each recording's messages are sent before T,
+//!  and messages between T and "back" arrive late
 //! ```
 
 use crate::e2e::calls::every_recording::calls_in_cel;
@@ -26,38 +26,39 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// If this variable is set, every moment and outage length is tried, and a quiet FreeSWITCH is
-/// watched for ten minutes instead of one second. `tests/run late` does this and takes most of an
-/// hour.
+/// If this environment variable is set, every moment and outage length is tried, and a silent
+/// FreeSWITCH is watched for ten minutes instead of one second. `tests/run late` does this, which
+/// takes most of an hour.
 pub const FULL: &str = "CALLBRIDGE_LATE_FULL";
-/// Seconds in an hour. The tests set the clocks forward instead of waiting.
+/// Number of seconds in an hour. The tests set the clocks forward instead of waiting.
 const HOUR: u64 = 3600;
 
-/// The id of the recorded FreeSWITCH process.
+/// The recorded FreeSWITCH process's ID.
 const CORE: &str = "00bff2bc-2d37-46ec-b361-c093dd40feab";
 
-/// Number of programs that run at the same time. More programs would overload the machine.
+/// Number of programs to run at the same time. More than that would overload the machine.
 const AT_ONCE: usize = 12;
-/// Time for the programs to start. Most recordings take less time until their cut at T.
+/// Time for the programs to start. Most recordings take less time than that to get to their cut at
+/// T.
 const LEAD_IN: Duration = Duration::from_secs(45);
-/// Time for a few programs to start. Messages that are due earlier are sent at once.
+/// Time for a small number of programs to start. Messages that are due earlier are sent right away.
 const LEAD_IN_OF_FEW: Duration = Duration::from_secs(6);
 
-/// The time and the text of a message.
+/// A message's time and text.
 type Message = (EventTime, String);
 
-/// The messages of some calls in one format, and the expected calls.
+/// The messages for some calls in one format, along with the expected calls.
 struct Script {
     format: &'static str,
     messages: Vec<Message>,
     expected: Vec<Expected>,
 }
 
-/// The reason why messages arrive late.
+/// Why messages arrive late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Away {
     Killed,
-    /// callbridge is killed while it reads the messages after T.
+    /// callbridge is killed while it's reading the messages after T.
     Midway,
     Stopped,
     Broker,
@@ -71,8 +72,7 @@ async fn wait_until(moment: EventTime) {
     pass(moment.since(now())).await;
 }
 
-/// Returns all FreeSWITCH recordings. Of each recording, `quarter` quarters of the messages are
-/// before T.
+/// Returns all FreeSWITCH recordings, each with `quarter` quarters of its messages before T.
 fn freeswitch_script(quarter: usize, t: EventTime) -> Script {
     let mut script = Script {
         format: "freeswitch",
@@ -80,7 +80,7 @@ fn freeswitch_script(quarter: usize, t: EventTime) -> Script {
         expected: Vec::new(),
     };
     for (n, recording) in freeswitch::recordings().iter().enumerate() {
-        // Each recording is moved separately, so each gets its own FreeSWITCH.
+        // Each recording is shifted separately, so each gets a FreeSWITCH of its own.
         let core = format!("{n:08}-core");
         let recorded = recording.amqp_bodies().into_iter();
         let recorded: Vec<String> = recorded.map(|body| body.replace(CORE, &core)).collect();
@@ -107,9 +107,9 @@ fn freeswitch_script(quarter: usize, t: EventTime) -> Script {
     script
 }
 
-/// Returns the messages of recorded Asterisk calls, in groups whose calls share no id. Of each
-/// call, `quarter` quarters of the messages are before T, and the next message is less than a
-/// second before T.
+/// Returns the messages for recorded Asterisk calls, in groups whose calls don't share any IDs. For
+/// each call, `quarter` quarters of the messages come before T, the last of them less than a second
+/// before it.
 fn asterisk_scripts(format: &'static str, quarter: usize, t: EventTime) -> Vec<Script> {
     let mut all = recordings::all();
     all.retain(|recording| format == "wazo" || recording.is_in_cel());
@@ -119,7 +119,7 @@ fn asterisk_scripts(format: &'static str, quarter: usize, t: EventTime) -> Vec<S
         .collect()
 }
 
-/// Returns the messages of one group of recorded calls, which a fake Asterisk sends. See
+/// Returns the messages for one group of recorded calls, sent by a fake Asterisk. See
 /// [`asterisk_scripts`] for `quarter` and `t`.
 fn asterisk_script(
     format: &'static str,
@@ -133,8 +133,8 @@ fn asterisk_script(
         expected: Vec::new(),
     };
     for (n, recording) in group.iter().enumerate() {
-        // Each recording is moved separately, so each gets its own Asterisk. Otherwise, an id with
-        // a later second and a lower counter would prove a restart.
+        // Each recording is shifted separately, so each gets an Asterisk of its own. Otherwise, an
+        // ID with a later second but a lower counter would prove a restart.
         let recording = recording.with_system_name(&format!("pbx{n}"));
         let recorded = recording.timed(format);
         let cut = recorded[recorded.len() * quarter / 4].0;
@@ -149,7 +149,7 @@ fn asterisk_script(
     script
 }
 
-/// A script and the callbridge that reads its messages. From T on, callbridge or the broker is away
+/// A script and the callbridge that reads its messages. From T on, callbridge or the broker is down
 /// for `seconds` seconds.
 struct Scene {
     place: Place,
@@ -163,7 +163,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// `case` is the reason of the absence, T, and the length of the absence in seconds.
+    /// Creates a scene. `case` consists of the reason for the outage, T, and the outage's length in
+    /// seconds.
     async fn new(
         mut script: Script,
         broker: &Broker,
@@ -200,13 +201,13 @@ impl Scene {
         }
     }
 
-    /// Starts the program with a time since boot that is `ahead` seconds ahead.
+    /// Starts the program with a time since boot that's `ahead` seconds ahead.
     fn run(&self, ahead: u64) -> Program {
         let arguments = self.place.arguments(&self.crm.url(), &self.flags);
         let library = preload(&self.place, "clock.c");
         let clock = self.place.path("clock");
         let variables = [("LD_PRELOAD", library.as_str()), ("TEST_CLOCK", &clock)];
-        // Only root can set the time since boot for one process.
+        // Only root can set the time since boot for a single process.
         if ahead == 0 || !rustix::process::geteuid().is_root() {
             return self.place.start(&arguments, &variables);
         }
@@ -216,13 +217,13 @@ impl Scene {
         self.place.start_under(&wrapper, &arguments, &variables)
     }
 
-    /// Sets the program's wall clock one hour ahead.
+    /// Sets the program's wall clock ahead by one hour.
     fn advance_clock(&self) {
         self.place.write("clock", format!("-{HOUR}"));
     }
 
-    /// Sends each message when it is due. If the absence is an hour, sends the messages after T at
-    /// once.
+    /// Sends each message when it's due. If the outage lasts an hour, the messages after T are sent
+    /// right away.
     async fn publish(&self, broker: &Broker, messages: &[Message]) {
         let mut rest = messages;
         while let Some(&(next, _)) = rest.first() {
@@ -241,8 +242,8 @@ impl Scene {
         }
     }
 
-    /// Plays the scene and returns all errors in its calls. At the barrier `gone`, the scene waits
-    /// twice: before the broker stops, and until the broker is back.
+    /// Plays the scene and returns all errors in its calls. The scene waits twice at the barrier
+    /// `gone`, first before the broker is stopped, and then until it's back.
     async fn play(self, broker: &Broker, gone: &tokio::sync::Barrier) -> Vec<String> {
         let first = self
             .script
@@ -272,7 +273,7 @@ impl Scene {
                 Away::Stopped => program.terminate().await,
                 Away::Broker => {
                     gone.wait().await;
-                    // Now the broker stops and comes back.
+                    // The broker is now stopped and restarted.
                     gone.wait().await;
                     return Some(program);
                 }
@@ -320,8 +321,8 @@ impl Scene {
     }
 }
 
-/// Starts a CRM that journals without delay. The tests do not advance the CRM's clock, so a call
-/// that was accepted just before a kill must be in the journal when callbridge is back.
+/// Starts a CRM that journals without delay. Since the tests don't advance its clock, a call that
+/// was accepted just before a kill must be in the journal by the time callbridge is back.
 async fn start_immediate_crm() -> Server {
     let mut config = crm::settings();
     config.settings.persist_after = Duration::ZERO;
@@ -329,8 +330,8 @@ async fn start_immediate_crm() -> Server {
     sandbox::start(config).await.expect("a sandbox")
 }
 
-/// Plays the scenes at the same time and returns all errors. No other test uses this broker,
-/// because it is stopped in some cases.
+/// Plays the scenes at the same time and returns all errors. Since the broker is stopped in some
+/// cases, no other test uses it.
 async fn play_all(broker: Arc<Broker>, scenes: Vec<Scene>) -> Vec<String> {
     let first = scenes.first().expect("a scene");
     let (away, t, seconds) = (first.away, first.t, first.seconds);
@@ -358,7 +359,7 @@ async fn play_all(broker: Arc<Broker>, scenes: Vec<Scene>) -> Vec<String> {
     wrong.concat()
 }
 
-/// Returns the scripts of this format. At most `quarter` quarters of the messages come before T.
+/// Returns the scripts in this format. At most `quarter` quarters of the messages come before T.
 fn scripts(format: &'static str, quarter: usize, t: EventTime) -> Vec<Script> {
     match format {
         "freeswitch" => vec![freeswitch_script(quarter, t)],
@@ -366,7 +367,7 @@ fn scripts(format: &'static str, quarter: usize, t: EventTime) -> Vec<Script> {
     }
 }
 
-/// Plays every recording with the cut at each quarter. By default, plays only one group at the
+/// Plays every recording with the cut at each quarter. By default, only plays one group at the
 /// first quarter, an hour late, with the program killed midway or stopped.
 async fn check_format(format: &'static str) {
     let is_full = std::env::var_os(FULL).is_some();
@@ -427,7 +428,7 @@ async fn late_cel_messages_produce_correct_calls() {
     check_format("asterisk-cel").await;
 }
 
-/// Returns a heartbeat event of FreeSWITCH. A higher `number` gives a higher sequence number.
+/// Returns a FreeSWITCH heartbeat event. A higher `number` results in a higher sequence number.
 fn heartbeat(number: u64) -> String {
     let at = now().micros();
     let uptime = 3_600_000 + at / 1000 % 1_000_000_000;

@@ -1,4 +1,4 @@
-//! Tests that each call is logged as it happened, whichever source reports it.
+//! Tests that each call is logged as it happened, no matter which source reports it.
 
 mod call_messages;
 mod echoes;

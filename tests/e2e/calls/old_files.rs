@@ -1,5 +1,5 @@
-//! Tests CEL files of Asterisk 11, as the only source and as the catch-up file for a cut AMI
-//! connection. An answered call must never be journaled as missed.
+//! Tests CEL files from Asterisk 11, both as the only source and as the catch-up file for a dropped
+//! AMI connection. An answered call must never be journaled as missed.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -9,23 +9,23 @@ use callbridge_testbed::expected::Expected;
 use callbridge_testbed::pbx::{self, FakePbx, Release};
 use futures_util::future::join_all;
 
-/// Recordings with a `cel.conf` that enables no bridge events of Asterisk before 12. The CEL file
-/// does not show who talked.
+/// Recordings with a `cel.conf` that doesn't enable any of the bridge events used before Asterisk
+/// 12, so the CEL file doesn't show who talked.
 const UNBRIDGED: Calls = (
     "11-shipped-cel-conf",
     ["blind_transfer_refer", "inbound_answered", "pickup"],
 );
-/// Recordings with the `cel.conf` of deploy/.
+/// Recordings with the `cel.conf` from deploy/.
 const BRIDGED: Calls = (
     "11",
     ["inbound_answered", "outbound_answered", "ring_group"],
 );
 
-/// A folder of recordings, and three calls in it.
+/// A directory of recordings, along with three calls in it.
 type Calls = (&'static str, [&'static str; 3]);
 
-/// Returns these recordings, moved to begin in two seconds. A call that begins before callbridge
-/// listens is not in a gap.
+/// Returns these recordings, shifted so that they start in two seconds. A call that starts before
+/// callbridge is listening isn't in a gap.
 fn upcoming_recordings((release, names): Calls) -> [Recording; 3] {
     let now = callbridge_model::clock::now().wall.floor_seconds().get();
     let all = recordings::for_release(release);
@@ -35,14 +35,14 @@ fn upcoming_recordings((release, names): Calls) -> [Recording; 3] {
     })
 }
 
-/// Returns the flag of a trunk whose leads come from a list, because CEL has no variables.
+/// Returns the flag for a trunk whose leads come from a list, because CEL has no variables.
 fn trunk(place: &Place) -> String {
     let leads = place.write("leads.csv", LEADS);
     format!("--trunk=city=SIP/city,country=UZ,strip=9,lead=csv:{leads}")
 }
 
-/// Returns the expected outcomes if CEL has no bridge events. Calls that have a dead letter are
-/// incomplete. The other calls were completely reported by AMI, and are journaled.
+/// Returns the expected outcomes if CEL has no bridge events. Calls with a dead letter are
+/// incomplete, whereas the others were completely reported by AMI and are journaled.
 fn expected_without_bridges(calls: &[Recording], letters: &[serde_json::Value]) -> Vec<Expected> {
     let mut all = recordings::expected(calls);
     for call in &mut all {
@@ -55,8 +55,8 @@ fn expected_without_bridges(calls: &[Recording], letters: &[serde_json::Value]) 
     all
 }
 
-/// Cuts the connection in the middle of the first call. The second call is in the gap, and the
-/// third begins in the gap. The PBX's CEL file fills the gap.
+/// Drops the connection in the middle of the first call. The second call falls into the gap, and
+/// the third one starts in it. The gap is filled by the PBX's CEL file.
 async fn run_with_gap((release, names): Calls) -> (Place, Server, [Recording; 3]) {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     pbx.set_release(Release::V11);
@@ -74,14 +74,14 @@ async fn run_with_gap((release, names): Calls) -> (Place, Server, [Recording; 3]
     let first_half = first[..first.len() / 2].concat();
     recordings::wait_until_happened(&first_half).await;
     pbx.say(&first_half).await;
-    // callbridge reads a file from the end that the file has when callbridge opens it, so earlier
-    // lines would be skipped.
+    // callbridge starts reading a file where it ends when it's opened, so earlier lines would be
+    // skipped.
     program
         .until("the first call's beginning", |status| {
             status.sources[0].last_event_at.is_some() && status.sources[1].state.is_up()
         })
         .await;
-    // Logins fail until the file is read, so these calls are certainly in the gap.
+    // Logins fail until the file has been read, so these calls are certain to be in the gap.
     pbx.answers("Login", &[pbx::NOT_YET]);
     pbx.list_no_channels();
     pbx.cut().await;
@@ -109,7 +109,8 @@ async fn run_with_gap((release, names): Calls) -> (Place, Server, [Recording; 3]
     (place, crm, calls)
 }
 
-/// Returns three orders of the calls. Each call is once the first, the second, and the third.
+/// Returns three permutations of the calls, with each call first in one of them, second in another,
+/// and third in the last.
 fn rotations((release, names): Calls) -> [Calls; 3] {
     let [a, b, c] = names;
     [[a, b, c], [b, c, a], [c, a, b]].map(|names| (release, names))
@@ -120,7 +121,7 @@ async fn catch_up_cel_without_bridges_makes_no_answered_call_missed() {
     let each = rotations(UNBRIDGED).map(async |calls| {
         let (place, crm, calls) = run_with_gap(calls).await;
         let letters = place.letters().await;
-        // AMI reported nothing about the calls in the gap.
+        // AMI didn't report anything about the calls in the gap.
         assert!(!letters.is_empty(), "{letters:?}");
         crm::judge(&crm, &letters, &expected_without_bridges(&calls, &letters));
     });

@@ -1,4 +1,4 @@
-//! Tests managers that treat filters and classes as old releases do.
+//! Tests managers that treat filters and classes the way old releases do.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::live;
@@ -14,11 +14,11 @@ const TRUNKS: [&str; 2] = [
     "--trunk=city=SIP/city,country=UZ,strip=9,lead=var:LEAD_ID",
     "--trunk=gsm=SIP/gsm,country=UZ,strip=8,lead=var:LEAD_ID",
 ];
-/// Recordings whose calls are incomplete. AMI 1.8 does not report conferences.
+/// Recordings whose calls are incomplete, because AMI 1.8 doesn't report conferences.
 const INCOMPLETE: [(&str, &str); 1] = [("1.8", "conference")];
 
-/// Returns the recordings of a release. Each call has a separate id, and queue phones are reported
-/// as with the settings that the release ships.
+/// Returns a release's recordings. Each call has its own ID, and queue phones are reported as with
+/// the settings shipped with the release.
 fn recordings_with_queue_events(name: &str) -> Vec<Recording> {
     let mut recordings = recordings::for_release(name);
     assert_eq!(recordings.len(), 24, "the recordings of {name}");
@@ -31,8 +31,8 @@ fn recordings_with_queue_events(name: &str) -> Vec<Recording> {
                 let caller = call["clientPhone"].as_str().expect("a number");
                 call["linkedid"] = ids[caller].as_str().into();
             }
-            // From Asterisk 12 on, a channel stays in its bridge when it dials a feature code. That
-            // time counts as talk.
+            // From Asterisk 12 on, a channel stays in its bridge while it dials a feature code,
+            // which counts as talk time.
             let by_rule = call.get("talkTimeSecByBridgeRule").cloned();
             if name == "13"
                 && let Some(by_rule) = by_rule
@@ -47,7 +47,7 @@ fn recordings_with_queue_events(name: &str) -> Vec<Recording> {
     recordings
 }
 
-/// Plays every recording of a release through a manager of that release, and checks the journal.
+/// Plays every recording from a release through that release's manager, and checks the journal.
 async fn play_release(name: &str, release: Release) {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     pbx.set_release(release);
@@ -66,7 +66,7 @@ async fn play_release(name: &str, release: Release) {
     crm::judge(&crm, &place.letters().await, &expected);
 }
 
-/// Returns how often callbridge sent this action. `action` is the beginning of the message.
+/// Returns how often callbridge sent this action. `action` is the start of the message.
 fn count_actions(pbx: &FakePbx, action: &str) -> usize {
     let received = pbx.requests().into_iter();
     received.filter(|text| text.starts_with(action)).count()
@@ -97,7 +97,7 @@ async fn ami_filter_that_blocks_all_events_is_reported_and_dropped() {
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
     pbx.logged_in(2).await;
-    // callbridge sends the first ping at the login, and the third ping 40 s later.
+    // callbridge sends the first ping at login, and the third one 40 s later.
     assert!(
         count_actions(&pbx, "Action: Ping") <= 3,
         "{:?}",
@@ -113,7 +113,7 @@ async fn ami_filter_that_blocks_all_events_is_reported_and_dropped() {
         OverallState::Ok,
         "callbridge fixes the filter automatically"
     );
-    // Without filters, the manager returns the event that callbridge sent, even without a call.
+    // Without filters, the manager sends back callbridge's own event, even if there are no calls.
     program
         .until("a source that is up", |current| {
             current.sources[0].state == SourceState::Up && lacks_filter(current)

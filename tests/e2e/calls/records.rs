@@ -1,6 +1,6 @@
-//! Tests calls that only call detail records report: from a queue, from a file, and from an AMI
-//! account that receives nothing else. In one test, callbridge is killed between two records of one
-//! call.
+//! Tests calls that are only reported by call detail records, which come from a queue, from a file,
+//! or from an AMI account that doesn't receive anything else. In one test, callbridge is killed
+//! between two records of the same call.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -15,7 +15,7 @@ const TRUNKS: [&str; 2] = [
     r"--trunk=gsm=PJSIP/gsm,country=UZ,strip=9,lead=userfield:lead=(\d+)",
 ];
 
-/// Returns calls that CDRs describe correctly. Most of the calls have several records.
+/// Returns calls that are described correctly by CDRs. Most of them have several records.
 fn calls_in_cdrs() -> Vec<Recording> {
     [
         "inbound_answered",
@@ -33,7 +33,7 @@ fn calls_in_cdrs() -> Vec<Recording> {
     .to_vec()
 }
 
-/// Declares a queue of CDRs. Returns the flags of a daemon whose only source is the queue.
+/// Declares a CDR queue, and returns the flags for a daemon whose only source it is.
 async fn declare_queue(place: &Place, name: &str) -> Vec<String> {
     let broker = Broker::shared();
     broker.declare(name).await;
@@ -87,11 +87,11 @@ async fn kill_between_two_records_of_one_call_leaves_one_call() {
     let bodies = calls[0].cdrs();
     assert_eq!(bodies.len(), 2);
     flags.retain(|flag| flag != "--cdr-wait=1s");
-    // The wait for more records is longer than all kills take.
+    // The wait for more records is longer than all kills together take.
     let patient_flags = [&flags[..], &["--cdr-wait=10m".to_owned()]].concat();
     for body in bodies.chunks(1) {
         Broker::shared().publish("records-killed", body).await;
-        // A record that was not acknowledged before the kill is in the queue again.
+        // A record that wasn't acknowledged before the kill is in the queue again.
         while Broker::shared().depth("records-killed").await > 0 {
             let mut program = place.run(&crm.url(), &patient_flags);
             program

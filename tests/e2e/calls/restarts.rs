@@ -1,6 +1,7 @@
-//! Tests that callbridge makes no wrong call if it is killed inside a FreeSWITCH call and restarted
-//! at once. With only the event socket, each call is correct or incomplete. If callbridge also
-//! reads FreeSWITCH's CDR files, or if callbridge is only frozen, each call is correct.
+//! Tests that callbridge doesn't produce a wrong call if it's killed during a FreeSWITCH call and
+//! restarted right away. With only the event socket, each call must be either correct or
+//! incomplete. If callbridge also reads FreeSWITCH's CDR files, or if it's merely frozen, each call
+//! must be correct.
 
 use crate::e2e::calls::freeswitch::{Recording, TRUNKS, micros, move_times, recordings};
 use crate::e2e::calls::late;
@@ -18,20 +19,20 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Time from the connection of all programs until the first calls.
+/// Time from when all programs are connected until the first calls.
 const LEAD_IN: Duration = Duration::from_secs(1);
-/// Length of a restart. callbridge does not receive the events in this time.
+/// Length of a restart, during which callbridge doesn't receive any events.
 const RESTART: Duration = Duration::from_millis(100);
-/// Length of a freeze. A freeze is longer than the allowed difference of clocks.
+/// Length of a freeze, which is longer than the tolerated difference between clocks.
 const STANDSTILL: Duration = Duration::from_secs(7);
-/// The journal has whole seconds, so values can differ by this many seconds.
+/// The journal has whole seconds, so values may differ by this many seconds.
 const ROUNDED: f64 = 1.0;
 
 /// The live channels, as FreeSWITCH would list and dump them.
 #[derive(Default)]
 struct Channels {
     live: BTreeMap<String, Value>,
-    /// The time of the last event, in microseconds. FreeSWITCH reports it as the current time.
+    /// The last event's time in microseconds, which FreeSWITCH reports as the current time.
     time: Value,
 }
 
@@ -64,7 +65,7 @@ impl Channels {
         }
     }
 
-    /// Sets the answers of the switch to the commands that list and dump channels.
+    /// Sets how the switch responds to the commands that list and dump channels.
     fn set_answers(&self, switch: &FakeSwitch) {
         for (id, event) in &self.live {
             let mut dump = event.clone();
@@ -87,13 +88,13 @@ impl Channels {
 enum Fault {
     /// callbridge is killed and restarted.
     Killed,
-    /// callbridge is killed and restarted, and it also reads FreeSWITCH's CDR files.
+    /// callbridge is killed and restarted, and also reads FreeSWITCH's CDR files.
     KilledWithRecords,
-    /// callbridge is stopped by SIGSTOP and continues after [`STANDSTILL`].
+    /// callbridge is stopped with SIGSTOP and resumed after [`STANDSTILL`].
     Frozen,
 }
 
-/// A recording that a fake FreeSWITCH plays, and the callbridge that the fault happens to.
+/// A recording played by a fake FreeSWITCH, along with the callbridge that experiences the fault.
 struct Scene {
     name: String,
     place: Place,
@@ -103,13 +104,13 @@ struct Scene {
     events: Vec<String>,
     records: Vec<String>,
     expected: Vec<Expected>,
-    /// Index of the first event after the fault begins.
+    /// Index of the first event after the start of the fault.
     cut: usize,
     fault: Fault,
 }
 
 impl Scene {
-    /// Reads the recording and starts callbridge. The fault begins after `quarter` quarters of the
+    /// Reads the recording and starts callbridge. The fault starts after `quarter` quarters of the
     /// events.
     async fn new(recording: &Recording, quarter: usize, fault: Fault) -> (Self, Program) {
         let (place, switch) = (Place::new(), FakeSwitch::start().await);
@@ -141,7 +142,7 @@ impl Scene {
         (scene, program)
     }
 
-    /// Moves the recording by whole seconds, to begin at this time.
+    /// Shifts the recording by whole seconds, so that it starts at this time.
     fn move_to(&mut self, begin: EventTime) {
         let seconds = (begin.micros() - micros(&self.events[0])).div_euclid(1_000_000);
         for text in self.events.iter_mut().chain(&mut self.records) {
@@ -152,7 +153,7 @@ impl Scene {
         }
     }
 
-    /// Writes the CDR file of a channel if this event is the end of the channel.
+    /// Writes a channel's CDR file if this event ends the channel.
     fn write_record(&self, event: &str) {
         let event: Value = serde_json::from_str(event).expect("JSON");
         if event["Event-Name"] != "CHANNEL_HANGUP_COMPLETE" {
@@ -176,7 +177,7 @@ impl Scene {
         self.time_of(event) < self.time_of(&self.events[self.cut]).plus(RESTART)
     }
 
-    /// Plays the recording from this time on, with the fault. Returns all errors.
+    /// Plays the recording from this time on, with the fault, and returns all errors.
     async fn play(mut self, mut program: Program, begin: EventTime) -> Vec<String> {
         self.move_to(begin);
         let mut channels = Channels::default();
@@ -203,8 +204,8 @@ impl Scene {
         channels.set_answers(&self.switch);
         let program = self.place.run(&self.crm.url(), &self.flags);
         self.switch.subscribed(2).await;
-        // If a call ended during the restart, callbridge cannot know when. It can assume that the
-        // call lasted until the end of the restart.
+        // If a call ended during the restart, callbridge can't know when, and may assume that it
+        // lasted until the end of the restart.
         let away = clock::now()
             .wall
             .since(self.time_of(&second[0]))
@@ -213,7 +214,7 @@ impl Scene {
         self.collect_errors(program, away).await
     }
 
-    /// Freezes the program, sends the events, and continues the program after [`STANDSTILL`].
+    /// Freezes the program, sends the events, and resumes the program after [`STANDSTILL`].
     async fn play_frozen(&self, program: &Program, events: &[String], channels: &mut Channels) {
         program.freeze().await;
         let freeze_end = clock::now().wall.plus(STANDSTILL);
@@ -236,7 +237,7 @@ impl Scene {
         }
     }
 
-    /// Sends an event, and does what FreeSWITCH does at the same time.
+    /// Sends an event, and does whatever else FreeSWITCH would do at the same time.
     async fn send_event(&self, event: &str, channels: &mut Channels) {
         channels.apply(event);
         channels.set_answers(&self.switch);
@@ -244,8 +245,8 @@ impl Scene {
         self.write_record(event);
     }
 
-    /// Waits for the end of all calls and returns all errors. An incomplete call can have lower
-    /// values. `away` is the length of the restart in seconds.
+    /// Waits for all calls to end and returns all errors. An incomplete call may have lower values.
+    /// `away` is the length of the restart in seconds.
     async fn collect_errors(self, mut program: Program, away: f64) -> Vec<String> {
         let finished = u64::try_from(self.expected.len()).expect("few");
         program.settled(finished).await;
@@ -277,13 +278,13 @@ impl Scene {
     }
 }
 
-/// Returns `true` if the value is absent (not a number), or not greater than `most`.
+/// Returns `true` if the value is missing (i.e., not a number) or not greater than `most`.
 fn is_absent_or_at_most(value: &Value, most: f64) -> bool {
     value.as_f64().is_none_or(|number| number <= most)
 }
 
-/// Returns an error if a dead letter contradicts the call. The durations of a dead letter can be
-/// lower, because events were missed, or up to `away` seconds higher.
+/// Returns an error if a dead letter contradicts the call. Its durations may be lower, because
+/// events were missed, or up to `away` seconds higher.
 fn contradiction(wanted: &Expected, call: &Value, away: f64) -> Option<String> {
     let is_right = call["direction"] == wanted.direction
         && call["startedAt"]
@@ -295,8 +296,8 @@ fn contradiction(wanted: &Expected, call: &Value, away: f64) -> Option<String> {
     (!is_right).then(|| format!("{wanted:?} is incomplete as {call}"))
 }
 
-/// Plays all recordings at the same time, with the fault after `quarter` quarters of
-/// the events. Returns all errors.
+/// Plays all recordings at the same time, with the fault after `quarter` quarters of the events,
+/// and returns all errors.
 async fn play_all(quarter: usize, fault: Fault) -> Vec<String> {
     let all = recordings();
     let scenes = all.iter();
@@ -307,7 +308,7 @@ async fn play_all(quarter: usize, fault: Fault) -> Vec<String> {
     join_all(scenes).await.concat()
 }
 
-/// Plays all recordings with the fault at each quarter of the events. By default, plays them only
+/// Plays all recordings with the fault at each quarter of the events. By default, only plays them
 /// with the fault in the middle.
 async fn check_fault(fault: Fault) {
     let is_full = std::env::var_os(late::FULL).is_some();

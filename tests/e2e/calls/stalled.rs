@@ -1,5 +1,5 @@
-//! Tests stalled connections and a frozen callbridge. Events arrive late, with the times at which
-//! they happened, and each call is journaled correctly.
+//! Tests stalled connections and a frozen callbridge. Although events arrive late, they have the
+//! times at which they happened, so each call must be journaled correctly.
 
 use crate::e2e::calls::late;
 use crate::support::crm::{self, RATE_FLAG};
@@ -14,11 +14,11 @@ use futures_util::future::join_all;
 use rustix::process::Signal;
 use std::time::Duration;
 
-/// A call of 17 s with 16 s of talk.
+/// A 17-second call with 16 seconds of talk time.
 const RECORDING: &str = include_str!("../../recordings/field/asterisk-stalled-line/ami.raw");
 const RECORDED_AT: f64 = 1_795_706_937.990_989;
-/// Seconds of the call at which the connection stalls: before the first event, before the answer,
-/// at the answer, within the talk, and in the middle of the hangups.
+/// The seconds of the call at which the connection stalls, which are before the first event, before
+/// the answer, at the answer, during the conversation, and in the middle of the hangups.
 const PLACES: [f64; 5] = [0.0, 0.5, 1.02, 9.0, 17.028];
 /// Time from the last login until the first call.
 const LEAD_IN: Duration = Duration::from_secs(2);
@@ -30,15 +30,16 @@ enum Transport {
     WebSocket,
 }
 
-/// The conditions of one PBX's call.
+/// The conditions for one PBX's call.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     transport: Transport,
-    /// Second of the call at which the connection stalls, and the length of the stall in seconds.
+    /// The second of the call at which the connection stalls, and the length of the stall in
+    /// seconds.
     stall: (f64, f64),
-    /// Seconds by which the PBX's clock is ahead of this machine's clock.
+    /// How many seconds the PBX's clock is ahead of this machine's.
     clock_ahead: f64,
-    /// Time from the start of the scene until the call begins, in seconds.
+    /// Time in seconds from the start of the scene until the call starts.
     delay: f64,
 }
 
@@ -99,7 +100,7 @@ impl PlayingPbx {
         start + second + self.case.clock_ahead
     }
 
-    /// Reports the call. Sends each event when it is due, or at the end of the stall.
+    /// Reports the call, sending each event when it's due or at the end of the stall.
     async fn play(&self, scene_start: EventTime) {
         let (from, length) = self.case.stall;
         for event in recorded_events() {
@@ -132,7 +133,7 @@ impl PlayingPbx {
         }
     }
 
-    /// Returns the prefix of the channel ids of this PBX.
+    /// Returns the prefix of this PBX's channel IDs.
     fn ids(&self, scene_start: EventTime) -> String {
         format!("{}.{}", self.time(scene_start, 0.0) as i64, self.number)
     }
@@ -154,7 +155,7 @@ impl PlayingPbx {
     }
 }
 
-/// Returns an event as amiws sends it.
+/// Returns an event as sent by amiws.
 fn as_json(lines: impl Iterator<Item = String>) -> Vec<u8> {
     let mut data = serde_json::Map::new();
     for line in lines {
@@ -169,13 +170,13 @@ fn as_json(lines: impl Iterator<Item = String>) -> Vec<u8> {
     message.to_string().into_bytes()
 }
 
-/// PBXs with one call each, and a callbridge that is connected to all of them.
+/// PBXs with one call each, and a callbridge that's connected to all of them.
 struct Stage {
     place: Place,
     crm: Server,
     program: Program,
     pbxes: Vec<PlayingPbx>,
-    /// The start of the scene. Each call begins after the delay of its case.
+    /// The start of the scene. Each call starts after the delay given by its case.
     scene_start: EventTime,
 }
 
@@ -190,7 +191,7 @@ impl Stage {
         flags.extend([trunk, RATE_FLAG].map(str::to_owned));
         let program = place.run(&crm.url(), &flags);
         join_all(pbxes.iter().map(|pbx| pbx.pbx.logged_in(1))).await;
-        // The call starts in the middle of a second, as recorded, so rounding cannot change a
+        // The call starts in the middle of a second, as recorded, so rounding can't change any
         // value.
         let now = clock::now().wall.plus(LEAD_IN).floor_seconds().get();
         Self {
@@ -206,7 +207,7 @@ impl Stage {
         join_all(self.pbxes.iter().map(|pbx| pbx.play(self.scene_start))).await;
     }
 
-    /// Checks that every call is journaled correctly, and that nothing else is journaled.
+    /// Checks that every call is journaled correctly, and that nothing else is.
     async fn judge(mut self) {
         let expected: Vec<Expected> = self
             .pbxes
@@ -235,7 +236,7 @@ fn is_full() -> bool {
     std::env::var_os(late::FULL).is_some()
 }
 
-/// By default the longest stall is left out, because the test would take a minute and a half.
+/// By default, the longest stall is omitted, because the test would take a minute and a half.
 #[tokio::test]
 async fn stalled_connections_change_no_value_of_a_call() {
     let lengths: &[f64] = if is_full() {

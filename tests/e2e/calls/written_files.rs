@@ -1,4 +1,4 @@
-//! Tests that every call of a CDR folder is counted, however its files are written.
+//! Tests that every call in a CDR directory is counted, no matter how its files are written.
 
 use crate::e2e::calls::freeswitch_cdr::{TRUNK, read_cdr_files};
 use crate::support::crm::{self, RATE_FLAG};
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Number of bytes that callbridge keeps of an unreadable record.
+/// How many bytes of an unreadable record callbridge keeps.
 const KEPT_BYTES: usize = 64 * 1024;
 /// Time between the two parts of a file.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Adds a variable of 1.2 MB to a record.
+/// Adds a 1.2 MB variable to a record.
 fn pad(record: &str) -> String {
     let mut record: Value = serde_json::from_str(record).expect("JSON");
     record["variables"]["padding"] = json!("x".repeat(1_200_000));
     record.to_string()
 }
 
-/// Returns the name of a file that is written in two parts.
+/// Returns the name of a file that's written in two parts.
 fn split_file(n: usize) -> String {
     format!("cdr/split-{n}.cdr.json")
 }

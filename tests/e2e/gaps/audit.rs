@@ -1,4 +1,5 @@
-//! Tests that `audit` explains each call in a PBX's file and names the cause of each missing call.
+//! Tests that `audit` explains each call in a PBX's file and gives the cause for each one that's
+//! missing.
 
 use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm;
@@ -9,16 +10,16 @@ use serde_json::Value;
 
 /// Number of rows that the test deletes from the state.
 const DELETED: usize = 10;
-/// Number of calls. Every fifth call came over a trunk that no flag names.
+/// Number of calls. Every fifth one came in over a trunk that isn't given by any flag.
 const CALLS: usize = 25;
 
-/// Returns the flag of a trunk whose leads come from a list, because CEL has no variables.
+/// Returns the flag for a trunk whose leads come from a list, because CEL has no variables.
 pub fn trunk(place: &Place, name: &str) -> String {
     let leads = place.path("leads.csv");
     format!("--trunk={name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID;csv:{leads}")
 }
 
-/// Returns recordings of consecutive calls. Every fifth call uses the trunk `second`.
+/// Returns recordings of consecutive calls, where every fifth one uses the trunk `second`.
 fn calls_over_two_trunks() -> Vec<Recording> {
     let mut day = recordings::consecutive(CALLS);
     for recording in day.iter_mut().step_by(5) {
@@ -28,17 +29,17 @@ fn calls_over_two_trunks() -> Vec<Recording> {
     day
 }
 
-/// Returns the arguments of `audit` with the CEL file of the test, and with the flags in `more`.
+/// Returns the arguments for `audit` with the test's CEL file and the flags in `more`.
 fn audit_arguments(place: &Place, more: &[&str]) -> Vec<String> {
     let cel = format!("--cel={}", place.path("cel.csv"));
-    // The flag `--pbx-id` is not necessary, because the state has the PBX id.
+    // The `--pbx-id` flag isn't necessary, because the state has the PBX ID.
     let flags = ["audit", &cel, "--json"];
     let all = flags.iter().chain(more);
     let all = all.map(|flag| (*flag).to_owned());
     all.chain([trunk(place, "city")]).collect()
 }
 
-/// Runs `audit` with the flags in `more`. Returns the JSON report and the exit code.
+/// Runs `audit` with the flags in `more`, and returns the JSON report and the exit status.
 pub async fn run_audit(place: &Place, more: &[&str]) -> (Value, Option<i32>) {
     let arguments = audit_arguments(place, more);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -69,7 +70,7 @@ fn count_in(report: &Value, field: &str) -> u64 {
     report[field].as_u64().expect("a count")
 }
 
-/// Returns the number of unexplained calls whose cause begins with `prefix`.
+/// Returns the number of unexplained calls whose cause starts with `prefix`.
 pub fn count_unexplained(report: &Value, prefix: &str) -> usize {
     let all = report["unexplained"].as_array().expect("a list").iter();
     let causes = all.map(|call| call["cause"].as_str().expect("a cause"));
@@ -82,7 +83,8 @@ async fn stop_and_open_spool(program: Program, place: &Place) -> Connection {
     Connection::open(place.at("state").join("spool.db")).expect("the state")
 }
 
-/// Returns the CEL rows of a call before its first hangup, as if the PBX was killed then.
+/// Returns a call's CEL rows from before its first hangup, as if the PBX had been killed at that
+/// point.
 fn cel_before_hangup(recording: &Recording) -> Vec<u8> {
     let rows = recording.cel_lines();
     let rows = rows.split_inclusive(|byte| *byte == b'\n');
@@ -101,8 +103,8 @@ async fn call_without_end_is_under_way_until_max_call_or_pbx_restart() {
         place.append("calls.ami", &recording.ami);
         place.append("cel.csv", &recording.cel_lines());
     }
-    // The sixth call is an `inbound_answered`, like the first call. No source reports the sixth
-    // call, and its CEL rows have no end.
+    // The sixth call is an `inbound_answered`, like the first one. No source reports it, and its
+    // CEL rows have no end.
     place.append("cel.csv", &cel_before_hangup(&unreported[0]));
     place.write("leads.csv", recordings::LEADS);
     let (source, city) = (place.file("calls.ami", "ami"), trunk(&place, "city"));
@@ -114,8 +116,8 @@ async fn call_without_end_is_under_way_until_max_call_or_pbx_restart() {
         (&6.into(), &1.into(), Some(0)),
         "{first_report}"
     );
-    // A call without an end counts as over after `--max-call`, or when another process of the PBX
-    // counts its channels from the beginning.
+    // A call without an end counts as over after `--max-call`, or when another of the PBX's
+    // processes starts counting its channels from the beginning.
     let (short_limit_report, exit_code) = run_audit(&place, &["--max-call=1m"]).await;
     assert_eq!(
         (&short_limit_report["file"], &short_limit_report["underWay"]),
@@ -188,7 +190,7 @@ async fn audit_take_in_repairs_deleted_calls_and_missing_trunk() {
         CALLS / 5
     );
 
-    // `audit` runs beside a daemon that has the trunk that was missing.
+    // `audit` runs alongside a daemon that has the trunk that was missing.
     let flags = [
         &source,
         &city,

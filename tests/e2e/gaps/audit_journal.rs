@@ -1,4 +1,4 @@
-//! Tests that `audit` finds exactly the calls that the CRM's journal does not have.
+//! Tests that `audit` finds exactly the calls that the CRM's journal lacks.
 
 use crate::e2e::gaps::audit::{count_unexplained, run_audit, trunk};
 use crate::support::crm::{self, RATE_FLAG};
@@ -12,11 +12,11 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Makes calls older, because `audit` does not look for calls that were journaled minutes ago.
+/// Makes calls older, because `audit` doesn't look for calls that were journaled only minutes ago.
 const OLDER: &str = "UPDATE calls SET since = since - 600000000";
 
-/// A state whose calls the CRM confirmed some time ago, the CRM, and the flags of the daemon. The
-/// daemon is stopped.
+/// A state whose calls were confirmed by the CRM some time ago, along with the CRM and the daemon's
+/// flags. The daemon has been stopped.
 struct Day {
     place: Place,
     crm: Server,
@@ -24,7 +24,7 @@ struct Day {
 }
 
 impl Day {
-    /// Journals this many recorded calls. `rate` is the flag `--rate`.
+    /// Journals this many recorded calls. `rate` is the `--rate` flag.
     async fn new(calls: usize, config: Config, rate: &str) -> Self {
         let place = Place::new();
         let crm = callbridge_sandbox::start(config).await.expect("a sandbox");
@@ -43,7 +43,7 @@ impl Day {
         day
     }
 
-    /// Starts the daemon, also with the flags in `more`, and waits until the daemon answers.
+    /// Starts the daemon with the additional flags in `more`, and waits until it responds.
     async fn run(&self, more: &[&str]) -> Program {
         let flags = self.flags.iter().map(String::as_str);
         let flags: Vec<&str> = flags.chain(more.iter().copied()).collect();
@@ -56,7 +56,7 @@ impl Day {
         Connection::open(self.place.at("state").join("spool.db")).expect("the state")
     }
 
-    /// Returns the number of page requests that the CRM received.
+    /// Returns the number of page requests received by the CRM.
     fn page_requests(&self) -> u64 {
         self.crm.admin(|core, _| {
             let counts = core.counts().iter();
@@ -65,17 +65,17 @@ impl Day {
         })
     }
 
-    /// Deletes the `nth` record in the CRM, as a person could.
+    /// Deletes the `nth` record in the CRM, as a user could.
     fn delete(&self, nth: usize) {
         let uuid = self.crm.journal()[nth].call.uuid.clone();
         self.crm.admin(|core, now| core.delete_record(now, &uuid));
     }
 }
 
-/// Beginning of the cause of a call whose record was deleted in the CRM.
+/// The start of the cause for a call whose record was deleted in the CRM.
 const RECORD_DELETED: &str = "journaled here at ";
 
-/// Changes the duration of the `nth` record in the CRM, as a person could.
+/// Changes the duration in the `nth` record in the CRM, as a user could.
 fn change_duration(day: &Day, nth: usize) {
     let mut record = day.crm.journal()[nth].clone();
     record.call.duration_sec += 100;
@@ -141,8 +141,8 @@ async fn audit_take_in_resends_records_deleted_in_crm_once() {
         (&json!(12), Some(0)),
         "{last_report}"
     );
-    // `audit` does not look for records that were sent just now, because the CRM might not show
-    // such records yet.
+    // `audit` doesn't look for records that were only just sent, because the CRM may not show them
+    // yet.
     let reading = &last_report["journal"];
     assert_eq!(
         (&reading["asked"], &reading["tooNew"]),
@@ -167,7 +167,7 @@ async fn audit_of_250_calls_with_purged_one_sends_three_requests() {
         window: Duration::from_secs(2),
     };
     let day = Day::new(250, config, "--rate=1000/2s").await;
-    // Keep only the outcome of the first call.
+    // Only keep the first call's outcome.
     let purged = "INSERT INTO purged_calls (pbx, id, uuid, state, started)
         SELECT 'pbx1', linkedid, uuid, state, started
         FROM calls ORDER BY id LIMIT 1";
@@ -191,7 +191,7 @@ async fn audit_of_250_calls_with_purged_one_sends_three_requests() {
     );
     assert_eq!(first_report["journal"]["requests"], 3);
     assert_eq!(day.page_requests() - requests_before, 3);
-    // Delete the record of the purged call, and the record of another call.
+    // Delete the purged call's record, and another call's.
     let journal = day.crm.journal();
     let nth = (0..250)
         .find(|nth: &usize| journal[*nth].call.uuid.replace('-', "") == uuid)
@@ -225,7 +225,7 @@ async fn audit_of_250_calls_with_purged_one_sends_three_requests() {
     assert!(fullest <= 1000, "{fullest}");
 }
 
-/// Runs an `audit` that cannot read the journal. Checks that no call is reported missing, and
+/// Runs an `audit` that can't read the journal. Checks that no call is reported as missing, and
 /// returns the reason in the report.
 async fn reason_of_unread_journal(day: &Day, more: &[&str]) -> String {
     let requests_before = day.page_requests();
@@ -248,8 +248,8 @@ async fn reason_of_unread_journal(day: &Day, more: &[&str]) -> String {
 #[tokio::test]
 async fn audit_without_journal_access_shows_reason_and_uses_state() {
     let day = Day::new(5, crm::settings(), RATE_FLAG).await;
-    // All records are gone, but `audit` must not report the calls as missing if it cannot read the
-    // journal.
+    // All records are gone, but if `audit` can't read the journal, it mustn't report the calls as
+    // missing.
     (0..5).for_each(|_| day.delete(0));
     let no_daemon = reason_of_unread_journal(&day, &[]).await;
     assert!(no_daemon.starts_with("no daemon runs here"), "{no_daemon}");
@@ -282,7 +282,7 @@ async fn audit_without_journal_access_shows_reason_and_uses_state() {
         text.contains("\nThe CRM's journal was not read: the token has no right"),
         "{text}"
     );
-    // A page that cannot be read does not prove that a call is missing.
+    // A page that can't be read doesn't prove that a call is missing.
     day.crm.admin(|core, _| {
         let bad_request = Rule::always(Endpoint::Filter, Action::Status(400));
         core.set_faults(vec![bad_request]);
@@ -292,7 +292,7 @@ async fn audit_without_journal_access_shows_reason_and_uses_state() {
     program.terminate().await;
 }
 
-/// Returns the arguments of `audit` without `--json`.
+/// Returns the arguments for `audit` without `--json`.
 fn text_audit_arguments(day: &Day) -> Vec<&str> {
     let cel = Box::leak(format!("--cel={}", day.place.path("cel.csv")).into_boxed_str());
     vec!["audit", cel, "--pbx-id=pbx1", &day.flags[1]]

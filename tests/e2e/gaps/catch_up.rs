@@ -1,4 +1,4 @@
-//! Tests that every call is journaled once and correctly if the connection to the PBX is cut.
+//! Tests that every call is journaled once and correctly if the connection to the PBX is dropped.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -6,25 +6,25 @@ use crate::support::recordings::{self, LEADS, Recording};
 use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::{self, FakePbx};
 
-/// Returns a recording that begins in two seconds. A call that begins before callbridge listens is
-/// not in a gap.
+/// Returns a recording that starts in two seconds. A call that starts before callbridge is
+/// listening isn't in a gap.
 fn upcoming_recording(name: &str) -> Recording {
     let now = callbridge_model::clock::now().wall.floor_seconds().get();
     recordings::one(name).moved_to(now + 2)
 }
 
-/// Returns the flag of a trunk whose leads come from a list, because CEL has no variables.
+/// Returns the flag for a trunk whose leads come from a list, because CEL has no variables.
 fn trunk(place: &Place) -> String {
     let leads = place.write("leads.csv", LEADS);
     format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{leads}")
 }
 
-/// Returns the flag that names the CEL file as the catch-up file.
+/// Returns the flag that makes the CEL file the catch-up file.
 fn catch_up_flag(place: &Place) -> String {
     format!("--catch-up=file://{}?format=cel-csv", place.path("cel.csv"))
 }
 
-/// Returns the flags of a daemon whose source is this PBX. The catch-up file is an empty CEL file.
+/// Returns the flags for a daemon whose source is this PBX. The catch-up file is an empty CEL file.
 fn ami_flags(place: &Place, pbx: &FakePbx) -> [String; 4] {
     place.write("cel.csv", "");
     [
@@ -35,20 +35,20 @@ fn ami_flags(place: &Place, pbx: &FakePbx) -> [String; 4] {
     ]
 }
 
-/// Waits until callbridge has read this many messages of the PBX, and each source is up.
+/// Waits until callbridge has read this many of the PBX's messages, and each source is up.
 async fn wait_until_read(program: &mut Program, messages: u64) {
     program
         .until("the messages are read", |status| {
-            // callbridge reads a file from the end that the file has when callbridge opens it, so
-            // earlier lines would be skipped.
+            // callbridge starts reading a file where it ends when it's opened, so earlier lines
+            // would be skipped.
             let is_up = status.sources.iter().all(|source| source.state.is_up());
             is_up && status.sources[0].read + status.sources[0].skipped >= messages
         })
         .await;
 }
 
-/// Waits until the calls are settled, stops the program, and compares the journal and the dead
-/// letters with the calls.
+/// Waits until the calls have been settled, stops the program, and compares the journal and the
+/// dead letters with the calls.
 async fn assert_journaled(place: &Place, crm: &Server, mut program: Program, calls: &[Recording]) {
     let expected = recordings::expected(calls);
     let finished = u64::try_from(expected.len()).expect("few");
@@ -64,8 +64,8 @@ async fn cel_catch_up_file_completes_calls_that_overlap_gap() {
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
 
-    // The first call ends in the gap, the second is entirely in the gap, and the third begins in
-    // the gap.
+    // The first call ends in the gap, the second one falls entirely into it, and the third one
+    // starts in it.
     let first = upcoming_recording("inbound_answered");
     let second = upcoming_recording("outbound_answered");
     let third = upcoming_recording("ring_group");
@@ -110,7 +110,7 @@ async fn cdr_catch_up_file_completes_calls_ending_in_or_inside_gap() {
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
 
-    // The first call ends in the gap, and the second is entirely in the gap.
+    // The first call ends in the gap, and the second one falls entirely into it.
     let first = upcoming_recording("inbound_answered");
     let second = upcoming_recording("outbound_answered");
     let first_part = first.channel_events()[..8].concat();
@@ -158,7 +158,7 @@ async fn call_gone_after_gap_without_file_is_incomplete_and_retryable() {
     pbx.logged_in(1).await;
     let call = upcoming_recording("inbound_answered");
     let events = call.channel_events();
-    // Send only the first half of the events. The hangups are missed.
+    // Only send the first half of the events, so that the hangups are missed.
     pbx.say(&events[..events.len() / 2].concat()).await;
     wait_until_read(&mut program, u64::try_from(events.len() / 2).expect("few")).await;
     pbx.list_no_channels();
@@ -185,7 +185,7 @@ async fn call_gone_after_gap_without_file_is_incomplete_and_retryable() {
     assert!(actions.contains("Action: CoreShowChannels"), "{actions}");
 }
 
-/// The lead is in a channel variable, which CDRs do not have.
+/// The lead is in a channel variable, which CDRs don't have.
 #[tokio::test]
 async fn dead_letter_completed_by_cdrs_keeps_lead_from_events() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
@@ -246,7 +246,7 @@ async fn websocket_gap_is_filled_from_file_without_sending_actions() {
         pbx.say(frame).await;
     }
     wait_until_read(&mut program, u64::try_from(frames.len() / 3).expect("few")).await;
-    // No further event arrives until the end of the call.
+    // No further events arrive until the end of the call.
     recordings::wait_until_happened(&call.ami).await;
     pbx.cut().await;
     place.append("cel.csv", &call.cel_lines());

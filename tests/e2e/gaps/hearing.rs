@@ -1,4 +1,5 @@
-//! Tests that a connection that receives no events is reported, even though the login succeeded.
+//! Tests that a connection that doesn't receive any events is reported even though the login was
+//! successful.
 
 use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm::{self, RATE_FLAG};
@@ -8,7 +9,7 @@ use callbridge_model::status::{FindingKind, OverallState, RightKind, SourceState
 use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::FakePbx;
 
-/// A PBX, a callbridge that is connected to it, and a CRM.
+/// A PBX, a callbridge that's connected to it, and a CRM.
 struct Stage {
     place: Place,
     _crm: Server,
@@ -37,7 +38,7 @@ impl Stage {
         }
     }
 
-    /// Sends the events of a recording, except the lines that contain a text in `without`.
+    /// Sends a recording's events, except for lines that contain any of the texts in `without`.
     async fn send_recording(&self, name: &str, without: &[&str]) {
         let events = recordings::one(name).events().collect::<Vec<_>>().concat();
         let events = String::from_utf8(events).expect("text");
@@ -57,7 +58,7 @@ fn problem_kinds(status: &Status) -> Vec<FindingKind> {
     status.problems.iter().map(|problem| problem.kind).collect()
 }
 
-/// Returns the line of a metric. `prefix` is the name with the brace that opens the labels.
+/// Returns a metric's line. `prefix` is its name along with the brace that opens the labels.
 fn metric_line<'a>(exported: &'a str, prefix: &str) -> &'a str {
     let mut lines = exported.lines();
     let line = lines.find(|line| line.starts_with(prefix));
@@ -115,14 +116,15 @@ async fn missing_ami_rights_are_logged_once_and_shown_in_status() {
             missing_rights(current) == [RightKind::System]
         })
         .await;
-    // Calls can be received without this right, so it is no problem. `check` reports the same.
+    // Calls can be received without this permission, so this isn't a problem. `check` reports the
+    // same.
     assert_eq!(
         (status.verdict, problem_kinds(&status)),
         (OverallState::Ok, vec![])
     );
     let message = &status.sources[0].missing_rights[0].message;
     assert!(message.contains("read = call,cdr,system"), "{message}");
-    // At the next login, the channel list is refused.
+    // At the next login, the channel list is denied.
     let denied = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
     stage.pbx.answers("CoreShowChannels", &[denied]);
     stage.pbx.cut().await;
@@ -179,12 +181,12 @@ async fn missing_event_time_and_lead_variable_are_reported() {
             && problem.message.contains("timestampevents"))
     );
     assert_eq!(stage.count_log_lines("channelvars"), 1);
-    // A call whose answer and hangup arrived together has such a line of its own.
+    // A call whose answer and hangup arrived at the same time has such a line as well.
     let log = stage.place.logs();
     let missing = log.lines().filter(|line| line.contains("lacks a right"));
     let of_times = missing.filter(|line| line.contains("timestampevents"));
     assert_eq!(of_times.count(), 1, "{log}");
-    // `manager reload` fixes one problem while the connection is up.
+    // `manager reload` fixes one of the problems while the connection is up.
     stage
         .send_recording("inbound_answered", &["Timestamp:"])
         .await;

@@ -1,4 +1,4 @@
-//! Tests that the time without a connection is filled or shown, and that each missing call is
+//! Tests that periods without a connection are filled or reported, and that each missing call is
 //! found.
 
 mod audit;

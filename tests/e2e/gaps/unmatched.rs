@@ -1,4 +1,4 @@
-//! Tests that callbridge reports a misspelled trunk, and a trunk that no flag names.
+//! Tests that callbridge reports a misspelled trunk, and one that isn't given by any flag.
 
 use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm::{self, RATE_FLAG};
@@ -8,7 +8,7 @@ use callbridge_model::status::{FindingKind, OverallState, SourceState, Status};
 
 const WARNING: &str = "isn't part of any trunk";
 
-/// Returns the prefixes of unmatched channels, and the number of calls of each prefix.
+/// Returns the prefixes of unmatched channels, along with the number of calls for each.
 fn unmatched_prefixes(status: &Status) -> Vec<(&str, u64)> {
     let seen = status.unmatched.iter();
     seen.map(|channel| (channel.prefix.as_str(), channel.calls))
@@ -65,7 +65,7 @@ async fn misspelled_trunk_is_counted_and_warned_once_until_fixed() {
     program.terminate().await;
 }
 
-/// A customer calls in and is in one bridge with `other`, which nothing dialed.
+/// A customer calls in and is in the same bridge as `other`, which nobody dialed.
 fn call_bridged_with(other: &str) -> String {
     let customer = ("PJSIP/city-00000001", 1);
     let other = (other, 2);
@@ -110,7 +110,7 @@ async fn channel_that_may_be_a_phone_is_warned_once_until_named() {
     let kinds: Vec<FindingKind> = found.map(|problem| problem.kind).collect();
     assert!(kinds.contains(&FindingKind::UnknownTechnology), "{kinds:?}");
     assert!(!kinds.contains(&FindingKind::NoTrunk), "{kinds:?}");
-    // The metric is of lines to the outside.
+    // The metric is about outside lines.
     assert!(!metrics(&program).await.contains("TAPI"));
     program.terminate().await;
     let log = place.logs();

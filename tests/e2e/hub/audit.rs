@@ -1,4 +1,4 @@
-//! Tests that each call in a PBX's file is explained at its collector and at the hub.
+//! Tests that each call in a PBX's file is explained both at its collector and at the hub.
 
 use super::stage::{add_branch, free_address, start_hub};
 use crate::e2e::calls::freeswitch_cdr::{TRUNK, read_cdr_files};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const SCENARIOS: [&str; 3] = ["inbound_answered", "outbound_answered", "hold"];
 
-/// Audits the CDR files in this folder, and checks that each of the three calls is explained.
+/// Audits the CDR files in this directory, and checks that each of the three calls is explained.
 async fn audit(place: &Place, folder: &str) -> Value {
     let cdr = format!("--cdr={folder}");
     let flags = ["audit", &cdr, TRUNK, "--pbx-id=pbx1", "--json"];

@@ -1,5 +1,4 @@
-//! Tests that collectors forward their calls to a hub, and keep the calls that the hub does not
-//! accept.
+//! Tests that collectors forward their calls to a hub, and keep those that the hub doesn't accept.
 
 use super::stage::{Hub, messages, start_collector, start_hub};
 use crate::support::program::Place;
@@ -36,7 +35,7 @@ async fn two_collectors_forward_and_the_hub_journals() {
         })
         .await;
     assert_eq!(hub.crm.journal().len(), 21, "each call once");
-    // The last call of the second collector belongs to another branch.
+    // The second collector's last call belongs to another branch.
     let (collector_place, collector) = &mut collectors[1];
     let status = collector
         .until("the foreign call is a dead letter", |status| {

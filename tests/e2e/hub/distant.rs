@@ -1,6 +1,6 @@
-//! Tests a hub whose database is far away: a branch that floods the hub does not stop its requests
-//! to the CRM, and many collectors store their calls quickly. The full run also tests the figures
-//! that depend on the machine.
+//! Tests a hub whose database is far away. A branch that floods the hub mustn't stop its requests
+//! to the CRM, and many collectors must be able to store their calls quickly. The full run also
+//! tests the numbers that depend on the machine.
 
 use super::pair::{FULL_RATE, PATIENCE, Pair, source_address, submissions};
 use super::points::{is_full_run, report};
@@ -19,23 +19,25 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The delay of the flooded hub's proxy in each direction. The timer adds up to a millisecond.
+/// The delay added by the flooded hub's proxy in each direction. The timer adds up to a
+/// millisecond.
 const DELAY: Duration = Duration::from_millis(2);
-/// Connections of the flood.
+/// Number of connections used by the flood.
 const CONNECTIONS: u32 = 4;
-/// Calls in each request of the flood.
+/// Number of calls in each of the flood's requests.
 const BATCH: u32 = 500;
-/// Calls of the other branch.
+/// Number of calls from the other branch.
 const QUIET_CALLS: u32 = 300;
-/// Windows of the CRM that are not counted at first, because a new state begins with used slots.
+/// How many of the CRM's windows aren't counted at first, because a new state starts with used
+/// slots.
 const EARLIER_WINDOWS: u32 = 2;
-/// Windows of the CRM that are counted.
+/// How many of the CRM's windows are counted.
 const WINDOWS: usize = 2;
-/// Requests of a full window that can be sent in the next window, because answers take time.
+/// How many of a full window's requests may be sent in the next one, because responses take time.
 const LATE_MAX: usize = 1;
 
-/// A branch that sends new calls without a pause. The hub accepts 60 requests per minute from a
-/// branch.
+/// A branch that keeps sending new calls without a pause. The hub accepts 60 requests per minute
+/// from a branch.
 #[derive(Default)]
 struct Flood {
     is_over: AtomicBool,
@@ -77,8 +79,9 @@ impl Flood {
     }
 }
 
-/// By default, the CRM's window is 10 s, and each window must have a request. The full windows
-/// depend on the machine, so only `tests/run hub --points` tests them, with the CRM's own rate.
+/// By default, the CRM's window is 10 s, and each window must have a request. Whether windows are
+/// full depends on the machine, so only `tests/run hub --points` tests that, with the CRM's own
+/// rate.
 #[tokio::test(flavor = "multi_thread")]
 async fn flood_does_not_stop_hub_with_distant_database() {
     let rate = if is_full_run() {
@@ -124,25 +127,25 @@ async fn flood_does_not_stop_hub_with_distant_database() {
     pair.terminate().await;
 }
 
-/// The delay of the collectors' proxy in each direction.
+/// The delay added by the collectors' proxy in each direction.
 const FAR: Duration = Duration::from_millis(10);
-/// Branches that send calls at the same time.
+/// Number of branches that send calls at the same time.
 const BRANCHES: u32 = 8;
-/// Calls in each request.
+/// Number of calls in each request.
 const LINES: u32 = 100;
-/// Calls per second that a full run demands.
+/// Minimum number of calls per second in a full run.
 const RATE_MIN: f64 = 1_000.0;
-/// The longest that a full run lets any branch wait for an answer.
+/// How long any branch may have to wait for a response in a full run.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Sends requests of a branch, one after the other. Returns the longest wait for an answer.
+/// Sends a branch's requests one after the other, and returns the longest wait for a response.
 async fn send_all(hub: SocketAddr, branch: &str, token: &str, requests: u32) -> Duration {
     let mut longest = Duration::ZERO;
     for request in 0..requests {
         let mut body = String::new();
         for n in request * LINES..(request + 1) * LINES {
             let mut call = message(branch, n);
-            // The hub looks up the lead of each number.
+            // The hub looks up each number's lead.
             call["leadId"] = serde_json::Value::Null;
             call["phone"] = format!("+99890{:07}", n).into();
             body.push_str(&format!("{call}\n"));

@@ -1,5 +1,5 @@
-//! Tests that a branch does not wait while another branch floods the hub, clients have no token,
-//! and clients are slow.
+//! Tests that a branch doesn't have to wait while another one floods the hub, while clients have no
+//! token, or while clients are slow.
 
 use super::stage::{Hub, messages};
 use crate::e2e::security::flood::peak;
@@ -13,16 +13,17 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Requests of the flood. Each request has 500 calls, so the flood has a million calls.
+/// Number of requests in the flood. Each has 500 calls, so there are a million calls altogether.
 const REQUESTS: usize = 2_000;
-/// Simultaneous connections of the flood.
+/// Number of simultaneous connections used by the flood.
 const CONNECTIONS: usize = 40;
 const MEMORY_MAX: u64 = 128 << 20;
-/// Highest number of requests of the flood that can be stored while a request of another branch
-/// waits: a fraction of the connections, and of the 60 requests that a branch can send in a minute.
+/// Maximum number of the flood's requests that may be stored while another branch's request waits,
+/// which is a fraction of the connections and of the 60 requests that a branch can send in a
+/// minute.
 const PASSED_MAX: u32 = CONNECTIONS as u32 / 4;
 
-/// Sends a request, and returns the status of the answer. `None` if the connection was cut.
+/// Sends a request, and returns the status of the response, or `None` if the connection was closed.
 async fn request(hub: SocketAddr, token: &str, body: &[u8]) -> Option<u16> {
     let mut line = TcpStream::connect(hub).await.ok()?;
     let head = format!(
@@ -32,7 +33,8 @@ async fn request(hub: SocketAddr, token: &str, body: &[u8]) -> Option<u16> {
         body.len()
     );
     line.write_all(head.as_bytes()).await.ok()?;
-    // The hub can answer and close the connection before the body is sent, so errors are ignored.
+    // The hub may respond and close the connection before the whole body has been sent, so errors
+    // are ignored.
     let _ = line.write_all(body).await;
     let mut answer = Vec::new();
     let _ = line.read_to_end(&mut answer).await;
@@ -40,7 +42,7 @@ async fn request(hub: SocketAddr, token: &str, body: &[u8]) -> Option<u16> {
     text.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
 }
 
-/// Sends the flood, and counts the requests that the hub stored.
+/// Sends the flood, and counts how many of its requests are stored by the hub.
 async fn send_flood(hub: SocketAddr, token: &str, stored: &AtomicU32) {
     let calls = messages("flood", 0..500).into_bytes();
     let large = vec![b' '; (1 << 20) + 1];
@@ -96,7 +98,8 @@ async fn million_calls_of_one_branch_delay_no_other() {
         answered_in_flood += u32::from(!flood.is_finished());
         pass(Duration::from_millis(200)).await;
     }
-    // A slow machine needs minutes for a million calls. Each request of the flood has a deadline.
+    // A slow machine takes minutes for a million calls, but each of the flood's requests has a
+    // deadline.
     flood.await.expect("every request was answered");
     let flood_stored = stored.load(Ordering::Relaxed);
     assert!(flood_stored > 0, "the hub stored no request of the flood");
@@ -112,7 +115,7 @@ async fn million_calls_of_one_branch_delay_no_other() {
     hub.program.terminate().await;
 }
 
-/// Begins a request with a body of the maximum length, and sends all but the last byte.
+/// Starts a request with a body of the maximum length, and sends all but its last byte.
 async fn hold_body_open(hub: SocketAddr, token: &str) -> TcpStream {
     let mut line = TcpStream::connect(hub).await.expect("it listens");
     let head = format!(
@@ -126,7 +129,7 @@ async fn hold_body_open(hub: SocketAddr, token: &str) -> TcpStream {
     line
 }
 
-/// The branch holds its requests open, and sends all but the last byte of each.
+/// The branch holds its requests open, having sent all but the last byte of each.
 #[tokio::test]
 async fn branch_that_uses_up_its_memory_leaves_room_for_others() {
     let hub = Hub::start().await;

@@ -1,4 +1,5 @@
-//! Tests that a hub whose disk is full accepts no calls, reports the problem, and loses no call.
+//! Tests that a hub whose disk is full doesn't accept any calls, reports the problem, and doesn't
+//! lose a call.
 
 use super::stage::{add_branch, free_address, messages, post, start_collector, start_hub};
 use crate::e2e::operations::monitoring::page;

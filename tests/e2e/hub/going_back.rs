@@ -17,7 +17,7 @@ fn has_forwarded(calls: u64) -> impl Fn(&Status) -> bool {
     move |status| status.books.forwarded == calls && status.books.ready == 0
 }
 
-/// Starts a collector with this many calls, and waits until the hub has stored the calls.
+/// Starts a collector with this many calls, and waits until the hub has stored them.
 async fn collector_that_forwarded(calls: u32, hub: SocketAddr, token: &str) -> (Place, Program) {
     let collector_place = Place::new();
     collector_place.write("calls.jsonl", messages("samarkand", 0..calls));
@@ -53,7 +53,7 @@ async fn hub_with_deleted_state_receives_all_calls_and_is_silent() {
     let add = ["branch", "add", "samarkand", "--pbx", "samarkand"];
     let arguments = [&add[..], &["--token-file", &file, "--json"]].concat();
     place.lines(&arguments).await;
-    // The collector's next request would wait for a minute after the 401.
+    // After the 401, the collector's next request would have to wait for a minute.
     collector.terminate().await;
     let mut collector = start_collector(&collector_place, address, &token);
     let status = wait_until_finished(&mut hub, 5).await;
@@ -101,8 +101,8 @@ async fn restored_hub_receives_the_calls_missing_in_its_copy() {
     hub.terminate().await;
 }
 
-/// A collector and a script use one token. The script raises the restored hub's `seq` above the
-/// collector's before the collector returns.
+/// A collector and a script use the same token. The script raises the restored hub's `seq` above
+/// the collector's before the collector returns.
 #[tokio::test]
 async fn script_hides_no_lost_calls_from_a_restored_hub() {
     let hub = Hub::start_in(Place::on_disk()).await;
@@ -200,8 +200,8 @@ async fn copy_of_a_collector_is_a_problem_at_the_hub() {
     }
 }
 
-/// Returns the messages of calls that have just ended, so the hub sends each of them as soon as a
-/// slot is free.
+/// Returns the messages for calls that have just ended, so that the hub sends each of them as soon
+/// as a slot becomes available.
 fn live_messages(numbers: std::ops::Range<u32>) -> String {
     let started = clock::now().wall.floor_seconds().get() - 20;
     let lines = numbers.map(|n| {

@@ -1,5 +1,5 @@
-//! Tests that the CRM has one record per call, although collectors and their hub are killed and
-//! frozen, answers are lost after the commit, and the hub's state is restored or deleted.
+//! Tests that the CRM has one record per call, even though collectors and their hub are killed and
+//! frozen, responses are lost after the commit, and the hub's state is restored or deleted.
 //!
 //! `tests/run hub` runs the test for half an hour with 20 collectors and 5,000 calls.
 
@@ -21,7 +21,7 @@ struct Length {
     calls: u32,
     /// Time over which the calls end.
     duration: Duration,
-    /// Whether the hub's state is also deleted.
+    /// Whether the hub's state is deleted as well.
     is_state_deleted: bool,
 }
 
@@ -43,7 +43,7 @@ fn chosen_length() -> Length {
     }
 }
 
-/// A generator of random numbers. The test prints its seed.
+/// A random number generator, whose seed the test prints.
 struct Dice(u64);
 
 impl Dice {
@@ -60,11 +60,11 @@ struct Collector {
     place: Place,
     token: String,
     program: Option<Program>,
-    /// Number of calls that were written to the source of the collector.
+    /// Number of calls written to the collector's source.
     written: u32,
 }
 
-/// A hub, its collectors, a proxy between them that loses answers, and a CRM.
+/// A hub, its collectors, a proxy between them that loses responses, and a CRM.
 struct Company {
     crm: Server,
     place: Place,
@@ -125,7 +125,7 @@ impl Company {
         self.kills += 1;
     }
 
-    /// Writes calls of each collector until each has written `count` calls.
+    /// Writes each collector's calls until each of them has written `count`.
     fn write_calls(&mut self, count: u32) {
         for collector in &mut self.collectors {
             while collector.written < count {
@@ -137,7 +137,7 @@ impl Company {
         }
     }
 
-    /// Kills or freezes the hub or a collector. A killed process is restarted at once.
+    /// Kills or freezes the hub or a collector. A killed process is restarted right away.
     async fn inject_fault(&mut self) {
         let index = usize::try_from(self.dice.roll(self.collectors.len() as u64)).expect("few");
         match self.dice.roll(4) {
@@ -191,7 +191,7 @@ impl Company {
         self.wait_until_hub_serves().await;
     }
 
-    /// Writes another call, which the copy does not have, and waits until the hub has stored it.
+    /// Writes another call, which the copy doesn't have, and waits until the hub has stored it.
     async fn forward_later_call(&mut self) {
         let first = &self.collectors[0];
         self.write_calls(first.written + 1);
@@ -208,7 +208,7 @@ impl Company {
     async fn restore_state(&mut self) {
         self.kill_hub().await;
         for file in ["spool.db-wal", "spool.db-shm"] {
-            // The log files belong to the state that is replaced.
+            // The log files belong to the state that's being replaced.
             let _ = std::fs::remove_file(self.place.at(&format!("state/{file}")));
         }
         let restored = std::fs::copy(self.place.at("copy.db"), self.place.at("state/spool.db"));
@@ -239,7 +239,7 @@ impl Company {
         }
     }
 
-    /// Waits until each written call is forwarded and journaled.
+    /// Waits until each written call has been forwarded and journaled.
     async fn wait_until_all_journaled(&mut self) {
         let deadline = Duration::from_secs(600);
         for collector in &mut self.collectors {
@@ -269,7 +269,7 @@ async fn each_call_of_each_branch_is_journaled_once_despite_faults() {
     let each = length.calls / length.collectors;
     let begin = Instant::now();
     let (mut is_copied, mut is_restored, mut is_deleted) = (false, false, !length.is_state_deleted);
-    // On a slow machine, the loop takes longer than the duration, because no fault is left out.
+    // On a slow machine, the loop takes longer than the duration, because no fault is skipped.
     while begin.elapsed() < length.duration || !(is_copied && is_restored && is_deleted) {
         let part = begin.elapsed().as_secs_f64() / length.duration.as_secs_f64();
         // Some calls must be left to be written after the restoration.

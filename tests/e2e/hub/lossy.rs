@@ -1,5 +1,5 @@
-//! A TCP proxy between collectors and their hub that loses answers. The hub has committed, but the
-//! collector does not get the answer.
+//! A TCP proxy between collectors and their hub that loses responses. The hub has committed, but
+//! the collector doesn't get the response.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{copy, copy_bidirectional, sink};
 use tokio::net::{TcpListener, TcpStream};
 
-/// One of this many connections loses its answer.
+/// One in this many connections loses its response.
 const PERIOD: u64 = 7;
 
 /// A running proxy.
@@ -37,13 +37,13 @@ impl LossyProxy {
         Self { address, lost }
     }
 
-    /// Returns the number of answers that were lost so far.
+    /// Returns the number of responses lost so far.
     pub fn count_lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 }
 
-/// Forwards a connection to the hub. If `is_lossy` is set, drops and counts the answer.
+/// Forwards a connection to the hub. If `is_lossy` is set, the response is dropped and counted.
 async fn forward(mut client: TcpStream, hub: SocketAddr, is_lossy: bool, lost: &AtomicU64) {
     let Ok(mut hub) = TcpStream::connect(hub).await else {
         return;

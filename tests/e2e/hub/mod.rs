@@ -1,4 +1,4 @@
-//! Tests that a hub stores each call of its branches once, and that a collector keeps calls until
+//! Tests that a hub stores each of its branches' calls once, and that a collector keeps calls until
 //! then.
 
 mod audit;

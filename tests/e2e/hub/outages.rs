@@ -1,5 +1,6 @@
-//! Tests outages of PostgreSQL: killed, stopped, frozen, without disk space, or without
-//! connections. Meanwhile the hub sends nothing, and its collectors keep their calls.
+//! Tests PostgreSQL outages, in which it's killed, stopped, or frozen, or runs out of disk space or
+//! connections. In the meantime, the hub mustn't send anything, and its collectors keep their
+//! calls.
 
 use super::pair::{BRANCH, Condition, PATIENCE, Pair, source_address};
 use super::stage::{messages, start_collector};
@@ -11,13 +12,13 @@ use callbridge_testbed::postgres::{Durability, Postgres, ROLE};
 use callbridge_testbed::wait::{pass, until_within};
 use std::time::Duration;
 
-/// Pause until all requests have ended. A request can wait less than this between the storage of
-/// its slot and its first byte.
+/// How long to wait for all requests to end. A request may wait for less than this between the
+/// storing of its slot and its first byte.
 const UNDER_WAY: Duration = Duration::from_secs(6);
-/// Length of the outage in which nothing must be sent.
+/// Length of the outage during which nothing may be sent.
 const OUTAGE: Duration = Duration::from_secs(15);
 
-/// A hub whose database goes away, and a collector.
+/// A hub whose database becomes unavailable, along with a collector.
 struct Scene {
     pair: Pair,
     collector_place: Place,
@@ -45,7 +46,7 @@ impl Scene {
         scene
     }
 
-    /// Writes this many new calls to the source of the collector.
+    /// Writes this many new calls to the collector's source.
     fn write_calls(&mut self, calls: u32) {
         let numbers = self.calls..self.calls + calls;
         let lines = messages(BRANCH, numbers);
@@ -61,8 +62,8 @@ impl Scene {
         .await;
     }
 
-    /// Checks that nothing is sent in an outage. `begin` takes the database away, and `end` brings
-    /// the database back.
+    /// Checks that nothing is sent during an outage. `begin` makes the database unavailable, and
+    /// `end` restores it.
     async fn check_outage(mut self, begin: impl FnOnce(), end: impl FnOnce()) {
         // The hub has stored these calls but not sent them.
         self.pair.judge.set_port(Port::Closed);
@@ -98,7 +99,7 @@ impl Scene {
     /// Checks that each call was journaled once.
     async fn finish(self) {
         let findings = self.pair.findings(self.calls);
-        // The window of this test is shorter than the CRM's.
+        // This test's window is shorter than the CRM's.
         assert_eq!(
             (findings.lost, findings.doubled, findings.invented),
             (0, 0, 0)
@@ -155,7 +156,7 @@ async fn database_without_connections_loses_no_call() {
         .await;
 }
 
-/// Sets the number of sessions that callbridge can have. -1 means the limit of the server.
+/// Sets how many sessions callbridge may have, where -1 means the server's limit.
 fn limit_connections(server: &Postgres, connections: i32) {
     server.sql(&format!("ALTER ROLE {ROLE} CONNECTION LIMIT {connections}"));
 }

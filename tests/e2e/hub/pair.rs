@@ -1,4 +1,4 @@
-//! Two hubs with one PostgreSQL, and a judge between the hubs and the CRM.
+//! Two hubs that share a PostgreSQL, and a judge between the hubs and the CRM.
 //!
 //! ```text
 //! script ──▶ hub 1 ──┬──▶ judge ──▶ CRM
@@ -29,24 +29,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// The branch of the script's calls. The PBX of the branch has the same name.
+/// The branch that the script's calls belong to. Its PBX has the same name.
 pub const BRANCH: &str = "city";
-/// A leader that was killed or frozen is replaced within this time.
+/// A leader that has been killed or frozen is replaced within this time.
 pub const TAKEOVER: Duration = Duration::from_secs(15);
 /// The CRM's window.
 pub const WINDOW: Duration = Duration::from_secs(60);
-/// Requests that the CRM's window holds.
+/// How many requests the CRM's window can hold.
 pub const LIMIT: usize = 60;
 /// The CRM's rate.
 pub const FULL_RATE: Rate = Rate {
     requests: 60,
     window: WINDOW,
 };
-/// A takeover, its silence, and the work after the silence take less than this time.
+/// A takeover, its silence, and the work after the silence take less time than this.
 pub const PATIENCE: Duration = Duration::from_secs(300);
-/// If a hub does not answer within this time, the test asks again later.
+/// If a hub doesn't respond within this time, the test asks again later.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
-/// Pause between two requests of the script.
+/// How long the script pauses between two requests.
 const ASK_EVERY: Duration = Duration::from_millis(300);
 
 /// The state of a process.
@@ -57,7 +57,8 @@ pub enum Condition {
     Ended,
 }
 
-/// One of the two hubs. `program` is `None` before a start, and after a kill or termination.
+/// One of the two hubs. `program` is `None` before it's started, and after it has been killed or
+/// terminated.
 pub struct Hub {
     name: &'static str,
     pub place: Place,
@@ -67,7 +68,7 @@ pub struct Hub {
     crm: String,
     rate: Rate,
     program: Mutex<Option<Program>>,
-    /// Process id of the hub. 0 before the first start.
+    /// The hub's process ID, which is 0 until it's started for the first time.
     id: AtomicU32,
 }
 
@@ -85,7 +86,8 @@ impl Hub {
         }
     }
 
-    /// Starts the hub with these environment variables. [`source_address`] returns the `library`.
+    /// Starts the hub with these environment variables. The `library` comes from
+    /// [`source_address`].
     pub fn start(&self, library: &str, variables: &[(&str, &str)]) {
         let port = self.crm.rsplit_once(':').expect("a port").1;
         let address = self.address.to_string();
@@ -119,13 +121,13 @@ impl Hub {
         let id = self.id.load(Ordering::Relaxed);
         match process_state(Path::new(&format!("/proc/{id}/stat"))) {
             Some('T' | 't') => Condition::Stopped,
-            // An ended process that has not been waited for is a zombie.
+            // A process that has ended but hasn't been waited for is a zombie.
             None | Some('Z' | 'X') => Condition::Ended,
             Some(_) => Condition::Runs,
         }
     }
 
-    /// Returns the status of the hub. `None` if the hub does not answer.
+    /// Returns the hub's status, or `None` if it doesn't respond.
     pub async fn status(&self) -> Option<Status> {
         if self.condition() != Condition::Runs {
             return None;
@@ -133,7 +135,7 @@ impl Hub {
         timeout(ANSWERS_WITHIN, self.place.status()).await.ok()?
     }
 
-    /// Returns the role of the hub. `None` if the hub does not answer, or if no process leads.
+    /// Returns the hub's role, or `None` if it doesn't respond or no process is leading.
     pub async fn role(&self) -> Option<Role> {
         let leadership = self.status().await?.leadership?;
         leadership.leader?;
@@ -150,23 +152,23 @@ impl Hub {
         .await;
     }
 
-    /// Posts these calls of the branch once.
+    /// Posts these calls from the branch once.
     pub async fn post(&self, token: &str, numbers: Range<u32>) -> Answer {
         let body = messages(BRANCH, numbers);
         post(self.collect, "/v1/calls", token, body).await
     }
 
-    /// Returns `true` if the log shows that the hub has begun to serve.
+    /// Returns `true` if the log shows that the hub has started to serve.
     pub fn has_served(&self) -> bool {
         self.place.logs().contains("receiving calls of branches")
     }
 
-    /// Returns `true` if the log shows that another process led before this hub.
+    /// Returns `true` if the log shows that another process was leading before this hub.
     pub fn has_taken_over(&self) -> bool {
         self.place.logs().contains("previous=")
     }
 
-    /// Waits until SIGSTOP has reached each thread of the hub.
+    /// Waits until SIGSTOP has reached all of the hub's threads.
     pub async fn wait_until_stopped(&self) {
         let threads = format!("/proc/{}/task", self.id.load(Ordering::Relaxed));
         until("each thread has stopped", async || {
@@ -189,7 +191,7 @@ impl Hub {
         program.expect("a started program").kill().await;
     }
 
-    /// If the hub runs, sends SIGTERM and waits for the end of the process.
+    /// If the hub is running, sends SIGTERM and waits for the process to end.
     pub async fn terminate(&self) {
         if self.condition() == Condition::Runs {
             let program = self.program().take();
@@ -204,13 +206,13 @@ fn process_state(stat: &Path) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Compiles the library that sets the source address of a hub's requests to the CRM. Returns the
-/// path of the library.
+/// Compiles the library that sets the source address of a hub's requests to the CRM, and returns
+/// its path.
 pub fn source_address(place: &Place) -> String {
     preload(place, "source_address.c")
 }
 
-/// Two hubs, which are not started yet, with their CRM and judge.
+/// Two hubs, which haven't been started yet, with their CRM and judge.
 pub struct Pair {
     pub crm: Server,
     pub judge: Judge,
@@ -219,8 +221,8 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Creates the tables and the branch. Each hub connects to the database with one of these URLs.
-    /// `rate` is the rate of the CRM and of the hubs.
+    /// Creates the tables and the branch. Each hub connects to the database using one of these
+    /// URLs. `rate` applies to both the CRM and the hubs.
     pub async fn new(urls: [&str; 2], rate: Rate) -> Self {
         let mut settings = crm::settings();
         settings.settings.rate = rate;
@@ -240,7 +242,7 @@ impl Pair {
         }
     }
 
-    /// Starts both hubs. The first hub leads.
+    /// Starts both hubs, with the first one leading.
     pub async fn start(&self, library: &str) {
         let [first, second] = &self.hubs;
         first.start(library, &[]);
@@ -249,14 +251,14 @@ impl Pair {
         second.wait_for_role(Role::Standby).await;
     }
 
-    /// Posts these calls to the running hubs until a hub has stored them.
+    /// Posts these calls to the running hubs until one of them has stored the calls.
     pub async fn post(&self, numbers: Range<u32>) {
         let calls = numbers.len();
         self.post_body(&messages(BRANCH, numbers), calls).await;
     }
 
-    /// Posts this many calls of the last minute. The hub sends recent calls at once if slots are
-    /// free.
+    /// Posts this many calls from the last minute, since the hub sends recent calls right away if
+    /// slots are available.
     pub async fn post_live(&self, calls: u32) {
         let now = clock::now().wall.floor_seconds().get();
         let mut body = String::new();
@@ -310,18 +312,18 @@ impl Pair {
         assert!(in_time.is_ok(), "calls are missing\n{}", self.logs());
     }
 
-    /// Returns the logs of the hubs.
+    /// Returns the hubs' logs.
     pub fn logs(&self) -> String {
         let logs = self.hubs.iter().map(|hub| hub.place.logs());
         logs.collect::<Vec<String>>().join("\n")
     }
 
-    /// Returns the status of a hub, and the number of requests whose slots the status must
-    /// show as used.
+    /// Returns a hub's status, and the number of requests whose slots must be shown as used in the
+    /// status.
     pub async fn slots_of(&self, hub: usize) -> (usize, Status) {
         let begin = Instant::now();
         loop {
-            // Slots can become free while the status is read.
+            // Slots may become available while the status is being read.
             let recent = self.requests_within(WINDOW - 2 * ANSWERS_WITHIN);
             // The limit is 0 until the sender has reported its slots for the first time.
             if let Some(status) = self.hubs[hub].status().await
@@ -330,7 +332,7 @@ impl Pair {
                 return (recent, status);
             }
             assert!(begin.elapsed() < PATIENCE, "no status\n{}", self.logs());
-            // The status of a hub that has ended is known at once.
+            // The status of a hub that has ended is returned immediately.
             pass(ASK_EVERY).await;
         }
     }
@@ -341,7 +343,7 @@ impl Pair {
         seen.iter().filter(|seen| seen.at >= since).count()
     }
 
-    /// Checks the requests and the CRM's records. `calls` is the number of calls that were posted.
+    /// Checks the requests and the CRM's records. `calls` is the number of calls posted.
     pub fn findings(&self, calls: u32) -> Findings {
         let seen = self.judge.seen();
         let mut records: BTreeMap<String, usize> = BTreeMap::new();
@@ -380,17 +382,17 @@ pub struct Findings {
     pub invented: usize,
     /// The highest number of requests in any 60 s.
     pub fullest: usize,
-    /// Shortest time between a request of one hub and a later request of the other hub. `None` if
+    /// Shortest time between a request from one hub and a later one from the other, or `None` if
     /// only one hub sent requests.
     pub pause: Option<Duration>,
     /// Number of hubs that sent requests.
     pub senders: usize,
-    /// Violations that the CRM found.
+    /// Violations found by the CRM.
     pub violations: BTreeSet<ViolationKind>,
 }
 
 impl Findings {
-    /// Returns the broken rules that apply to every test.
+    /// Returns those of the rules for every test that were broken.
     pub fn broken_rules(&self) -> Vec<String> {
         let mut broken = Vec::new();
         for (what, count) in [
@@ -411,25 +413,25 @@ impl Findings {
         broken
     }
 
-    /// Fails if a rule is broken, or if two hubs sent requests within one window.
+    /// Fails if a rule was broken or two hubs sent requests within the same window.
     pub fn assert_sound(&self) {
         assert_eq!(self.broken_rules(), [""; 0], "{self:?}");
         assert!(!self.has_two_senders(), "{self:?}");
     }
 
-    /// Returns `true` if both hubs sent requests within one window.
+    /// Returns `true` if both hubs sent requests within the same window.
     pub fn has_two_senders(&self) -> bool {
         self.pause.is_some_and(|pause| pause < WINDOW)
     }
 }
 
-/// Returns the uuid of the script's n-th call.
+/// Returns the UUID of the script's n-th call.
 pub fn call_uuid(n: u32) -> String {
     let id = Linkedid::new(format!("call.{n}")).expect("an id");
     uuid(BRANCH, &id).to_string()
 }
 
-/// Returns `true` if the answer says that the hub has stored this many calls.
+/// Returns `true` if the response says that the hub has stored this many calls.
 fn has_taken(answer: Option<&Answer>, calls: usize) -> bool {
     let Some((200, answer)) = answer else {
         return false;
@@ -439,14 +441,14 @@ fn has_taken(answer: Option<&Answer>, calls: usize) -> bool {
     taken.is_some_and(|taken| taken.len() == calls)
 }
 
-/// Returns the requests in the order of their times.
+/// Returns the requests in chronological order.
 fn requests_in_order(seen: &[Seen]) -> Vec<&Seen> {
     let mut order: Vec<&Seen> = seen.iter().filter(|seen| !seen.method.is_empty()).collect();
     order.sort_by_key(|seen| seen.at);
     order
 }
 
-/// Returns the highest number of requests in a window.
+/// Returns the highest number of requests in any window.
 fn max_requests_in_window(seen: &[Seen]) -> usize {
     rules::fullest(&requests_in_order(seen), WINDOW)
 }

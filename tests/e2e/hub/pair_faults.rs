@@ -1,4 +1,4 @@
-//! Tests lost commits, a leader that is cut off or frozen, and a database that is restored.
+//! Tests lost commits, a leader that's cut off or frozen, and a database that's restored.
 
 use super::pair::{
     BRANCH, FULL_RATE, Hub, PATIENCE, Pair, TAKEOVER, WINDOW, source_address, submissions,
@@ -20,9 +20,9 @@ use futures_util::future::join_all;
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// Length of a freeze. A request cannot wait this long until its first byte is sent.
+/// Length of a freeze, which is longer than a request may wait until its first byte is sent.
 const FREEZE: Duration = Duration::from_secs(6);
-/// Number of slots that are in use at the first start of a state.
+/// Number of slots that are already used when a state is first started.
 const SLOTS_OF_NEW_STATE: usize = 3;
 
 /// Promise: A leader that is cut off from the database sends nothing, and is replaced within 15 s.
@@ -53,7 +53,8 @@ async fn leader_cut_off_from_database_is_replaced() {
     pair.terminate().await;
 }
 
-/// Waits until this many calls are journaled. Fails if the stored counts differ from the calls.
+/// Waits until this many calls have been journaled. Fails if the stored counts differ from the
+/// calls.
 async fn assert_books(hub: &Hub, calls: u64) {
     until_within(PATIENCE, "all calls journaled", async || {
         let status = hub.status().await;
@@ -105,7 +106,7 @@ async fn lose_commit(library: &str, number: u32, loss: Loss) -> bool {
     is_met
 }
 
-/// Loses these commits in separate runs. With `tests/run hub --points`, loses every commit.
+/// Loses these commits in separate runs, or every commit with `tests/run hub --points`.
 async fn lose_commits(library: &str, loss: Loss, chosen: &[u32]) {
     let mut points = 0;
     if is_full_run() {
@@ -134,7 +135,8 @@ async fn lost_commit_or_answer_keeps_books_correct() {
     tokio::join!(lost_requests, lost_answers);
 }
 
-/// The hub is frozen after the commit of a request's slot, before the request's first byte.
+/// The hub is frozen after a request's slot has been committed, before the request's first byte is
+/// sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_request_of_frozen_hub_is_not_sent_but_keeps_its_slot() {
     let place = Place::new();
@@ -143,7 +145,7 @@ async fn late_request_of_frozen_hub_is_not_sent_but_keeps_its_slot() {
     let schema = Postgres::new_schema();
     let proxy = CommitProxy::start(server.port()).await;
     let through = server.url_at(proxy.port(), &schema);
-    // Slots stay in use until after the test.
+    // Slots remain in use until after the test.
     let rate = Rate {
         requests: 240,
         window: 60 * WINDOW,
@@ -153,7 +155,7 @@ async fn late_request_of_frozen_hub_is_not_sent_but_keeps_its_slot() {
     pair.start_first(&library).await;
     pair.post(0..1).await;
     assert_books(hub, 1).await;
-    // While the CRM is unreachable, the next commit stores the slot of a probe.
+    // While the CRM is unreachable, the next commit stores a probe's slot.
     pair.judge.set_port(Port::Closed);
     pair.post(1..2).await;
     until_within(PATIENCE, "an unreachable CRM", async || {
@@ -188,7 +190,7 @@ async fn late_request_of_frozen_hub_is_not_sent_but_keeps_its_slot() {
     pair.terminate().await;
 }
 
-/// A hub whose database is lost, and its collector.
+/// A hub whose database is lost, along with its collector.
 struct Scene {
     library: String,
     place: Place,
@@ -199,7 +201,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Starts the scene. Waits until three calls are forwarded and journaled.
+    /// Starts the scene, and waits until three calls have been forwarded and journaled.
     async fn start() -> Self {
         let place = Place::new();
         let library = source_address(&place);
@@ -221,7 +223,7 @@ impl Scene {
         }
     }
 
-    /// Checks that all calls are journaled once, and that the hub noticed the lost commits.
+    /// Checks that all calls were journaled once, and that the hub noticed the lost commits.
     async fn finish(mut self, calls: u32) {
         let hub = &self.pair.hubs[0];
         assert_books(hub, calls.into()).await;
@@ -273,7 +275,7 @@ async fn deleted_tables_are_created_and_filled_again() {
     let add = ["branch", "add", BRANCH, "--pbx", BRANCH];
     let arguments = [&add[..], &["--token-file", &file, "--json"]].concat();
     hub.place.lines(&arguments).await;
-    // The collector's next request would wait for a minute after a 401.
+    // After a 401, the collector's next request would have to wait for a minute.
     scene.collector.terminate().await;
     scene.collector = start_collector(&scene.collector_place, hub.collect, &scene.pair.token);
     scene.finish(3).await;

@@ -1,8 +1,8 @@
 //! Tests that each call is logged once if the leader is killed or frozen before its n-th SQL
-//! statement. The other hub takes over, or the killed hub is started again.
+//! statement. Either the other hub takes over, or the killed one is restarted.
 //!
-//! Each n is a point. By default, only some points are tried. `tests/run hub --points` tries every
-//! point until all calls are logged before the n-th statement. Both print a table.
+//! Each n is a point. By default, only some of the points are tried. `tests/run hub --points` tries
+//! each one until all calls are logged before the n-th statement. Both print a table.
 
 use super::pair::{
     Condition, FULL_RATE, Findings, PATIENCE, Pair, TAKEOVER, WINDOW, source_address, submissions,
@@ -23,31 +23,32 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::{JoinSet, LocalSet, spawn_blocking};
 
-/// Number of calls that are posted.
+/// Number of calls posted.
 const CALLS: u32 = 6;
-/// Number of posts. The calls are distributed evenly.
+/// Number of posts, among which the calls are evenly distributed.
 const BATCHES: u32 = 3;
-/// Points at which hubs can work at the same time. Points with silent hubs do not count.
+/// Number of points at which hubs may be working at the same time. Points with silent hubs don't
+/// count.
 const BUSY_MAX: usize = 4;
-/// Points of one fault that can run at the same time.
+/// Number of points for the same fault that may run at the same time.
 const RUNS_MAX: usize = 40;
-/// Pause before each check of the tables. A check starts a process, and up to 160 points check at
-/// the same time.
+/// Pause before each check of the tables, because a check starts a process, and up to 160 points
+/// check at the same time.
 const CHECK_PAUSE: Duration = Duration::from_secs(2);
-/// PostgreSQL can end the session of a leader that is frozen for this time. It waits this long for
-/// the next statement of a transaction.
+/// If a leader is frozen for this long, PostgreSQL may end its session, because it only waits this
+/// long for a transaction's next statement.
 const SESSION_ENDS_AFTER: Duration = Duration::from_secs(5);
-/// A full run reports its progress each time this many points of a fault have ended.
+/// A full run reports its progress each time this many points for a fault have finished.
 const PROGRESS_EVERY: u64 = 50;
-/// Settings of PostgreSQL that are sufficient for [`RUNS_MAX`] points per fault.
+/// PostgreSQL settings that are sufficient for [`RUNS_MAX`] points per fault.
 const SERVER_SETTINGS: &str = "max_connections = 2000\nshared_buffers = 256MB\n";
 
 /// What happens to the leader before the n-th statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
-    /// `kill -9`. There is only one hub, which is started again.
+    /// `kill -9`. There's only one hub, which is restarted.
     Restarted,
-    /// `kill -9`. The other hub takes over.
+    /// `kill -9`, after which the other hub takes over.
     Killed,
     /// SIGSTOP, and SIGCONT after this many seconds.
     Frozen(u64),
@@ -76,7 +77,7 @@ impl Fault {
         }
     }
 
-    /// Returns `true` if the leader loses its session, so the other hub must lead.
+    /// Returns `true` if the leader loses its session, so that the other hub must lead.
     const fn ends_session(self) -> bool {
         match self {
             Self::Restarted => false,
@@ -90,7 +91,7 @@ impl Fault {
 struct Stage {
     server: Postgres,
     library: String,
-    /// The folder of the library.
+    /// The library's directory.
     _place: Place,
     busy: Semaphore,
 }
@@ -107,7 +108,7 @@ impl Stage {
         })
     }
 
-    /// Returns the number of statements of a run without a fault.
+    /// Returns the number of statements in a run without any faults.
     async fn count_statements(self: &Arc<Self>) -> u64 {
         let place = Place::new();
         let file = place.path("count");
@@ -129,12 +130,12 @@ impl Stage {
     }
 }
 
-/// The result of a point.
+/// A point's result.
 #[derive(Debug)]
 struct Outcome {
-    /// `false` if all calls were logged before the n-th statement.
+    /// `false` if all calls had been logged before the n-th statement.
     met: bool,
-    /// Time from the fault until the other hub led.
+    /// Time from the fault until the other hub was leading.
     takeover: Option<Duration>,
     findings: Findings,
 }
@@ -147,11 +148,11 @@ struct Point {
     schema: String,
     /// The proxy between the first hub and PostgreSQL.
     proxy: CommitProxy,
-    /// Number of commits of the first hub when it was resumed while the second hub led.
+    /// Number of commits by the first hub when it was resumed while the second one was leading.
     commits: OnceCell<u64>,
     /// When the first hub was last seen running before its fault.
     ran_until: Cell<Instant>,
-    /// The first hub was frozen for at most this time.
+    /// The first hub was frozen for no longer than this.
     frozen: Cell<Duration>,
     pair: Pair,
 }
@@ -185,7 +186,7 @@ impl Point {
                 return (met, None);
             }
             if self.fault.ends_session() {
-                // The hubs mostly wait from now on.
+                // From now on, the hubs mostly wait.
                 permit.take();
             }
             (met, self.recover().await)
@@ -193,7 +194,8 @@ impl Point {
         let ((met, takeover), ()) = tokio::join!(work, self.post_calls());
         until_within(PATIENCE, "the end", async || self.is_done().await).await;
         drop(permit);
-        // A hub that was spared so far can still reach its statement, so its end is not checked.
+        // A hub that has been spared so far may still reach its statement, so its end isn't
+        // checked.
         if met {
             let leader = self.leader_at_end().await;
             self.check_end(leader).await;
@@ -210,7 +212,7 @@ impl Point {
     }
 
     /// Starts the first hub with the fault. Unless the fault is a restart, also starts the second
-    /// hub, and waits until the second hub is a standby.
+    /// hub, and waits until it's a standby.
     async fn start(&self) {
         let [first, second] = &self.pair.hubs;
         first.start(&self.stage.library, &[("FAULT_STATEMENT", &self.plan)]);
@@ -228,8 +230,8 @@ impl Point {
         .await;
     }
 
-    /// Posts all calls in batches. After each batch, waits until a call is sent, or until the first
-    /// hub is stopped or ended.
+    /// Posts all calls in batches. After each batch, waits until a call has been sent, or until the
+    /// first hub has been stopped or has ended.
     async fn post_calls(&self) {
         let size = CALLS / BATCHES;
         for batch in 0..BATCHES {
@@ -243,8 +245,8 @@ impl Point {
         }
     }
 
-    /// Waits until the first hub is stopped or ended, or until all calls are logged. Returns `true`
-    /// if the hub is stopped or ended.
+    /// Waits until the first hub has been stopped or has ended, in which case it returns `true`, or
+    /// until all calls have been logged.
     async fn wait_for_fault(&self) -> bool {
         let mut met = false;
         until_within(PATIENCE, "the fault", async || {
@@ -260,8 +262,8 @@ impl Point {
         met
     }
 
-    /// Returns `true` if all calls are journaled. Reads the tables, because a status report of the
-    /// hub would need statements, too.
+    /// Returns `true` if all calls have been journaled. This reads the tables, because the hub
+    /// would need statements for a status report as well.
     async fn is_done(&self) -> bool {
         if self.pair.crm.journal().len() < CALLS as usize {
             return false;
@@ -271,13 +273,13 @@ impl Point {
             "SELECT count(*) FROM {}.calls WHERE state = 'journaled'",
             self.schema
         );
-        // The other points run on this thread, too.
+        // The other points are running on this thread too.
         let stage = Arc::clone(&self.stage);
         let counting = spawn_blocking(move || stage.server.sql(&count));
         counting.await.expect("a count") == CALLS.to_string()
     }
 
-    /// Restarts or resumes the first hub after the fault. Returns the time of the takeover.
+    /// Restarts or resumes the first hub after the fault, and returns how long the takeover took.
     async fn recover(&self) -> Option<Duration> {
         let [first, second] = &self.pair.hubs;
         let begin = Instant::now();
@@ -304,7 +306,7 @@ impl Point {
         takeover
     }
 
-    /// Returns the index of the hub that leads after the fault.
+    /// Returns the index of the hub that's leading after the fault.
     async fn leader_at_end(&self) -> usize {
         if self.fault.ends_session() {
             return 1;
@@ -312,7 +314,7 @@ impl Point {
         if self.frozen.get() < SESSION_ENDS_AFTER {
             return 0;
         }
-        // On a busy machine, a pause of 1 s can last so long that the other hub takes over.
+        // On a busy machine, a one-second pause may take so long that the other hub takes over.
         let mut leader = 0;
         until("one hub leads", async || {
             let first = self.pair.hubs[0].role().await;
@@ -343,7 +345,7 @@ impl Point {
         } else if leader == 0 {
             assert!(!first.has_taken_over(), "{}", self.logs());
         } else if self.fault != Fault::Killed || second.place.logs().contains("hub1 leads") {
-            // Otherwise the first hub ended before the second hub began.
+            // Otherwise, the first hub ended before the second one started.
             let pause = self.pair.findings(CALLS).pause;
             assert!(pause.is_none_or(|pause| pause >= WINDOW), "{pause:?}");
         }
@@ -361,7 +363,7 @@ impl Point {
     }
 }
 
-/// A row of the printed table: the outcomes of all points of one fault.
+/// A row in the printed table, which contains the outcomes of all points for one fault.
 #[derive(Default)]
 struct Summary {
     points: u64,
@@ -402,7 +404,7 @@ impl Summary {
     }
 }
 
-/// Returns a takeover's time as text. `-` if no hub was replaced.
+/// Returns how long a takeover took as text, or `-` if no hub was replaced.
 fn seconds(takeover: Option<&Duration>) -> String {
     let Some(takeover) = takeover else {
         return "-".to_owned();
@@ -422,14 +424,15 @@ pub fn is_full_run() -> bool {
     std::env::var("CALLBRIDGE_HUB").as_deref() == Ok("points")
 }
 
-/// Returns the distance of two points. It is N in `tests/run hub --points N`, otherwise 1.
+/// Returns the distance between two points, which is N in `tests/run hub --points N`, and otherwise
+/// 1.
 fn step() -> u64 {
     let value = std::env::var("CALLBRIDGE_HUB_STEP");
     value.map_or(1, |value| value.parse().expect("a number of statements"))
 }
 
-/// Runs the chosen points of this fault, and returns the errors. `tests/run hub --points` runs all
-/// points. `statements` is the number of statements of a run without a fault.
+/// Runs the chosen points for this fault, and returns the errors. `tests/run hub --points` runs all
+/// of them. `statements` is the number of statements in a run without any faults.
 async fn run_points(
     stage: &Arc<Stage>,
     fault: Fault,
@@ -444,7 +447,8 @@ async fn run_points(
     let mut chosen = chosen.iter().copied();
     loop {
         loop {
-            // Most runs end after about this many statements. The next points are mostly spared.
+            // Most runs end after about this many statements, so any further points are mostly
+            // spared.
             let runs_max = if next > statements {
                 BUSY_MAX
             } else {
@@ -495,7 +499,7 @@ async fn run_points(
     errors.map(|error| format!("{fault:?} {error}")).collect()
 }
 
-/// Returns the points at these percentages of the statements of a run.
+/// Returns the points at these percentages of a run's statements.
 fn points_at(statements: u64, percentages: &[u64]) -> Vec<u64> {
     let points = percentages.iter();
     let points = points.map(|percentage| statements * percentage / 100);

@@ -1,10 +1,10 @@
-//! Tests that a branch whose calls the CRM refuses stops no other branch.
+//! Tests that a branch whose calls the CRM rejects doesn't stop any other branch.
 
 use super::stage::{Hub, message, messages};
 use callbridge_sandbox::faults::parse;
 use serde_json::json;
 
-/// Returns messages of these calls of a PBX, with a lead that the CRM refuses.
+/// Returns messages for these calls from a PBX, with a lead that the CRM rejects.
 fn wrong_messages(pbx: &str, numbers: std::ops::Range<u32>) -> String {
     let mut lines = String::new();
     for n in numbers {

@@ -1,4 +1,4 @@
-//! Tests the hub's answers to valid and invalid requests.
+//! Tests the hub's responses to valid and invalid requests.
 
 use super::stage::{Hub, message, messages, post, post_as};
 use crate::e2e::operations::monitoring;

@@ -1,4 +1,4 @@
-//! Tests a hub that serves TLS itself, and what `check` reports about the connection to this hub.
+//! Tests a hub that serves TLS itself, and what `check` reports about the connection to it.
 
 use super::stage::{add_branch, free_address, messages, wait_until_serving};
 use crate::support::crm::{self, RATE_FLAG};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Starts a hub that serves TLS with a certificate of this authority.
+/// Starts a hub that serves TLS with a certificate from this CA.
 fn start_secured(place: &Place, crm: &str, address: SocketAddr, authority: &Authority) -> Program {
     let (chain, key) = write_identity(place, authority.identity(Flaw::None));
     let arguments = [
@@ -34,13 +34,13 @@ fn write_identity(place: &Place, identity: Identity) -> (String, String) {
     (chain, key)
 }
 
-/// Copies the authority's certificate to `ca.pem`, which the flags of the collector name.
+/// Copies the CA's certificate to `ca.pem`, the file given in the collector's flags.
 fn trust(place: &Place, authority: &Authority) {
     let pem = std::fs::read(authority.ca_file()).expect("readable");
     place.write("ca.pem", pem);
 }
 
-/// Returns the flags of a collector, without the command `run`.
+/// Returns a collector's flags, without the `run` command.
 fn collector_flags(place: &Place, hub: SocketAddr, pbx: &str) -> Vec<String> {
     vec![
         format!("--pbx-id={pbx}"),
@@ -52,7 +52,7 @@ fn collector_flags(place: &Place, hub: SocketAddr, pbx: &str) -> Vec<String> {
     ]
 }
 
-/// Runs `check` of a collector. Returns the findings about the hub.
+/// Runs a collector's `check`, and returns the findings about the hub.
 async fn check(place: &Place, hub: SocketAddr, pbx: &str) -> Vec<Value> {
     let flags = collector_flags(place, hub, pbx);
     let mut arguments = vec!["check", "--json"];

@@ -1,5 +1,5 @@
 //! Starts hubs and collectors for the tests, and posts calls. Each hub and each collector is a
-//! process with a separate folder.
+//! process with its own directory.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Returns an address on loopback with a free port. A hub that is restarted keeps the address.
+/// Returns a loopback address with a free port. A hub that's restarted keeps its address.
 pub fn free_address() -> SocketAddr {
     let port = port::free_port();
     SocketAddr::from(([127, 0, 0, 1], port))
@@ -20,7 +20,7 @@ pub fn start_hub(place: &Place, crm: &str, address: SocketAddr) -> Program {
     start_hub_at_rate(RATE_FLAG, place, crm, address)
 }
 
-/// Starts a hub with this flag `--rate`.
+/// Starts a hub with this `--rate`.
 pub fn start_hub_at_rate(rate: &str, place: &Place, crm: &str, address: SocketAddr) -> Program {
     start_hub_with(&[rate], place, crm, address)
 }
@@ -49,12 +49,12 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Starts the hub in a new folder, and waits until the hub serves.
+    /// Starts the hub in a new directory, and waits until it's serving.
     pub async fn start() -> Self {
         Self::start_in(Place::new()).await
     }
 
-    /// Starts the hub in this folder, and waits until the hub serves.
+    /// Starts the hub in this directory, and waits until it's serving.
     pub async fn start_in(place: Place) -> Self {
         let (crm, address) = (crm::start().await, free_address());
         let mut program = start_hub(&place, &crm.url(), address);
@@ -67,24 +67,24 @@ impl Hub {
         }
     }
 
-    /// Adds a branch with a PBX of the same name, and returns the token of the branch.
+    /// Adds a branch with a PBX of the same name, and returns the branch's token.
     pub async fn add_branch(&self, name: &str) -> String {
         add_branch(&self.place, name, name).await
     }
 
-    /// Posts call messages, one per line, as a script does.
+    /// Posts call messages, one per line, as a script would.
     pub async fn post(&self, token: &str, body: String) -> Answer {
         post(self.address, "/v1/calls", token, body).await
     }
 }
 
-/// Waits until the hub serves.
+/// Waits until the hub is serving.
 pub async fn wait_until_serving(hub: &mut Program) {
     hub.until("the hub serves", |status| status.hub.is_some())
         .await;
 }
 
-/// Adds a branch with one PBX at the hub, and returns the token of the branch.
+/// Adds a branch with one PBX at the hub, and returns the branch's token.
 pub async fn add_branch(hub: &Place, name: &str, pbx: &str) -> String {
     let lines = hub
         .lines(&["branch", "add", name, "--pbx", pbx, "--json"])
@@ -107,7 +107,7 @@ pub fn start_collector(place: &Place, hub: SocketAddr, token: &str) -> Program {
     place.start(&arguments, &[])
 }
 
-/// Returns the message of the `n`-th call of a PBX. The calls of a PBX begin one second apart.
+/// Returns the message for a PBX's `n`-th call. Its calls start one second apart.
 pub fn message(pbx: &str, n: u32) -> Value {
     json!({
         "pbx": pbx, "id": format!("call.{n}"), "direction": "INBOUND",
@@ -116,21 +116,21 @@ pub fn message(pbx: &str, n: u32) -> Value {
     })
 }
 
-/// Returns the messages of these calls of a PBX, one per line.
+/// Returns the messages for these calls from a PBX, one per line.
 pub fn messages(pbx: &str, numbers: std::ops::Range<u32>) -> String {
     let lines = numbers.map(|n| format!("{}\n", message(pbx, n)));
     lines.collect()
 }
 
-/// The HTTP status and the JSON of a hub's answer.
+/// The HTTP status and the JSON of a hub's response.
 pub type Answer = (u16, Value);
 
-/// Posts a body as a script does.
+/// Posts a body as a script would.
 pub async fn post(hub: SocketAddr, path: &str, token: &str, body: String) -> Answer {
     post_as(hub, path, token, "application/x-ndjson", body).await
 }
 
-/// Posts a body of this content type.
+/// Posts a body with this content type.
 pub async fn post_as(
     hub: SocketAddr,
     path: &str,
@@ -142,7 +142,7 @@ pub async fn post_as(
     read_answer(request.send().await.expect("an answer")).await
 }
 
-/// Posts calls as a script does. `None` if there is no answer within this time.
+/// Posts calls as a script would. Returns `None` if there's no response within this time.
 pub async fn post_within(
     time: Duration,
     hub: SocketAddr,
@@ -177,7 +177,7 @@ fn build_request(
 
 async fn read_answer(response: reqwest::Response) -> Answer {
     let status = response.status().as_u16();
-    // If the hub is killed while it answers, the text is empty.
+    // If the hub is killed while it's responding, the text is empty.
     let text = response.text().await.unwrap_or_default();
     (status, serde_json::from_str(&text).unwrap_or(Value::Null))
 }

@@ -1,4 +1,5 @@
-//! Tests two hubs with one PostgreSQL. One hub leads, and the other hub waits as a standby.
+//! Tests two hubs that share a PostgreSQL, where one is leading and the other is waiting as a
+//! standby.
 
 use super::stage::{add_branch, free_address, messages, post};
 use crate::support::crm::{self, RATE_FLAG};
@@ -14,7 +15,7 @@ use std::time::Duration;
 /// A leader that ended without closing its session is replaced within this time.
 const TAKEOVER: Duration = Duration::from_secs(15);
 
-/// One of two hubs with one database.
+/// One of two hubs that share a database.
 struct Hub {
     place: Place,
     flags: Vec<String>,
@@ -61,7 +62,7 @@ impl Hub {
         }
     }
 
-    /// Waits until the hub has this role. Returns the leadership status.
+    /// Waits until the hub has this role, and returns the leadership status.
     async fn wait_for_role(&mut self, role: Role) -> LeadershipStatus {
         let what = format!("the role {}", role.word());
         let status = self.program.until(&what, |status| {
@@ -73,7 +74,7 @@ impl Hub {
     }
 }
 
-/// Returns the status and the text of a page.
+/// Returns a page's status and text.
 async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     // An error means that another test has already installed the provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -203,7 +204,7 @@ async fn standby_takes_over_from_killed_leader_with_all_calls() {
 async fn leader_that_loses_its_session_leads_again_without_pause() {
     let crm = crm::start().await;
     let url = new_schema_url();
-    // Tests share the server, so the name of the hub is unique.
+    // Tests share the server, so the hub's name must be unique.
     let name = url.rsplit_once("schema=").expect("a schema").1;
     let mut hub = Hub::start(&url, name, &crm.url(), None);
     hub.wait_for_role(Role::Leader).await;
@@ -238,7 +239,7 @@ async fn older_hub_remains_standby_while_the_schema_is_newer() {
     let crm = crm::start().await;
     let url = new_schema_url();
     let [first, mut second] = start_pair(&crm, &url).await;
-    // An update of the leader migrates the tables. The other hub sees only the new version number.
+    // Upgrading the leader migrates the tables. The other hub only sees the new version number.
     first.program.terminate().await;
     second.wait_for_role(Role::Leader).await;
     let schema = url.rsplit_once("schema=").expect("a schema").1;
@@ -259,7 +260,7 @@ async fn older_hub_remains_standby_while_the_schema_is_newer() {
     assert!(problem.contains("newer"), "{problem}");
     let ready = get(older_hub.metrics, "/readyz").await.expect("an answer");
     assert_eq!(ready.0, 503);
-    // The hub leads when the version fits again.
+    // The hub leads once the version matches again.
     let back = format!("UPDATE {schema}.callbridge_schema SET version = version - 1");
     Postgres::shared().sql(&back);
     older_hub.wait_for_role(Role::Leader).await;
@@ -340,7 +341,7 @@ async fn second_daemon_on_same_machine_exits_75_with_a_fix() {
     assert!(text.contains("RUNTIME_DIRECTORY"), "{text}");
 }
 
-/// A sum over both hubs is correct only if the standby counts no calls.
+/// A total across both hubs is only right if the standby doesn't count any calls.
 #[tokio::test]
 async fn metrics_of_standby_count_no_calls() {
     let crm = crm::start().await;

@@ -1,5 +1,5 @@
-//! Tests a takeover while the CRM's window is full, also with wrong clocks. Two tests break a rule
-//! on purpose, and the judge must find the violation.
+//! Tests a takeover while the CRM's window is full, including with wrong clocks. Two tests
+//! deliberately break a rule, and the judge must find the violation.
 
 use super::pair::{FULL_RATE, LIMIT, PATIENCE, Pair, TAKEOVER, source_address, submissions};
 use crate::support::crm;
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Number of calls. A window holds fewer requests.
+/// Number of calls, which is more than a window can hold.
 const CALLS: u32 = 80;
 /// The leader is killed after this many requests.
 const SENT: usize = 45;
@@ -24,7 +24,7 @@ async fn wait_for_full_window(pair: &Pair) {
     .await;
 }
 
-/// Kills the first hub, waits until the second hub has sent the remaining calls, and checks the
+/// Kills the first hub, waits until the second one has sent the remaining calls, and checks the
 /// requests.
 async fn take_over(pair: &Pair, calls: u32) {
     let [first, second] = &pair.hubs;
@@ -53,7 +53,7 @@ async fn takeover_in_full_window_does_not_exceed_it() {
     pair.terminate().await;
 }
 
-/// The leader's clock is an hour behind. The clocks of the other hub and of the database are an
+/// The leader's clock is an hour behind, whereas those of the other hub and the database are an
 /// hour ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_clocks_of_hubs_and_database_do_not_exceed_window() {
@@ -74,7 +74,7 @@ async fn wrong_clocks_of_hubs_and_database_do_not_exceed_window() {
     first.wait_for_role(Role::Leader).await;
     second.start(&libraries, &[("TEST_CLOCK", &second.place.path("clock"))]);
     second.wait_for_role(Role::Standby).await;
-    // These calls are from another day, so the hub distributes them evenly over the window.
+    // These calls are from another day, so the hub spreads them evenly across the window.
     let calls = 60;
     pair.post(0..calls).await;
     wait_for_full_window(&pair).await;
@@ -82,7 +82,7 @@ async fn wrong_clocks_of_hubs_and_database_do_not_exceed_window() {
     pair.terminate().await;
 }
 
-/// Without the leader's row, the other hub does not notice the takeover and sends too early. The
+/// Without the leader's row, the other hub doesn't notice the takeover and sends too early, so the
 /// judge must find the violation.
 #[tokio::test(flavor = "multi_thread")]
 async fn judge_finds_61_requests_if_takeover_is_not_known() {

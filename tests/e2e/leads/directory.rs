@@ -1,4 +1,4 @@
-//! Tests that calls of unknown customers find leads that are created after the calls.
+//! Tests that calls from unknown customers find leads that are created after the calls.
 
 use crate::e2e::webhooks;
 use crate::support::crm::{self, Expected, RATE_FLAG};
@@ -28,7 +28,7 @@ const TRUNKS: [&str; 3] = [
     RATE_FLAG,
 ];
 
-/// Starts a CRM that has no leads. The token can read leads.
+/// Starts a CRM that doesn't have any leads. The token may read leads.
 async fn crm_without_leads() -> Server {
     let mut config = crm::settings();
     config.settings.company.leads = IdSet::default();
@@ -37,23 +37,23 @@ async fn crm_without_leads() -> Server {
     sandbox::start(config).await.expect("a sandbox")
 }
 
-/// Posts `body` to the admin path `path` of the CRM, to change leads.
+/// Posts `body` to the CRM's admin path `path`, to change leads.
 async fn administer(crm: &Server, path: &str, body: Value) {
     webhooks::admin(crm, path, &body).await;
 }
 
-/// Returns the JSON of a lead whose phones are `phone(n)` for each `n` of `phones`.
+/// Returns the JSON for a lead whose phones are `phone(n)` for each `n` in `phones`.
 fn lead(id: i64, phones: &[u32]) -> Value {
     let phones: Vec<String> = phones.iter().map(|n| phone(*n)).collect();
     json!({"id": id, "name": "N", "contacts": [{"name": "A [VIP]", "phones": phones}]})
 }
 
-/// Returns a customer's number, which ends with the digit `n`.
+/// Returns a customer's number, which ends in the digit `n`.
 fn phone(n: u32) -> String {
     format!("+99890111000{n}")
 }
 
-/// Returns the usual flags and the flags `more`.
+/// Returns the usual flags along with those in `more`.
 fn flags(place: &Place, more: &[&str]) -> Vec<String> {
     let source = place.file("recorded", "ami");
     let flags = [source.as_str()].into_iter().chain(TRUNKS);
@@ -63,7 +63,7 @@ fn flags(place: &Place, more: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the records that the CRM must have. A call without a lead has a reason instead.
+/// Returns the records that the CRM must have. Calls without a lead have a reason instead.
 fn expected(calls: &[Recording], leads: [Option<i64>; 6], reasons: [&str; 6]) -> Vec<Expected> {
     let mut expected = recordings::expected(calls);
     for ((call, lead), reason) in expected.iter_mut().zip(leads).zip(reasons) {
@@ -73,8 +73,8 @@ fn expected(calls: &[Recording], leads: [Option<i64>; 6], reasons: [&str; 6]) ->
     expected
 }
 
-/// Creates one lead for the number 1, two leads for the number 2, a lead of the number 3 that is
-/// merged into lead 4003, and a deleted lead for the number 4.
+/// Creates one lead for number 1, two leads for number 2, a lead for number 3 that's merged into
+/// lead 4003, and a deleted lead for number 4.
 async fn create_leads(crm: &Server) {
     for (id, phones) in [
         (4001, &[7, 1][..]),
@@ -92,14 +92,13 @@ async fn create_leads(crm: &Server) {
     administer(crm, "lead/merge", json!({"into": 4003, "from": [4013]})).await;
 }
 
-/// Returns the number of leads in the directory, if callbridge has a directory.
+/// Returns the number of leads in the directory, if callbridge has one.
 fn count_leads(status: &Status) -> Option<u64> {
     let directory = status.directory.as_ref();
     directory.map(|directory| directory.leads)
 }
 
-/// Without webhooks, no event reports a merge. callbridge reads the leads of an ambiguous number
-/// again.
+/// Without webhooks, no event reports a merge, so callbridge rereads an ambiguous number's leads.
 #[tokio::test]
 async fn ambiguous_number_is_resolved_by_lead_merge_without_webhooks() {
     let (place, crm) = (Place::new(), crm_without_leads().await);

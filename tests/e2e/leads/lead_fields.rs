@@ -1,5 +1,5 @@
-//! Tests calls whose lead or employee the CRM does not know, and the fields that leads show of
-//! their calls.
+//! Tests calls whose lead or employee the CRM doesn't know, and the fields of a lead that show its
+//! calls.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -15,11 +15,11 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// The application's secret, which signs webhooks.
+/// The application's secret, which is used to sign webhooks.
 const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// Starts a CRM that has these leads and employees (ranges of ids). The token can read and write
-/// calls, and has the grants `more`.
+/// Starts a CRM that has these leads and employees (as ID ranges). The token may read and write
+/// calls, and has the grants in `more`.
 async fn crm_with(leads: &str, employees: &str, more: &[&str]) -> Server {
     let mut config = crm::settings();
     let grants = [
@@ -37,7 +37,7 @@ async fn crm_with(leads: &str, employees: &str, more: &[&str]) -> Server {
 const READ: &str = "PERMISSION_OPEN_API_LEAD:READ";
 const SAVE: &str = "PERMISSION_OPEN_API_LEAD:SAVE";
 
-/// Returns the value of the field `field` of the lead `id`, or null if the field has no value.
+/// Returns the value of the lead's field, or null if the field has no value.
 pub fn field(crm: &Server, id: i64, field: &str) -> Value {
     let answer = crm.admin(|core, _| lead::all(core));
     let leads = answer.as_array().expect("leads");
@@ -58,14 +58,14 @@ pub fn field(crm: &Server, id: i64, field: &str) -> Value {
     }
 }
 
-/// Returns the time as the CRM shows it, in the time zone of Tashkent.
+/// Returns the time as shown by the CRM, in Tashkent's time zone.
 fn time(epoch: i64) -> Value {
     let at = jiff::Timestamp::from_second(epoch).expect("a time");
     let at = at.to_zoned(jiff::tz::TimeZone::get("Asia/Tashkent").expect("a zone"));
     at.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string().into()
 }
 
-/// Returns the start of a recorded call as the CRM shows it.
+/// Returns the start of a recorded call as shown by the CRM.
 fn start_time(call: &Recording) -> Value {
     time(call.calls[0]["startedAt"].as_i64().expect("an epoch"))
 }
@@ -76,14 +76,15 @@ fn assert_no_violation(crm: &Server) {
     assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
-/// Returns a call of lead 4001 that began a day before the recorded call, plus `seconds` seconds.
+/// Returns a call for lead 4001 that started a day before the recorded call, plus `seconds`
+/// seconds.
 fn call_after(seconds: i64) -> Recording {
     let call = recordings::one("inbound_answered");
     let began = call.calls[0]["startedAt"].as_i64().expect("an epoch");
     call.moved_to(began - 86_400 + seconds)
 }
 
-/// Starts the program with the usual flags and the flags `more`.
+/// Starts the program with the usual flags and those in `more`.
 async fn start(place: &Place, crm: &Server, more: &[&str]) -> Program {
     let source = place.file("recorded", "ami");
     let usual = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
@@ -134,7 +135,7 @@ async fn lead_field_shows_newest_of_unordered_calls_after_restart() {
     place.append("recorded", &last.ami);
     program.settled(4).await;
     wait_for_field(&crm, &start_time(&last)).await;
-    // callbridge leaves out field 21, because the field belongs to contacts, and reports it.
+    // callbridge omits field 21, because it belongs to contacts, and reports this.
     let status = program.status().await.expect("a status");
     let fields = status.lead_fields.expect("fields").fields;
     let left_out: Vec<_> = fields.iter().filter(|field| !field.ok).collect();
@@ -150,7 +151,7 @@ async fn lead_field_shows_newest_of_unordered_calls_after_restart() {
     assert_no_violation(&crm);
 }
 
-/// Waits until the fields 11, 12, 13, and 15 to 19 of lead 4001 have these values.
+/// Waits until fields 11, 12, 13, and 15 to 19 of lead 4001 have these values.
 async fn wait_for_values(crm: &Server, wanted: &Value) {
     until(&wanted.to_string(), async || {
         let ids = [11, 12, 13, 15, 16, 17, 18, 19];
@@ -160,7 +161,7 @@ async fn wait_for_values(crm: &Server, wanted: &Value) {
     .await;
 }
 
-/// Returns the day on which a recorded call began, as the CRM shows it.
+/// Returns the day on which a recorded call started, as shown by the CRM.
 fn start_day(call: &Recording) -> String {
     start_time(call).as_str().expect("a text")[..10].to_owned()
 }
@@ -265,7 +266,7 @@ async fn refused_lead_field_value_is_reported_until_one_is_accepted() {
     assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
-/// Returns the messages of all dead letters, in alphabetical order.
+/// Returns the messages of all dead letters in alphabetical order.
 async fn sorted_messages(place: &Place) -> Vec<String> {
     let letters = place.letters().await;
     let mut messages: Vec<String> = letters
@@ -318,7 +319,7 @@ async fn unknown_employee_is_dropped_and_the_call_journaled() {
         .map(|record| record.call.employee_id)
         .collect();
     assert_eq!(employees, [None, None]);
-    // No call became a dead letter, so only `status` names the employee.
+    // No call became a dead letter, so only `status` mentions the employee.
     let message = "the CRM does not know employee 501 (extension 101), ";
     program
         .until("the employee is reported", |status| {
@@ -362,8 +363,8 @@ async fn missing_lead_grants_turn_off_lookups_and_lead_fields() {
     assert_no_violation(&crm);
 }
 
-/// Sends a signed webhook as the CRM does. Returns the HTTP status of the answer, or an empty text
-/// if no answer comes.
+/// Sends a signed webhook the way the CRM would. Returns the HTTP status of the response, or an
+/// empty text if there's none.
 async fn deliver(addr: SocketAddr, event: &Value) -> String {
     let body = event.to_string();
     let now = callbridge_model::clock::now()
@@ -393,8 +394,8 @@ async fn deliver(addr: SocketAddr, event: &Value) -> String {
     answer.split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
-/// Returns the webhook that the lead `from` was merged into the lead `into`. `id` makes the id of
-/// the event unique.
+/// Returns the webhook saying that the lead `from` was merged into the lead `into`. `id` makes the
+/// event's ID unique.
 fn merge_event(into: i64, from: i64, id: u32) -> Value {
     json!({
         "eventId": format!("00000000-0000-4000-8000-{id:012}"), "eventType": "LEAD_MERGED",
@@ -429,7 +430,8 @@ async fn failed_and_new_calls_of_merged_lead_go_to_surviving_lead() {
             status.books.journaled == 1 && status.books.dead == 0
         })
         .await;
-    // callbridge sends the next call directly to the surviving lead, so the CRM refuses no request.
+    // callbridge sends the next call directly to the surviving lead, so the CRM doesn't reject any
+    // request.
     place.append("recorded", &call_after(100).ami);
     let status = program
         .until("both calls journaled", |current| {
@@ -446,7 +448,7 @@ async fn failed_and_new_calls_of_merged_lead_go_to_surviving_lead() {
     assert_no_violation(&crm);
 }
 
-/// Runs `lead set` with these arguments. Returns the exit code and the errors.
+/// Runs `lead set` with these arguments, and returns the exit status and the errors.
 async fn set_lead(place: &Place, values: &[&str]) -> (i32, String) {
     let arguments = [&["lead", "set"], values].concat();
     let output = place.command(&arguments).await;

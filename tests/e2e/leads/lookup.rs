@@ -1,4 +1,4 @@
-//! Tests that the lead shown while the phone rings is the lead to which the call is journaled.
+//! Tests that the lead shown while the phone rings is the one that the call is journaled with.
 
 use crate::e2e::operations::monitoring;
 use crate::e2e::webhooks;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const TRUNK: &str = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=directory";
 
-/// Returns the address of lookups that the log names, if any.
+/// Returns the lookup address found in the log, if any.
 fn find_lookup_address(log: &str) -> Option<SocketAddr> {
     let mut lines = log.lines();
     let line = lines.find(|line| line.contains("answering lookups of callers"))?;
@@ -26,7 +26,7 @@ fn find_lookup_address(log: &str) -> Option<SocketAddr> {
     Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
 }
 
-/// Returns the address on which `--lookup` with port 0 listens.
+/// Returns the address on which `--lookup` with port 0 is listening.
 async fn lookup_address(program: &Program) -> SocketAddr {
     until("the address of lookups in the log", async || {
         find_lookup_address(&program.log()).is_some()
@@ -35,8 +35,9 @@ async fn lookup_address(program: &Program) -> SocketAddr {
     find_lookup_address(&program.log()).expect("an address")
 }
 
-/// Looks up a caller with this query, and returns the JSON of the answer. Repeats the lookup while
-/// the reason is `late`: on a busy machine, callbridge answers `no` if a lookup takes too long.
+/// Looks up a caller with this query, and returns the JSON of the response. Repeats the lookup
+/// while the reason is `late`, since on a busy machine, callbridge responds with `no` if a lookup
+/// takes too long.
 async fn look_up(address: SocketAddr, query: &str) -> Value {
     for _ in 0..100 {
         let (status, body) = monitoring::get(address, &format!("/caller?{query}")).await;
@@ -49,7 +50,7 @@ async fn look_up(address: SocketAddr, query: &str) -> Value {
     panic!("{query}: a hundred answers came late");
 }
 
-/// Repeats the lookup until the answer has the fields of `wanted`, for up to 60 seconds.
+/// Repeats the lookup until the response has the fields in `wanted`, for up to 60 seconds.
 async fn wait_for_answer(address: SocketAddr, query: &str, wanted: &Value) {
     let last = std::sync::Mutex::new(Value::Null);
     let lookups = until("an answer", async || {
@@ -63,7 +64,7 @@ async fn wait_for_answer(address: SocketAddr, query: &str, wanted: &Value) {
     assert!(result.is_ok(), "{query}: {last:?}, not {wanted}");
 }
 
-/// Creates a lead with this id and phone number in the CRM.
+/// Creates a lead with this ID and phone number in the CRM.
 async fn create_lead(crm: &Server, id: i64, phone: &str) {
     let lead = json!({
         "id": id, "name": "Anna, \"VIP\" ${SHELL(id)}", "responsibleId": 501,
@@ -134,21 +135,21 @@ async fn lead_shown_while_ringing_is_lead_of_journaled_call() {
     program.terminate().await;
 }
 
-/// A change of a caller's leads in the CRM while the phone rings.
+/// A change to a caller's leads in the CRM while the phone is ringing.
 #[derive(Clone, Copy, Debug)]
 enum LeadChange {
     Nothing,
     Renamed,
-    /// The lead is merged into a lead that had another number until then.
+    /// The lead is merged into one that had a different number until then.
     Merged,
-    /// The lead is merged into a second lead, and the second lead is merged into a third lead.
+    /// The lead is merged into a second one, which is then merged into a third.
     MergedTwice,
     Deleted,
     Created,
 }
 
-/// Number of calls, number of leads that each caller has when the call begins, and the change of
-/// the leads while the phone rings.
+/// Number of calls, how many leads each caller has when the call starts, and how the leads change
+/// while the phone is ringing.
 const RINGS: [(usize, i64, LeadChange); 10] = [
     (7, 1, LeadChange::Nothing),
     (3, 1, LeadChange::Renamed),
@@ -162,8 +163,8 @@ const RINGS: [(usize, i64, LeadChange); 10] = [
     (1, 0, LeadChange::Created),
 ];
 
-/// Returns the ids of four leads for the n-th caller: two with the number of the caller, and two
-/// with other numbers.
+/// Returns the IDs of four leads for the n-th caller, two with the caller's number and two with
+/// other numbers.
 fn leads_of(n: u32) -> [i64; 4] {
     [5_000, 5_100, 5_200, 5_300].map(|from| from + i64::from(n))
 }
@@ -173,8 +174,8 @@ fn other_phone(n: u32) -> String {
     Call::without_lead(1_000 + n).phone()
 }
 
-/// Makes a change in the CRM. `leads` is the number of leads that the caller has before. Returns
-/// the lead that the caller has after the change, or `None` if the caller has no lead or two.
+/// Makes a change in the CRM. `leads` is how many leads the caller has before that. Returns the
+/// caller's lead after the change, or `None` if the caller has no lead or two.
 async fn change_leads(crm: &Server, call: &Call, leads: i64, change: LeadChange) -> Option<i64> {
     let [own, second, third, fourth] = leads_of(call.n);
     let mut lead_left = if leads == 1 { Some(own) } else { None };
@@ -211,7 +212,8 @@ async fn change_leads(crm: &Server, call: &Call, leads: i64, change: LeadChange)
     lead_left
 }
 
-/// Returns the AMI events of all calls in order of time, because the calls take place at once.
+/// Returns all calls' AMI events in chronological order, because the calls take place at the same
+/// time.
 fn sort_by_time<'a>(calls: impl Iterator<Item = &'a str>) -> String {
     let mut events: Vec<&str> = calls
         .flat_map(|call| call.split_inclusive("\r\n\r\n"))
@@ -225,13 +227,13 @@ fn sort_by_time<'a>(calls: impl Iterator<Item = &'a str>) -> String {
     events.concat()
 }
 
-/// Returns the query that looks up the caller of this call.
+/// Returns the query that looks up this call's caller.
 fn lookup_query(call: &Call) -> String {
     format!("trunk=city&phone={}", call.phone().replace('+', "%2B"))
 }
 
-/// Returns the fields of the answer for a caller. `lead` is the only lead of the caller, if any.
-/// `leads` is the number of leads that the caller had when the call began.
+/// Returns the fields in the response for a caller. `lead` is the caller's only lead, if any, and
+/// `leads` is how many leads the caller had when the call started.
 fn expected_answer(lead: Option<i64>, leads: i64) -> Value {
     match (lead, leads) {
         (Some(lead), _) => json!({"known": "yes", "lead": lead}),

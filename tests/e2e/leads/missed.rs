@@ -1,4 +1,4 @@
-//! Tests that a customer who was missed is listed until an employee talks with the customer.
+//! Tests that a missed customer is listed until an employee talks to them.
 
 use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm;
@@ -12,15 +12,15 @@ const TRUNK: &str =
 /// The missed customer.
 const PHONE: &str = "+998901110002";
 
-/// Returns the AMI events of a recorded call, moved to the missed customer and to the time `begins`
-/// in seconds since the epoch.
+/// Returns a recorded call's AMI events, changed to the missed customer and shifted to start at
+/// `begins`, in seconds since the epoch.
 fn events_of_call(name: &str, begins: i64) -> Vec<u8> {
     let recorded = String::from_utf8(recordings::one(name).ami).expect("text");
     let moved = moved_to(&recorded, begins);
     moved.replace("998901110001", "998901110002").into_bytes()
 }
 
-/// Returns the missed customers that the command lists.
+/// Returns the missed customers listed by the command.
 async fn list_missed(place: &Place) -> Vec<Value> {
     place.lines(&["missed", "--json"]).await
 }

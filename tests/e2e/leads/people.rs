@@ -1,4 +1,5 @@
-//! Tests that calls find their lead and employee, even if the lists change while the program runs.
+//! Tests that calls find their lead and employee even if the lists change while the program is
+//! running.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -6,7 +7,7 @@ use crate::support::recordings::{self, LEADS, Recording, TRUNKS};
 use callbridge_model::status::FindingKind;
 use callbridge_sandbox::Server;
 
-/// Creates a place with this CSV list of leads. Returns the place, and the flags that read the
+/// Creates a place with this CSV list of leads. Returns the place and the flags for reading the
 /// list.
 fn place_with_leads(leads: &str) -> (Place, Vec<String>) {
     let place = Place::new();
@@ -22,7 +23,7 @@ fn place_with_leads(leads: &str) -> (Place, Vec<String>) {
     (place, flags)
 }
 
-/// Checks the journal of the CRM against the recorded calls.
+/// Compares the CRM's journal with the recorded calls.
 async fn judge(crm: &Server, place: &Place, calls: &[Recording]) {
     crm::judge(crm, &place.letters().await, &recordings::expected(calls));
 }
@@ -31,7 +32,7 @@ async fn judge(crm: &Server, place: &Place, calls: &[Recording]) {
 async fn waiting_calls_are_sent_when_the_list_has_their_numbers() {
     let (place, flags) = place_with_leads("phone,leadId\n998901110002,4002\n");
     let crm = crm::start().await;
-    // The first call is from 998901110001, and the second call is from 998901110003.
+    // The first call is from 998901110001, and the second one is from 998901110003.
     let calls = ["inbound_answered", "forwarded_to_mobile"].map(recordings::one);
     calls
         .iter()
@@ -122,7 +123,7 @@ async fn bad_lead_list_row_is_reported_and_other_rows_are_used() {
 
     place.append("recorded", &call.ami);
     program.settled(1).await;
-    // If callbridge cannot read the file, the last good rows stay in force, and `status` reports
+    // If callbridge can't read the file, the last good rows stay in effect, and `status` reports
     // the file.
     std::fs::remove_file(place.path("leads.csv")).expect("removed");
     program
@@ -183,7 +184,7 @@ async fn employees_come_from_file_and_unknown_extension_sends_none() {
     let crm = crm::start().await;
     let file = place.write("employees.csv", "extension,employeeId\n101,501\n");
     flags.push(format!("--employees={file}"));
-    // Extension 101 answers the first call, and transfers the second call to 102.
+    // Extension 101 answers the first call, and transfers the second one to 102.
     let calls = ["inbound_answered", "blind_transfer"].map(recordings::one);
     calls
         .iter()

@@ -1,4 +1,4 @@
-//! Tests that a log that no process reads does not end the daemon, and does not make it wait.
+//! Tests that the daemon neither ends nor has to wait if no process reads its log.
 
 use crate::e2e::operations::monitoring::{get, listen_address};
 use crate::support::crm::{self, RATE_FLAG};
@@ -10,16 +10,16 @@ use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The log message about lines that stderr did not accept.
+/// The log message about lines that stderr didn't accept.
 const LOST: &str = "lines of the log are lost";
-/// Calls in a group. Each call makes one log line. At most ten log lines of one kind are written
-/// per second.
+/// Number of calls in a group. Each call creates one log line, and at most ten log lines of the
+/// same kind are written per second.
 const CALLS: usize = 20;
 /// Pause between two groups of calls.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A daemon whose stderr is a pipe. The test has read the pipe up to the line with the address of
-/// the daemon.
+/// A daemon whose stderr is a pipe. The test has read the pipe up to the line with the daemon's
+/// address.
 struct UnreadLog {
     place: Place,
     crm: Server,
@@ -69,7 +69,7 @@ impl UnreadLog {
         }
     }
 
-    /// Returns the number of lost lines, as the metrics show it.
+    /// Returns the number of lost lines as shown by the metrics.
     async fn lost_lines(&self) -> u64 {
         let (_, metrics) = get(self.address, "/metrics").await;
         let name = "callbridge_log_lines_lost_total ";
@@ -77,7 +77,7 @@ impl UnreadLog {
         line.expect("the metric").parse().expect("a number")
     }
 
-    /// Adds a call and waits until the call is journaled.
+    /// Adds a call and waits until it has been journaled.
     async fn journal_call(&mut self, call: &Recording) {
         self.place.append("calls.ami", &call.ami);
         let expected = self.crm.admin(|core, _| core.records().len()) as u64 + 1;
@@ -88,7 +88,8 @@ impl UnreadLog {
             .await;
     }
 
-    /// Adds groups of calls without a lead, each with a log line, until log lines are lost.
+    /// Adds groups of calls without a lead, each of which creates a log line, until log lines are
+    /// lost.
     async fn fill_log(&mut self) {
         let call = recordings::one("unknown_customer");
         let begin = callbridge_model::clock::now().wall.floor_seconds().get() - 80_000;
@@ -136,7 +137,7 @@ async fn stalled_log_reader_delays_no_call_and_gets_loss_message() {
         while !lines.contains(LOST) {
             assert_ne!(log.read_line(&mut lines).expect("text"), 0, "{lines}");
         }
-        // The test reads the log again from here on, so the end of the daemon is in the log.
+        // From here on, the test reads the log again, so the end of the daemon is logged.
         (log, lines)
     });
     let (mut log, mut lines) = soon("the message about lost lines", reading)

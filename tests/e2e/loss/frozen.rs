@@ -1,5 +1,5 @@
-//! Tests that a process that is frozen after it stored a request's slot, and before it wrote the
-//! first byte, does not send the request.
+//! Tests that a process doesn't send a request if it's frozen after it stored the request's slot
+//! and before it wrote the first byte.
 
 use crate::support::crm;
 use crate::support::program::{Place, preload};
@@ -15,13 +15,14 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// How long the process is frozen. A request must be written within five seconds after its slot was
-/// taken.
+/// How long the process is frozen. A request must be written within five seconds of taking its
+/// slot.
 const FREEZE: Duration = Duration::from_secs(6);
-/// Number of slots that a new state already has as used.
+/// Number of slots that are already used in a new state.
 const SLOTS_OF_NEW_STATE: usize = 3;
 
-/// A proxy that forwards connections to the CRM until it is closed. Then connections are refused.
+/// A proxy that forwards connections to the CRM until it's closed, after which connections are
+/// refused.
 struct Proxy(JoinHandle<()>);
 
 impl Proxy {
@@ -64,7 +65,7 @@ async fn request_frozen_before_first_byte_is_not_sent_and_slot_kept() {
     let proxy = Proxy::open(address, &crm).await;
     let (library, hangs) = (preload(&place, "hang.c"), place.path("hangs"));
     let source = place.file("recorded", "ami");
-    // The window of one hour keeps all slots until after the test.
+    // With a window of one hour, all slots are kept until after the test.
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], "--rate=240/1h"];
     let variables = [("LD_PRELOAD", library), ("TEST_HANG", hangs.clone())];
     let calls = ["inbound_answered", "outbound_answered"].map(recordings::one);
@@ -72,7 +73,7 @@ async fn request_frozen_before_first_byte_is_not_sent_and_slot_kept() {
     let mut program = place.run_with(&format!("http://{address}"), &flags, &variables);
     program.settled(1).await;
 
-    // While the CRM is unreachable, the next commit stores the slot of a probe.
+    // While the CRM is unreachable, the next commit stores a probe's slot.
     proxy.close().await;
     place.append("recorded", &calls[1].ami);
     program

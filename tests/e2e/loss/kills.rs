@@ -1,4 +1,4 @@
-//! Tests that every call is journaled once if callbridge is killed repeatedly while it works.
+//! Tests that every call is journaled once if callbridge is repeatedly killed while it's working.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -9,24 +9,25 @@ use callbridge_testbed::expected::Expected;
 use callbridge_testbed::wait::soon;
 use std::time::Duration;
 
-/// Number of calls in a test.
+/// Number of calls per test.
 const CALLS: usize = 200;
-/// Number of kills in a test. Before each kill, the PBX reports a tenth of the calls.
+/// Number of kills per test. Before each kill, the PBX reports a tenth of the calls.
 const KILLS: usize = 10;
 
-/// The moment of a kill. A run is the time from a start of the program to the kill.
+/// When a kill happens. A run lasts from when the program is started until the kill.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// When the program answers commands.
+    /// When the program responds to commands.
     Start,
-    /// When this many calls are finished, including the calls of earlier runs.
+    /// When this many calls have finished, including those in earlier runs.
     Intake(u64),
-    /// When the CRM has accepted this many calls in this run, and has received one more call that
-    /// it does not answer.
+    /// When the CRM has accepted this many calls in this run, and has received another one that it
+    /// doesn't respond to.
     NoAnswer(u64),
-    /// When the CRM has accepted this many calls in this run, before the program stores the answer.
+    /// When the CRM has accepted this many calls in this run, before the program stores the
+    /// response.
     BeforeCommit(u64),
-    /// When this many calls of this run are in the journal.
+    /// When this many of this run's calls are in the journal.
     Confirmed(usize),
 }
 
@@ -44,13 +45,13 @@ const MOMENTS: [Moment; KILLS] = [
     Moment::Confirmed(1),
 ];
 
-/// Returns the number of submissions that the CRM has accepted.
+/// Returns the number of submissions accepted by the CRM.
 fn count_accepted(crm: &Server) -> u64 {
     crm.admin(|core, _| core.journal.accepted())
 }
 
-/// Waits for a condition. Checks without a pause, so the kill comes exactly at the moment. `what`
-/// names the condition for the message of a timeout.
+/// Waits for a condition, checking without a pause, so that the kill happens at exactly the right
+/// moment. `what` describes the condition for the message in case of a timeout.
 async fn spin_until(what: &str, mut condition: impl FnMut() -> bool) {
     let spinning = async {
         while !condition() {
@@ -93,8 +94,8 @@ async fn kill_at(moment: Moment, mut program: Program, crm: &Server) {
     crm.admin(|core, _| core.set_faults(Vec::new()));
 }
 
-/// Checks that all calls are journaled and sent once. If a kill interrupted a request, callbridge
-/// must look for the call in the journal before it sends the call again.
+/// Checks that all calls were journaled and sent once. If a kill interrupted a request, callbridge
+/// must look for the call in the journal before resending it.
 fn judge(place: &Place, crm: &Server, expected: &[Expected]) {
     let mut problems = crm::compare(crm, &[], expected);
     problems.extend(crm::conduct(crm, |_| false));
@@ -118,7 +119,7 @@ async fn calls_from_file_survive_ten_kills_and_are_journaled_once() {
     let (place, crm, calls) = (Place::on_disk(), crm::start().await, consecutive(CALLS));
     let text = calls.iter().map(|call| call.ami.as_slice());
     let text = text.collect::<Vec<_>>().concat();
-    // A part can end in the middle of a call, an event, or a line.
+    // A part may end in the middle of a call, an event, or a line.
     let mut parts = text.chunks(text.len().div_ceil(KILLS));
     let source = place.file("recorded", "ami");
     let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];

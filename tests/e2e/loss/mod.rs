@@ -1,5 +1,5 @@
-//! Tests that callbridge loses no call, and logs no call twice, if callbridge, the CRM, or the disk
-//! fails.
+//! Tests that callbridge neither loses a call nor logs one twice if callbridge, the CRM, or the
+//! disk fails.
 
 mod deaf;
 mod frozen;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UdpSocket, UnixDatagram};
 
-/// Appends three recorded calls to the file of the source, and returns the calls.
+/// Appends three recorded calls to the source's file, and returns them.
 fn append_three_calls(place: &Place) -> [recordings::Recording; 3] {
     let calls = ["inbound_answered", "outbound_answered", "blind_transfer"];
     let calls = calls.map(recordings::one);
@@ -28,8 +28,8 @@ fn append_three_calls(place: &Place) -> [recordings::Recording; 3] {
     calls
 }
 
-/// Starts callbridge, and waits until the CRM has received a submission that the fault leaves
-/// without an answer.
+/// Starts callbridge, and waits until the CRM has received a submission that gets no response
+/// because of the fault.
 async fn start_with_pending_request(place: &Place, crm: &Server, fault: Action) -> Program {
     let rule = Rule::always(Endpoint::CallHistory, fault);
     crm.admin(|core, _| core.set_faults(vec![rule]));
@@ -47,8 +47,7 @@ async fn start_with_pending_request(place: &Place, crm: &Server, fault: Action) 
     program
 }
 
-/// Checks that the books of the stopped callbridge balance, and that the next run journals every
-/// call.
+/// Checks that the stopped callbridge's books balance, and that the next run journals every call.
 async fn check_all_calls(place: &Place, crm: &Server, calls: &[recordings::Recording]) {
     let status = place.lines(&["status", "--json"]).await.remove(0);
     let status: Status = serde_json::from_value(status).expect("a status");
@@ -126,13 +125,13 @@ async fn daemon_stops_in_time_despite_flood_and_hanging_broker() {
     pbx.logged_in(1).await;
     program
         .until("both connections", |status| {
-            // The PBX and the broker have sent no event yet.
+            // The PBX and the broker haven't sent any events yet.
             let mut sources = status.sources.iter();
             sources.all(|source| source.state == SourceState::Connected)
         })
         .await;
     proxy.freeze();
-    // Send only half of a request.
+    // Only send half of a request.
     let metrics = crate::e2e::operations::monitoring::address(&program).await;
     let mut connection = TcpStream::connect(metrics).await.expect("a connection");
     connection
@@ -156,8 +155,8 @@ async fn daemon_stops_in_time_despite_flood_and_hanging_broker() {
     assert!(status.books.balance(), "{:?}", status.books);
 }
 
-/// Opens a socket on port 53 that never answers. Returns `None` if this user cannot open that port
-/// or a mount namespace.
+/// Opens a socket on port 53 that never responds, or returns `None` if this user isn't allowed to
+/// open that port or a mount namespace.
 async fn silent_name_server() -> Option<UdpSocket> {
     let socket = match UdpSocket::bind("127.0.0.77:53").await {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
@@ -171,7 +170,8 @@ async fn silent_name_server() -> Option<UdpSocket> {
 #[tokio::test]
 async fn sigterm_during_unanswered_dns_lookup_stops_in_time() {
     let Some(dns) = silent_name_server().await else {
-        // Written to stderr directly, because the test harness hides the output of passing tests.
+        // This is written directly to stderr, because the test harness hides the output of passing
+        // tests.
         let test = "sigterm_during_unanswered_dns_lookup_stops_in_time";
         let line = format!("\nnot run: {test} (needs root and mount namespaces)\n");
         let mut out = std::io::stderr();
@@ -193,8 +193,8 @@ async fn sigterm_during_unanswered_dns_lookup_stops_in_time() {
     soon("a question", dns.recv(&mut question))
         .await
         .expect("a question");
-    // The first request can be another request than the submission of the call. Then the submission
-    // can end after the pause began.
+    // The first request may not be the call's submission, in which case the submission may end
+    // after the pause has started.
     let status = program
         .until("an unreachable CRM with a call", |current| {
             let pause = current.pause.as_ref();
@@ -227,8 +227,8 @@ async fn hanging_disk_stops_watchdog_pings_but_not_shutdown() {
     program.settled(1).await;
     place.write("hangs", "");
     place.append("recorded", &recordings::one("outbound_answered").ami);
-    // The watchdog gets no ping: systemd receives nothing for ten times the interval of the
-    // watchdog.
+    // The watchdog isn't pinged, so systemd doesn't receive anything for ten times the watchdog's
+    // interval.
     let silence = async {
         let (mut bytes, quiet) = ([0; 4096], Duration::from_secs(1));
         while let Ok(received) = tokio::time::timeout(quiet, socket.recv(&mut bytes)).await {
@@ -260,13 +260,15 @@ async fn sigterm_terminates_a_command_that_only_reads() {
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).expect("a fifo");
     let program = place.start(&["explain", "--format=ami", &place.path("fifo")], &[]);
-    // The open for writing ends when the program opens the fifo. Then the program waits for input.
+    // The open for writing completes when the program opens the FIFO, after which the program waits
+    // for input.
     let open = tokio::fs::OpenOptions::new();
     let writer = soon("a reader", async {
         open.clone().write(true).open(&fifo).await
     })
     .await;
-    // SIGTERM and not SIGINT, because a shell lets its background jobs ignore SIGINT.
+    // This uses SIGTERM rather than SIGINT, because a shell makes its background jobs ignore
+    // SIGINT.
     program.signal(Signal::TERM);
     let exit_status = program.ended().await;
     assert_eq!(

@@ -17,28 +17,28 @@ fn five_minutes_ago() -> i64 {
     callbridge_model::clock::now().wall.floor_seconds().get() - 300
 }
 
-/// Returns a condition that is true while sending is paused for this reason.
+/// Returns a predicate that's true while sending is paused for this reason.
 fn is_paused_by(reason: &str) -> impl Fn(&Status) -> bool {
     move |status| (status.pause.as_ref()).is_some_and(|pause| pause.reason == reason)
 }
 
-/// Longer than a gap in which nothing can be missed.
+/// Longer than a gap during which nothing can be missed.
 const LONG_GAP: Duration = Duration::from_secs(3);
 
-/// Returns a call that the tests cut.
+/// Returns a call that the tests interrupt.
 fn cut_call() -> Recording {
     recordings::one("attended_transfer").moved_to(five_minutes_ago())
 }
 
-/// Returns an internal call that begins after these events. A source reports events in order. So
-/// once the internal call is finished, all these events are stored.
+/// Returns an internal call that starts after these events. Since a source reports events in order,
+/// all of these events have been stored once the internal call is finished.
 fn internal_call_after(events: &[&[u8]]) -> Recording {
     let cut_time = recordings::last_time(&events.concat()).expect("a time");
     recordings::one("internal_call").moved_to(cut_time.floor_seconds().get())
 }
 
-/// Divides the events of the call before the employee puts the customer on hold. A call that is cut
-/// while two parties talk is complete, however long the gap is.
+/// Divides the call's events at the point before the employee puts the customer on hold. A call
+/// that's interrupted while two parties are talking is complete no matter how long the gap is.
 fn cut_in_talk<'a>(events: &'a [&'a [u8]]) -> (&'a [&'a [u8]], &'a [&'a [u8]]) {
     let hold = events
         .iter()
@@ -124,8 +124,8 @@ async fn call_is_complete_after_kill_with_acknowledged_events() {
 
     broker.publish(queue, before).await;
     broker.publish(queue, &internal.cel()).await;
-    // If a kill comes before an acknowledgement, the broker delivers the message again. Kill the
-    // program until every message is acknowledged.
+    // If a kill happens before an acknowledgment, the broker redelivers the message. Keep killing
+    // the program until every message has been acknowledged.
     loop {
         let mut program = place.run(&crm.url(), &flags);
         let consumed = program.until("all messages taken", |status| status.books.internal == 1);
@@ -186,7 +186,7 @@ async fn sigterm_does_not_wait_for_silent_crm_or_pbx() {
     let call = recordings::one("inbound_answered");
     place.append("recorded", &call.ami);
     let secret = place.write("secret", pbx::SECRET);
-    // This listener never answers.
+    // This listener never responds.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port");
     let addr = listener.local_addr().expect("bound");
@@ -221,7 +221,7 @@ async fn sigterm_does_not_wait_for_silent_crm_or_pbx() {
     crm::judge(&crm, &place.letters().await, &recordings::expected(&[call]));
 }
 
-/// Returns the number of submissions that the CRM has accepted.
+/// Returns the number of submissions accepted by the CRM.
 fn count_accepted(crm: &Server) -> u64 {
     crm.admin(|core, _| core.journal.accepted())
 }
@@ -336,7 +336,7 @@ async fn daemon_exits_73_when_its_state_folder_disappears() {
     let mut program = place.run(&crm.url(), &flags);
     program.settled(1).await;
     let state = place.at("state");
-    // All files disappear at once, so the first missing file is always `spool.db`.
+    // All files disappear at the same time, so the first missing file is always `spool.db`.
     std::fs::rename(&state, place.at("elsewhere")).expect("moved");
     place.append("recorded", &calls[1].ami);
     let exit_status = program.ended().await;
@@ -353,7 +353,8 @@ async fn daemon_exits_73_when_its_state_folder_disappears() {
         "callbridge created the folder again while it ran"
     );
     assert_eq!(crm.journal().len(), 1);
-    // The restart by systemd begins a new state. The CRM recognizes the first call by its uuid.
+    // When systemd restarts the program, it starts a new state. The CRM recognizes the first call
+    // by its UUID.
     let mut program = place.run(&crm.url(), &flags);
     program.settled(2).await;
     program.terminate().await;

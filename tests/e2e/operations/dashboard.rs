@@ -1,4 +1,4 @@
-//! Tests that each query of the dashboard, and each alert, agrees with `/metrics`. A real
+//! Tests that each of the dashboard's queries, and each alert, agrees with `/metrics`. A real
 //! Prometheus scrapes a running program and evaluates the queries and the alerts.
 
 use crate::e2e::operations::monitoring::{address, get};
@@ -11,21 +11,21 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Alerts that the calls of this test must make pending.
+/// Alerts that must become pending because of this test's calls.
 const EXPECTED_ALERTS: [&str; 3] = [
     "CallbridgeDeadLetters",
     "CallbridgeCallsWithoutLead",
     "CallbridgeNoTrunk",
 ];
-/// Prometheus overestimates the growth of a counter up to this factor if it has few samples,
-/// because it extrapolates by an interval at each end.
+/// With few samples, Prometheus overestimates a counter's growth by up to this factor, because it
+/// extrapolates by one interval at each end.
 const MAX_EXTRAPOLATION: f64 = 3.0;
-/// Prometheus must have this many samples of a series before the test compares values.
+/// Number of samples that Prometheus must have of a series before the test compares values.
 const MIN_SAMPLES: usize = 3;
 
 const TRUNK: &str = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
 
-/// A query of a dashboard panel.
+/// A query in one of the dashboard's panels.
 struct Query {
     title: String,
     legend: String,
@@ -36,26 +36,26 @@ struct Query {
 enum ExpectedValue {
     /// The query must have exactly these series.
     Exact(Series),
-    /// The growth of `counter` times `per`, with the labels `by`. `only` is a label and the value
-    /// that a series must have to count.
+    /// The growth of `counter` multiplied by `per`, with the labels `by`. `only` is a label and the
+    /// value that a series must have to count.
     Growth {
         counter: &'static str,
         only: Option<(&'static str, &'static str)>,
         by: &'static [&'static str],
         per: f64,
     },
-    /// The quantile of the buckets with this name. The number is a share from 0 to 1.
+    /// The quantile of the buckets with this name. The number is a fraction from 0 to 1.
     Quantile(&'static str, f64),
 }
 
-/// Returns the path of a file in the folder `deploy`.
+/// Returns the path of a file in the `deploy` directory.
 fn deploy_path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("deploy")
         .join(name)
 }
 
-/// Returns all queries of the Grafana dashboard, for every instance.
+/// Returns all of the Grafana dashboard's queries, for every instance.
 fn queries() -> Vec<Query> {
     let text = std::fs::read(deploy_path("grafana/callbridge.json")).expect("a dashboard");
     let board: Value = serde_json::from_slice(&text).expect("JSON");
@@ -72,12 +72,13 @@ fn queries() -> Vec<Query> {
     all
 }
 
-/// Returns the text in a field of a JSON object, or an empty text if the object has no such text.
+/// Returns the text in a JSON object's field, or an empty text if the object doesn't have such a
+/// text.
 fn text_field(object: &Value, name: &str) -> String {
     object[name].as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns the expected value of a query with one series without labels.
+/// Returns the expected value of a query that has one series without labels.
 fn single_value(value: f64) -> ExpectedValue {
     ExpectedValue::Exact(Series::from([(Labels::new(), value)]))
 }
@@ -92,7 +93,7 @@ fn counter_growth(counter: &'static str, by: &'static [&'static str], per: f64) 
     }
 }
 
-/// The series of one scrape, by the name of the metric.
+/// One scrape's series by metric name.
 struct Scrape(BTreeMap<String, Series>);
 
 impl Scrape {
@@ -120,7 +121,7 @@ impl Scrape {
         self.0.get(name).cloned().unwrap_or_default()
     }
 
-    /// Returns the values of all series of a metric.
+    /// Returns the values of all of a metric's series.
     fn values(&self, name: &str) -> impl Iterator<Item = f64> {
         self.series(name).into_values()
     }
@@ -129,7 +130,7 @@ impl Scrape {
         self.values(name).fold(f64::MIN, f64::max)
     }
 
-    /// Returns the sum of the series of a metric whose `label` has one of these values.
+    /// Returns the sum of a metric's series whose `label` has one of these values.
     fn sum(&self, name: &str, label: &str, label_values: &[&str]) -> f64 {
         let all = self.series(name);
         let matching = all
@@ -138,8 +139,8 @@ impl Scrape {
         matching.map(|(_, value)| value).sum()
     }
 
-    /// Returns the value that a query must have at the time `at`, in seconds since the epoch.
-    /// Returns `None` for a query that the test does not know.
+    /// Returns the value that a query must have at the time `at`, in seconds since the epoch, or
+    /// `None` for a query that the test doesn't know.
     fn expected_value(&self, query: &Query, at: i64) -> Option<ExpectedValue> {
         let books = "callbridge_calls";
         let on_their_way = ["ready", "sending", "submitted"];
@@ -218,8 +219,8 @@ impl Scrape {
 }
 
 /// Returns the growth of `counter` from Prometheus's first sample to `scrape`, summed by the labels
-/// `by`. `only` is a label and the value that a series must have to count. Returns `None` while a
-/// series has too few samples.
+/// `by`, or `None` as long as a series has too few samples. `only` is a label and the value that a
+/// series must have to count.
 async fn growth(
     prometheus: &Prometheus,
     scrape: &Scrape,
@@ -246,9 +247,9 @@ async fn growth(
     Some(grown)
 }
 
-/// Returns the lowest and the highest value that Prometheus can report for a quantile. `grown` is
-/// the growth of cumulative buckets, and `share` is from 0 to 1. Returns `None` without an
-/// observation.
+/// Returns the lowest and the highest value that Prometheus may report for a quantile, or `None` if
+/// there are no observations. `grown` is the growth of cumulative buckets, and `share` is from 0 to
+/// 1.
 fn quantile(grown: &Series, share: f64) -> Option<(f64, f64)> {
     let mut buckets: Vec<(f64, f64)> = Vec::new();
     for (labels, n) in grown {
@@ -266,14 +267,14 @@ fn quantile(grown: &Series, share: f64) -> Option<(f64, f64)> {
     Some((begin, buckets[high].0))
 }
 
-/// Returns the index of the bucket that has the observation with this rank.
+/// Returns the index of the bucket that contains the observation with this rank.
 fn bucket_at(buckets: &[(f64, f64)], rank: f64) -> usize {
     let index = buckets.iter().position(|(_, n)| *n >= rank);
-    // For the bucket `+Inf`, Prometheus returns the largest finite bound.
+    // For the `+Inf` bucket, Prometheus returns the largest finite bound.
     index.unwrap_or(buckets.len() - 1).min(buckets.len() - 2)
 }
 
-/// Returns a message with the wrong value of the query, or `None` if the value is right.
+/// Returns a message with the query's wrong value, or `None` if the value is right.
 async fn query_error(
     prometheus: &Prometheus,
     scrape: &Scrape,
@@ -301,7 +302,7 @@ async fn query_error(
             let shown = shown.get(&Labels::new()).copied();
             match grown.map(|grown| quantile(&grown, *share)) {
                 Some(Some((low, high))) => shown.is_some_and(|value| low <= value && value <= high),
-                // A histogram without observations has no quantile.
+                // A histogram without any observations has no quantile.
                 Some(None) => shown.is_none_or(f64::is_nan),
                 None => false,
             }
@@ -310,8 +311,8 @@ async fn query_error(
     (!is_equal).then(|| format!("{query_name}: {shown:?}"))
 }
 
-/// Returns `true` if `shown` has exactly the series of `grown`, each at least `per` times the
-/// growth and at most `MAX_EXTRAPOLATION` times that.
+/// Returns `true` if `shown` has exactly the series of `grown`, each of which is at least `per`
+/// times the growth and at most `MAX_EXTRAPOLATION` times that.
 fn is_growth(grown: &Series, shown: &Series, per: f64) -> bool {
     let tolerance = 1e-9;
     grown.len() == shown.len()
@@ -322,9 +323,9 @@ fn is_growth(grown: &Series, shown: &Series, per: f64) -> bool {
         })
 }
 
-/// Returns the AMI events of five calls: two that are journaled, one without a lead, one with a
-/// lead that the CRM does not have, and one over a trunk that no flag names. `from` is the first
-/// number of the calls.
+/// Returns the AMI events for five calls, of which two are journaled, one has no lead, one has a
+/// lead that the CRM doesn't have, and one uses a trunk that isn't given by any flag. `from` is the
+/// number of the first call.
 fn events_of_five_calls(from: u32) -> Vec<u8> {
     let calls = [
         Call::new(from, 4001),
@@ -337,7 +338,7 @@ fn events_of_five_calls(from: u32) -> Vec<u8> {
     format!("{}{unmatched}", recording(&calls)).into_bytes()
 }
 
-/// Waits until all calls of `groups` groups of `events_of_five_calls` are in the expected books.
+/// Waits until all calls in `groups` groups from `events_of_five_calls` are in the expected books.
 async fn wait_for_books(program: &mut Program, groups: u64) {
     program
         .until("every call in the expected book", |status| {

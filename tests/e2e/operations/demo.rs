@@ -1,5 +1,5 @@
-//! Tests that the demo ends automatically with balanced books, and prints without colors if
-//! `NO_COLOR` is set.
+//! Tests that the demo ends on its own with balanced books, and prints without colors if `NO_COLOR`
+//! is set.
 
 use crate::support::program::Place;
 use callbridge_testbed::wait::soon;
@@ -7,10 +7,10 @@ use serde_json::Value;
 use std::process::Stdio;
 use tokio::process::Command;
 
-/// Runs the demo on a new terminal with these environment variables. Returns the output.
+/// Runs the demo on a new terminal with these environment variables, and returns its output.
 async fn run_demo_on_terminal(variables: &[(&str, &str)]) -> String {
-    // The command `script` (Debian package bsdutils) runs another command on a terminal, and copies
-    // its output.
+    // The `script` command (from the Debian package bsdutils) runs another command on a terminal,
+    // and copies its output.
     let demo = concat!("'", env!("CARGO_BIN_EXE_callbridge"), "' demo");
     let output = Command::new("script")
         .env_clear()
@@ -54,7 +54,7 @@ async fn freeswitch_demo_ends_with_the_same_books() {
     check_demo_books(&["demo", "--json", "--pbx=freeswitch"]).await;
 }
 
-/// Runs the demo with `--json`, and checks that the books of the last line add up.
+/// Runs the demo with `--json`, and checks that the books in the last line add up.
 async fn check_demo_books(arguments: &[&str]) {
     let place = Place::new();
     let lines = place.lines(arguments).await;

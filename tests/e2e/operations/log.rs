@@ -8,7 +8,7 @@ use callbridge_testbed::calls::{Call, recording};
 use callbridge_testbed::pbx::FakePbx;
 use std::path::Path;
 
-/// Returns the content of a file in the folder `tests`.
+/// Returns the content of a file in the `tests` directory.
 fn read_test_file(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests")
@@ -28,7 +28,7 @@ async fn log_begins_with_version_and_state_and_has_no_empty_field() {
     let call = recordings::one("inbound_answered").moved_to(now - 300);
     place.write("calls.ami", call.ami);
     let source = place.file("calls.ami", "ami");
-    // The trunk has no lead, so the call waits. The log line of a waiting call is the longest.
+    // The trunk has no lead, so the call waits. A waiting call's log line is the longest.
     let trunk = "--trunk=city=PJSIP/city,country=UZ";
     let mut program = place.run(&crm.url(), &[&source, trunk, RATE_FLAG]);
     program
@@ -69,7 +69,8 @@ async fn reconnect_is_logged_in_one_line_with_gap_and_reason() {
     program
         .until("the gap", |status| status.sources[0].gaps == 1)
         .await;
-    // The events after the reconnect prove that the log already has the line about the reconnect.
+    // The events after the reconnect prove that the line about the reconnect has already been
+    // logged.
     pbx.say(&events).await;
     program.terminate().await;
     let log = place.logs();
@@ -122,13 +123,13 @@ async fn log_flood_of_one_kind_is_limited_and_rest_is_counted() {
         }
     }
     assert_eq!(logged + left_out, CALLS, "{log}");
-    // The limit is 10 lines per second, but a second of the log can overlap two seconds of the
-    // limit.
+    // The limit is 10 lines per second, but one second in the log may overlap two of the limit's
+    // seconds.
     assert!(seconds.values().all(|many| *many <= 20), "{seconds:?}");
 }
 
-/// Waits until `status` and the log report that the source has another format. `advice` is the part
-/// of the message that names the right format.
+/// Waits until `status` and the log report that the source is in a different format. `advice` is
+/// the part of the message that gives the right format.
 async fn check_format_report(program: &mut Program, place: &Place, advice: &str) {
     program
         .until("the format is named", |status| {

@@ -1,4 +1,4 @@
-//! Tests the views of administrators, supervisors, and monitoring systems.
+//! Tests what's shown to administrators, supervisors, and monitoring systems.
 
 mod dashboard;
 mod demo;

@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixDatagram};
 
-/// A message of another process to systemd.
+/// Another process's message to systemd.
 const FILLER: &[u8] = b"x";
 
-/// Metrics that dashboards and alert rules use.
+/// Metrics used by dashboards and alert rules.
 const METRICS: [&str; 14] = [
     "callbridge_calls{book=\"journaled\"} 1",
     "callbridge_requests_total{endpoint=",
@@ -39,7 +39,7 @@ pub async fn metrics(program: &Program) -> String {
     metrics
 }
 
-/// Returns the address on which `--listen` with port 0 listens.
+/// Returns the address on which `--listen` with port 0 is listening.
 pub async fn address(program: &Program) -> SocketAddr {
     until("the address of health and metrics in the log", async || {
         logged_address(program).is_some()
@@ -52,7 +52,7 @@ fn logged_address(program: &Program) -> Option<SocketAddr> {
     program.log().lines().find_map(listen_address)
 }
 
-/// Returns the address of `--listen` if this log line names the address.
+/// Returns the `--listen` address if it's in this log line.
 pub fn listen_address(line: &str) -> Option<SocketAddr> {
     // In a JSON line, the address comes before the message.
     let named = line.contains("health and metrics").then_some(line)?;
@@ -61,12 +61,12 @@ pub fn listen_address(line: &str) -> Option<SocketAddr> {
     Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
 }
 
-/// Gets a page of the program. Returns the HTTP status and the body.
+/// Gets one of the program's pages, and returns the HTTP status and the body.
 pub async fn page(program: &Program, path: &str) -> (u16, String) {
     get(address(program).await, path).await
 }
 
-/// Gets `path` from a server. Returns the HTTP status and the body.
+/// Gets `path` from a server, and returns the HTTP status and the body.
 pub async fn get(addr: SocketAddr, path: &str) -> (u16, String) {
     let exchange = async {
         let mut stream = TcpStream::connect(addr).await?;
@@ -115,8 +115,8 @@ async fn health_readiness_and_every_promised_metric_are_served() {
     let expiry = format!("callbridge_token_expiry_timestamp_seconds {expires_at}\n");
     assert!(metrics.contains(&expiry), "{metrics}");
     check_with_promtool(&metrics);
-    // If callbridge cannot read the counters, `/metrics` must fail. Zeros would look like counters
-    // that restarted.
+    // If callbridge can't read the counters, `/metrics` must fail, because zeros would look as if
+    // the counters had been reset.
     let path = place.at("state").join(callbridge_spool::folder::FILE);
     let database = rusqlite::Connection::open(&path).expect("the state");
     rename_table(&database, "missed_customers", "elsewhere");
@@ -133,7 +133,7 @@ fn rename_table(database: &rusqlite::Connection, from: &str, to: &str) {
     renamed.expect("renamed");
 }
 
-/// Checks that `promtool check metrics` reports no problem. Does nothing if promtool is not
+/// Checks that `promtool check metrics` doesn't report any problems. Does nothing if promtool isn't
 /// installed.
 fn check_with_promtool(metrics: &str) {
     use std::io::Write as _;
@@ -203,7 +203,7 @@ async fn readiness_waits_for_first_source_login_and_ignores_pause() {
     program.terminate().await;
 }
 
-/// Returns the keys of a JSON object.
+/// Returns a JSON object's keys.
 fn keys(value: &Value) -> BTreeSet<&str> {
     let object = value.as_object().expect("an object");
     object.keys().map(String::as_str).collect()
@@ -359,8 +359,8 @@ async fn state_of_later_release_exits_78_and_is_kept() {
     assert_eq!(calls.expect("a count"), 1);
 }
 
-/// Starts the program, which sends its messages for systemd to the socket `notify` of the place.
-/// `watchdog` is the interval of the watchdog in microseconds.
+/// Starts the program, which sends its messages for systemd to the place's `notify` socket.
+/// `watchdog` is the watchdog's interval in microseconds.
 fn start_under_systemd(place: &Place, crm: &str, watchdog: &str) -> Program {
     let path = place.path("notify");
     place.append("recorded", &recordings::one("inbound_answered").ami);
@@ -380,8 +380,9 @@ fn start_under_systemd(place: &Place, crm: &str, watchdog: &str) -> Program {
     place.start(&arguments, &variables)
 }
 
-/// Sends the message [`FILLER`] to the socket at this path until it accepts no more messages. One
-/// sender can reach its own limit first, so the socket is full when a new sender cannot send.
+/// Sends the message [`FILLER`] to the socket at this path until it doesn't accept any more
+/// messages. Since a single sender may reach its own limit first, the socket is full once a new
+/// sender can't send.
 fn fill_socket(path: &str) {
     loop {
         let sender = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
@@ -396,7 +397,7 @@ fn fill_socket(path: &str) {
     }
 }
 
-/// Returns the next message to systemd that has a line with the prefix `wanted`.
+/// Returns the next message to systemd with a line that starts with `wanted`.
 async fn receive_message(socket: &UnixDatagram, wanted: &str) -> String {
     let receiving = async {
         let mut buffer = [0; 4096];
@@ -435,7 +436,8 @@ async fn unread_systemd_socket_blocks_nothing() {
         .until("a journaled call", |status| status.books.journaled == 1)
         .await;
     program.terminate().await;
-    // The test's own bytes filled the socket the whole time, so it has no message of the program.
+    // The socket was full of the test's own bytes the whole time, so it doesn't contain any of the
+    // program's messages.
     let mut buffer = [0; 4096];
     let mut messages = 0;
     while let Ok(length) = socket.recv(&mut buffer) {

@@ -1,5 +1,5 @@
-//! Tests that `--notify-command` runs once when a problem begins and once when it ends, also across
-//! restarts. Tests that the examples of deploy/notify send to a chat and a mailbox.
+//! Tests that `--notify-command` runs once when a problem starts and once when it ends, even across
+//! restarts, and that the examples in deploy/notify send to a chat and a mailbox.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -21,7 +21,8 @@ fn notifications(place: &Place) -> Vec<Value> {
     lines.filter_map(Result::ok).collect()
 }
 
-/// Waits until the log reports `count` successful runs of the command. Returns the notifications.
+/// Waits until the log reports `count` successful runs of the command, and returns the
+/// notifications.
 async fn notifications_after_runs(place: &Place, count: usize) -> Vec<Value> {
     wait::until(&format!("{count} runs"), async || {
         place.logs().matches("--notify-command has run").count() >= count
@@ -67,7 +68,7 @@ async fn notify_command_runs_once_per_problem_start_and_end() {
     );
     program.terminate().await;
 
-    // The second run starts with the problem of the first run. Then the operator assigns a lead.
+    // The second run starts with the first one's problem. After that, the operator assigns a lead.
     let mut program = place.run(&crm.url(), &flags);
     program
         .until("the call that waits", |status| status.books.waiting == 1)
@@ -86,7 +87,7 @@ async fn notify_command_runs_once_per_problem_start_and_end() {
     program.terminate().await;
 }
 
-/// Returns the path of an example of deploy/notify.
+/// Returns the path of an example in deploy/notify.
 fn script(name: &str) -> String {
     format!("{}/deploy/notify/{name}", env!("CARGO_MANIFEST_DIR"))
 }
@@ -108,8 +109,8 @@ async fn chat_gets_problem_and_missed_customer_and_args_hide_token() {
     let source = place.file("calls.ami", "ami");
     let flags = [&source, TRUNK, RATE_FLAG, &command, "--notify-missed=30m"];
     let program = place.run(&crm.url(), &flags);
-    // The call waits for a lead, and the customer waits for a callback. callbridge reports both
-    // problems in one message or in two.
+    // The call waits for a lead, and the customer waits for a callback. callbridge reports the two
+    // problems either together or separately.
     let (mut messages, mut requests) = (String::new(), Vec::new());
     while !(messages.contains("1 call waits for a lead") && messages.contains("for a callback")) {
         requests.push(double.next().await);
@@ -176,7 +177,7 @@ fn notification(state: Turn, message: &str) -> Notification {
 #[tokio::test]
 async fn chat_text_is_cut_by_utf16_units() {
     for (text, kept) in [
-        // The prefix "❗ " takes two of 4,000 UTF-16 units.
+        // The prefix "❗ " takes up two of 4,000 UTF-16 units.
         ("я".repeat(5_000), "я".repeat(3_998)),
         ("😀".repeat(3_000), "😀".repeat(1_999)),
         (
@@ -275,14 +276,14 @@ async fn failed_notify_command_is_reported_and_retried() {
         log.contains("again_sec=5") && log.contains("again_sec=10"),
         "{log}"
     );
-    // The message was delivered once, although the command was run several times.
+    // The message was delivered once, even though the command was run several times.
     assert_eq!(count_lines(&place, "told"), 1);
     assert_eq!(notifications(&place)[0]["kind"], "no_lead");
     assert!(log.contains("--notify-command has run"), "{log}");
     program.terminate().await;
 }
 
-/// Returns the message of the problem with `--notify-command`, if there is one.
+/// Returns the message about the problem with `--notify-command`, if there is one.
 fn notify_problem(status: &Status) -> Option<String> {
     let found = status
         .problems
@@ -291,7 +292,7 @@ fn notify_problem(status: &Status) -> Option<String> {
     found.map(|problem| problem.message.clone())
 }
 
-/// Returns the number of lines in a file of the place.
+/// Returns the number of lines in one of the place's files.
 fn count_lines(place: &Place, name: &str) -> usize {
     let text = std::fs::read_to_string(place.at(name)).unwrap_or_default();
     text.lines().count()

@@ -1,11 +1,11 @@
-//! Tests that `explain --call` describes a call of the spool, with and without a daemon.
+//! Tests that `explain --call` describes a call in the spool, both with and without a daemon.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
 use crate::support::recordings::{self, TRUNKS};
 use serde_json::Value;
 
-/// The linkedid of the recorded call.
+/// The recorded call's linkedid.
 const CALL: &str = "1795163537.6";
 
 /// Returns the timeline of the call that `explain` reads from the recording.
@@ -46,9 +46,9 @@ async fn stored_call_is_explained_and_drawn_with_and_without_daemon() {
     assert_eq!(none.status.code(), Some(65));
 }
 
-/// Returns what `explain` reports about a call from the daemon, or from the spool if no daemon
-/// runs. Also writes the picture of the call to `call.svg`. `id` is a channel id, a UUID, or the
-/// beginning of a UUID.
+/// Returns what `explain` reports about a call from the daemon, or from the spool if no daemon is
+/// running. Also writes the call's picture to `call.svg`. `id` is a channel ID, a UUID, or the
+/// start of a UUID.
 async fn explain_stored_call(place: &Place, id: &str) -> Value {
     let picture = format!("--picture={}", place.path("call.svg"));
     let mut answer = place

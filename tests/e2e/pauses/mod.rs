@@ -1,4 +1,4 @@
-//! Tests that callbridge reports why it does not send, keeps each call, and continues
+//! Tests that callbridge reports why it isn't sending, keeps each call, and continues
 //! automatically.
 
 mod reasons;

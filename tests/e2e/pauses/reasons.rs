@@ -1,5 +1,5 @@
 //! Tests that each pause is reported with its fix, that every call is kept, and that sending
-//! continues automatically once the problem is fixed.
+//! continues automatically once the problem has been fixed.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program, TOKEN, preload};
@@ -12,7 +12,7 @@ use callbridge_testbed::wait::until;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// A running program with calls to send, and the CRM that it sends them to.
+/// A running program with calls to send, and the CRM that they're sent to.
 struct Stage {
     place: Place,
     crm: Server,
@@ -20,7 +20,7 @@ struct Stage {
     program: Program,
 }
 
-/// Names of the recordings that the tests use.
+/// Names of the recordings used by the tests.
 const NAMES: [&str; 7] = [
     "inbound_answered",
     "outbound_answered",
@@ -31,7 +31,7 @@ const NAMES: [&str; 7] = [
     "blonde_transfer",
 ];
 
-/// Creates a place whose recording has the first `count` calls of `NAMES`.
+/// Creates a place whose recording has the first `count` calls in `NAMES`.
 fn place_with_calls(count: usize) -> (Place, Vec<Recording>) {
     let place = Place::new();
     let calls: Vec<Recording> = NAMES[..count]
@@ -77,8 +77,8 @@ impl Stage {
         }
     }
 
-    /// Checks that `status`, the log, and the metrics show a pause with this reason, that `fix` is
-    /// in the fix of the pause, and that no call is lost.
+    /// Checks that `status`, the log, and the metrics show a pause for this reason, that the
+    /// pause's fix contains `fix`, and that no call is lost.
     async fn check_paused(&mut self, reason: &str, fix: &str) -> Status {
         let calls = self.calls.len() as u64;
         let status = self
@@ -117,7 +117,8 @@ impl Stage {
     }
 
     /// Checks that the program sends again automatically and that every call is journaled.
-    /// `allowed` selects the violations that the test expects. The problem must already be fixed.
+    /// `allowed` selects the violations that the test expects. The problem must already have been
+    /// fixed.
     async fn check_recovery(mut self, allowed: impl Fn(ViolationKind) -> bool) {
         let calls = self.calls.len() as u64;
         let status = self.program.settled(calls).await;
@@ -130,13 +131,13 @@ impl Stage {
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
-    /// Removes all faults of the CRM.
+    /// Removes all of the CRM's faults.
     fn clear_faults(&self) {
         self.crm.admin(|core, _| core.set_faults(Vec::new()));
     }
 }
 
-/// Returns faults that answer every request with this HTTP status.
+/// Returns faults that make the CRM respond to every request with this HTTP status.
 fn faults_of_every_endpoint(status: u16) -> Vec<Rule> {
     let endpoints = [
         Endpoint::CallHistory,
@@ -148,19 +149,19 @@ fn faults_of_every_endpoint(status: u16) -> Vec<Rule> {
     rules.to_vec()
 }
 
-/// Allows no violation.
+/// Doesn't allow any violation.
 fn allow_none(_: ViolationKind) -> bool {
     false
 }
 
-/// Checks the pause that begins if the CRM answers every submission with this fault.
+/// Checks the pause that starts if the CRM responds to every submission with this fault.
 async fn check_wrong_address(fault: Action) {
     let rule = Rule::always(Endpoint::CallHistory, fault);
     let mut stage = Stage::new(3, vec![rule]).await;
     let status = stage
         .check_paused("wrong_address", "is not at --crm-url")
         .await;
-    // One of the calls can be under way as a probe.
+    // One of the calls may be in flight as a probe.
     let books = status.books;
     assert_eq!((books.ready + books.sending, books.dead), (3, 0));
     stage.clear_faults();
@@ -198,14 +199,14 @@ async fn five_equal_refusals_pause_and_calls_are_sent_after_restart() {
     let mut stage = Stage::new(7, vec![rule]).await;
     let fix = "dead list --reason rejected";
     let status = stage.check_paused("calls_refused", fix).await;
-    // Calls that were under way at the fifth refusal are refused as well.
+    // Calls that were in flight at the fifth rejection are rejected as well.
     let books = status.books;
     assert!((5..=7).contains(&books.dead), "{books:?}");
     assert_eq!(books.ready + books.sending + books.dead, 7, "{books:?}");
     stage.clear_faults();
     stage.program.terminate().await;
     stage.program = run(&stage.place, &stage.crm);
-    // If all seven are dead letters, the books are also settled before the first is sent again.
+    // If all seven are dead letters, the books are also settled before the first one is resent.
     let status = stage
         .program
         .until("seven records", |current| current.books.journaled == 7)
@@ -214,7 +215,7 @@ async fn five_equal_refusals_pause_and_calls_are_sent_after_restart() {
     stage.program.terminate().await;
     let letters = stage.place.letters().await;
     let mut problems = crm::compare(&stage.crm, &letters, &recordings::expected(&stage.calls));
-    // The restart makes callbridge send the same body again.
+    // The restart makes callbridge resend the same body.
     problems.extend(crm::conduct(&stage.crm, |kind| {
         kind == ViolationKind::RepeatAfter400
     }));
@@ -235,7 +236,7 @@ async fn outage_of_submissions_pauses_and_makes_no_dead_letters() {
     let rule = Rule::always(Endpoint::CallHistory, Action::Gateway(503));
     let mut stage = Stage::new(7, vec![rule]).await;
     stage.check_paused("failing", "(503").await;
-    // Five failures open the breaker.
+    // Five failures open the circuit breaker.
     until("five failures", async || {
         let key = (Endpoint::CallHistory, 503);
         let count = stage.crm.admin(|core, _| core.counts().get(&key).copied());
@@ -315,7 +316,7 @@ async fn start_without_token_pauses_and_shows_token_file_error() {
             (status.token.state.as_str(), status.books.ready),
             ("missing", 2)
         );
-        // An editor on Windows writes a byte order mark and CRLF.
+        // A Windows editor writes a byte-order mark and CRLF.
         stage.place.write("token", format!("\u{feff}{TOKEN}\r\n"));
         stage.check_recovery(allow_none).await;
     }
@@ -368,7 +369,7 @@ async fn second_refused_token_does_not_end_pause() {
     stage.check_recovery(allow_none).await;
 }
 
-/// Returns how many times the CRM has answered `token/info` with 401.
+/// Returns how many times the CRM has responded to `token/info` with 401.
 fn token_refusals(crm: &Server) -> u64 {
     let key = (Endpoint::TokenInfo, 401);
     crm.admin(|core, _| core.counts().get(&key).copied().unwrap_or_default())
@@ -378,7 +379,7 @@ fn token_refusals(crm: &Server) -> u64 {
 async fn switched_symlink_of_token_file_loads_the_new_token() {
     let (place, calls) = place_with_calls(1);
     let crm = crm::start().await;
-    // The layout of a Kubernetes secret: token -> ..data/token, ..data -> ..1
+    // This is how a Kubernetes secret is laid out: token -> ..data/token, ..data -> ..1
     let volume = place.at("volume");
     for (version, token) in [("..1", TOKEN), ("..2", "svc_pat_of_the_second")] {
         fs::create_dir_all(volume.join(version)).expect("a folder");
@@ -414,7 +415,7 @@ async fn switched_symlink_of_token_file_loads_the_new_token() {
 async fn unreadable_token_file_keeps_previous_token_in_use() {
     let mut stage = Stage::new(1, Vec::new()).await;
     stage.program.settled(1).await;
-    // Root can read every file but not a folder.
+    // Root can read every file, but not a directory.
     fs::remove_file(stage.place.at("token")).expect("removed");
     fs::create_dir(stage.place.at("token")).expect("a folder");
     let error = "cannot read the token again; the previous one stays in use";

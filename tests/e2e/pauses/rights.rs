@@ -1,4 +1,4 @@
-//! Tests that callbridge uses a fallback when the token loses a right while it runs.
+//! Tests that callbridge uses a fallback if the token loses a permission while it's running.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -9,24 +9,24 @@ use callbridge_sandbox::{Action, Endpoint, Rule, Server, ViolationKind};
 use callbridge_testbed::wait::until;
 use serde_json::Value;
 
-/// The grants to write and to read calls.
+/// The grants for writing and reading calls.
 const CALL_GRANTS: [&str; 2] = [
     "PERMISSION_OPEN_API_CALL:SAVE",
     "PERMISSION_OPEN_API_CALL:READ",
 ];
 const LEAD_SAVE: &str = "PERMISSION_OPEN_API_LEAD:SAVE";
 
-/// Parses the names of grants.
+/// Parses grant names.
 fn parse_grants(names: &[&str]) -> Vec<Grant> {
     names.iter().filter_map(|text| Grant::parse(text)).collect()
 }
 
-/// Replaces the grants of the token.
+/// Replaces the token's grants.
 fn set_grants(crm: &Server, names: &[&str]) {
     crm.admin(|core, now| core.set_grants(now, parse_grants(names)));
 }
 
-/// Starts the program with the usual flags and the flags `more`.
+/// Starts the program with the usual flags and those in `more`.
 fn start(place: &Place, crm: &Server, more: &[&str]) -> Program {
     let source = place.file("recorded", "ami");
     let usual = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
@@ -53,7 +53,7 @@ async fn grant_added_while_running_takes_effect_after_crm_answer() {
         .await;
     assert_eq!(field(&crm, "11"), Value::Null);
     set_grants(&crm, &[CALL_GRANTS[0], CALL_GRANTS[1], LEAD_SAVE]);
-    // The token cannot read fields (403), but callbridge still writes values.
+    // The token can't read fields (403), but callbridge still writes values.
     let set = place.command(&["lead", "set", "4001", "12=x"]).await;
     assert!(set.status.success(), "{set:?}");
     until("the field has a value", async || {
@@ -69,7 +69,7 @@ async fn grant_added_while_running_takes_effect_after_crm_answer() {
     program.terminate().await;
 }
 
-/// Makes the CRM refuse polls with 403, as if the token had no right to poll.
+/// Makes the CRM reject polls with 403, as if the token weren't allowed to poll.
 fn refuse_polls(crm: &Server) {
     let rule = Rule::always(Endpoint::Request, Action::Status(403));
     crm.admin(|core, _| core.set_faults(vec![rule]));
@@ -213,15 +213,15 @@ async fn gateway_404_is_not_shown_as_missing_lead_in_dead_letter() {
     program.terminate().await;
 }
 
-/// The reasons of problems of the token or its grants.
+/// The reasons for problems with the token or its grants.
 const TOKEN_REASONS: [&str; 3] = ["token_refused", "no_grant", "token_shared"];
 
-/// Returns how many requests to this endpoint were answered with this HTTP status.
+/// Returns how many requests to this endpoint got a response with this HTTP status.
 fn answers(crm: &Server, endpoint: Endpoint, status: u16) -> Option<u64> {
     crm.admin(|core, _| core.counts().get(&(endpoint, status)).copied())
 }
 
-/// Checks that the status shows no problem of the token or its grants.
+/// Checks that the status doesn't show any problem with the token or its grants.
 fn check_token(status: &Status, message: &str) {
     let reason = status.pause.as_ref().map(|pause| pause.reason.as_str());
     let about_token = reason.is_some_and(|reason| TOKEN_REASONS.contains(&reason));
@@ -233,8 +233,8 @@ fn check_token(status: &Status, message: &str) {
     );
 }
 
-/// Checks that calls are journaled although a proxy answers the first request to each endpoint with
-/// an error page of this HTTP status.
+/// Checks that calls are journaled even though a proxy responds to the first request to each
+/// endpoint with an error page that has this HTTP status.
 async fn check_proxy_errors(status: u16) {
     let (place, crm) = (Place::new(), crm::start().await);
     let page = Action::Gateway(status);
@@ -259,7 +259,7 @@ async fn check_proxy_errors(status: u16) {
     for word in TOKEN_REASONS {
         assert!(!log.contains(word), "{status}: {log}");
     }
-    // The CRM refuses polls, so the next call is confirmed by a page of the journal.
+    // The CRM rejects polls, so the next call is confirmed by a page of the journal.
     let rules = vec![
         Rule::always(Endpoint::Request, Action::Status(403)),
         Rule::next(Endpoint::Filter, 1, page),
@@ -291,8 +291,8 @@ async fn proxy_error_pages_affect_no_call_grant_or_token() {
 async fn rejected_dead_letter_has_the_crm_parse_error() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.append("recorded", &recordings::one("inbound_answered").ami);
-    // The CRM expects a number in `talkTimeSec`. This mapping sends the phone number, which is a
-    // text.
+    // The CRM expects a number in `talkTimeSec`, but this mapping sends the phone number, which is
+    // a string.
     let fields = ["--field=talk=spoken", "--field=phone=talkTimeSec"];
     let mut program = start(&place, &crm, &fields);
     program

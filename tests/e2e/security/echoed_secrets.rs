@@ -1,5 +1,5 @@
-//! Tests that no output shows a secret if a server or a proxy repeats the secrets of each request
-//! in the answer.
+//! Tests that no output shows a secret if a server or a proxy repeats each request's secrets in its
+//! response.
 
 use crate::e2e::security::secrets::forms;
 use crate::support::connecting::{Connecting, http};
@@ -57,12 +57,12 @@ impl EchoForm {
     }
 }
 
-/// Makes an answer of the server. The parameters are the path of the request and the text to
-/// repeat. Returns the HTTP status and the body.
+/// Creates the server's response, consisting of the HTTP status and the body, given the request's
+/// path and the text to repeat.
 type Answer = fn(&str, &str) -> (u16, Value);
 
-/// Starts a server that repeats the token or the body of each request, in each `EchoForm` in turn.
-/// Returns the URL of the server.
+/// Starts a server that repeats each request's token or body in each `EchoForm` in turn, and
+/// returns the server's URL.
 async fn start_server(answer: Answer) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -80,7 +80,7 @@ async fn start_server(answer: Answer) -> String {
     format!("http://{address}")
 }
 
-/// Reads a request. Returns the path, and the token of the request, or the body without a token.
+/// Reads a request, and returns its path along with its token, or with its body if it has no token.
 async fn read_request(stream: &TcpStream) -> Option<(String, String)> {
     let mut bytes = Vec::new();
     loop {
@@ -109,7 +109,7 @@ async fn read_request(stream: &TcpStream) -> Option<(String, String)> {
     }
 }
 
-/// Returns the value of a header, or `None` if the request does not have the header.
+/// Returns a header's value, or `None` if the request doesn't have that header.
 fn header_value<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let mut headers = head.lines().filter_map(|line| line.split_once(": "));
     let (_, value) = headers.find(|(key, _)| key.eq_ignore_ascii_case(name))?;
@@ -127,8 +127,8 @@ async fn write_answer(mut stream: TcpStream, status: u16, body: &str) {
     let _ = stream.read(&mut [0]).await;
 }
 
-/// Checks that a text shows no secret in any form, and that the text has `[redacted]` instead.
-/// `source` names the text in the message.
+/// Checks that a text doesn't show a secret in any form, and has `[redacted]` instead. `source`
+/// identifies the text in the message.
 fn assert_redacted(source: &str, text: &str, secrets: &[&str]) {
     for form in secrets.iter().flat_map(|secret| forms(secret)) {
         assert!(!text.contains(&form), "`{form}` is in {source}: {text}");
@@ -136,7 +136,7 @@ fn assert_redacted(source: &str, text: &str, secrets: &[&str]) {
     assert!(text.contains("[redacted]"), "{source}: {text}");
 }
 
-/// Returns the answer of `token/info` for a company with this name.
+/// Returns the response to `token/info` for a company with this name.
 fn token_info(name: &str) -> Value {
     json!({"accept": true, "message": "Success", "data": {
         "company": {"id": 1, "name": format!("Company {name}")}, "kind": "PAT",
@@ -153,7 +153,7 @@ async fn check_redacts_an_echoed_token() {
             let message = format!("no right: {echo}");
             (403, json!({"accept": false, "message": message}))
         },
-        // A proxy answers without the API's envelope.
+        // A proxy responds without the API's envelope.
         |_, echo| (403, json!({"message": format!("blocked: {echo}")})),
     ];
     for answer in answers {
@@ -172,7 +172,7 @@ async fn check_redacts_an_echoed_token() {
     }
 }
 
-/// Answers calls with 400 and an error that repeats the text `echo`.
+/// Responds to calls with 400 and an error that repeats the text `echo`.
 fn reject_calls(path: &str, echo: &str) -> (u16, Value) {
     if path.contains("token/info") {
         return (200, token_info(echo));
@@ -184,7 +184,7 @@ fn reject_calls(path: &str, echo: &str) -> (u16, Value) {
     )
 }
 
-/// Answers calls with 503 and a message that repeats the text `echo`.
+/// Responds to calls with 503 and a message that repeats the text `echo`.
 fn refuse_calls(path: &str, echo: &str) -> (u16, Value) {
     if path.contains("token/info") {
         return (200, token_info(echo));
@@ -195,7 +195,7 @@ fn refuse_calls(path: &str, echo: &str) -> (u16, Value) {
     )
 }
 
-/// Runs callbridge with `count` calls and a server that sends these answers.
+/// Runs callbridge with `count` calls and a server that sends these responses.
 async fn run_with_calls(place: &Place, count: u32, answer: Answer) -> Program {
     let url = start_server(answer).await;
     let calls: Vec<Call> = (1..=count).map(|n| Call::new(n, 4001)).collect();

@@ -1,4 +1,4 @@
-//! Tests that callbridge answers every other request while clients without rights flood the
+//! Tests that callbridge responds to every other request while unauthorized clients flood the
 //! listeners.
 
 use crate::e2e::operations::monitoring;
@@ -19,25 +19,25 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// The secret of the application, which signs webhooks.
+/// The application's secret, which is used to sign webhooks.
 const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
-/// The source address of the flood. Other requests come from 127.0.0.1.
+/// The flood's source address. Other requests come from 127.0.0.1.
 const FLOOD_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// Number of connections in a tenth of a second, in a flood of 2,500 connections per second.
+/// Number of connections in a tenth of a second during a flood of 2,500 connections per second.
 const ARRIVALS: usize = 250;
 
-/// Returns the number of file descriptors that the program has open.
+/// Returns how many file descriptors the program has open.
 fn descriptors(program: &Program) -> usize {
     let entries = std::fs::read_dir(format!("/proc/{}/fd", program.id()));
     entries.expect("a process").count()
 }
 
-/// Returns the highest memory use of the program, in bytes.
+/// Returns the program's peak memory usage in bytes.
 pub fn peak(program: &Program) -> u64 {
     status_bytes(program, "VmHWM:")
 }
 
-/// Returns a value of the program's `/proc/PID/status` in bytes, such as `VmHWM:`.
+/// Returns a value such as `VmHWM:` from the program's `/proc/PID/status`, in bytes.
 pub fn status_bytes(program: &Program, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.id()));
     let status = status.expect("a process");
@@ -67,7 +67,7 @@ async fn incomplete_requests_block_nothing_and_time_out() {
     let mut connections = Vec::new();
     for _ in 0..300 {
         let mut line = connect(Ipv4Addr::LOCALHOST, addr).await;
-        // The program can close the connection at any time.
+        // The program may close the connection at any time.
         let _ = line.write_all(b"GET /metrics HTTP/1.1\r\nX-Half: ").await;
         connections.push(line);
     }
@@ -91,7 +91,7 @@ async fn incomplete_requests_block_nothing_and_time_out() {
 }
 
 /// Starts a program that receives webhooks over plain HTTP, with at most 1,024 file descriptors as
-/// in a shell. Returns the program and the address of webhooks.
+/// in a shell. Returns the program and its webhook address.
 async fn start_receiver(place: &Place, crm: &str) -> (Program, SocketAddr) {
     place.append("recorded", b"");
     let secret = place.write("webhook-secret", SECRET);
@@ -113,7 +113,7 @@ async fn start_receiver(place: &Place, crm: &str) -> (Program, SocketAddr) {
     (program, SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
-/// Returns the n-th webhook request, signed with this secret, with `padding` bytes of padding.
+/// Returns the n-th webhook request, signed with this secret and with `padding` bytes of padding.
 fn webhook_request(n: usize, secret: &str, padding: usize) -> Vec<u8> {
     let id = uuid::Uuid::from_u128(n as u128 + 1).to_string();
     let at = callbridge_model::clock::now().wall.floor_seconds().get();
@@ -132,13 +132,13 @@ fn webhook_request(n: usize, secret: &str, padding: usize) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// Sends a request, or the end of a request. Returns the HTTP status of the answer, or `None`
-/// without an answer.
+/// Sends a request or the end of one, and returns the HTTP status of the response, or `None` if
+/// there's no response.
 async fn send_request(line: &mut TcpStream, request: &[u8]) -> Option<u16> {
     let exchange = async {
         line.write_all(request).await.ok()?;
         let mut answer = Vec::new();
-        // If the connection is reset after the answer, the answer still counts.
+        // If the connection is reset after the response, the response still counts.
         let _ = line.read_to_end(&mut answer).await;
         let answer = String::from_utf8_lossy(&answer);
         answer.split(' ').nth(1)?.parse().ok()
@@ -146,7 +146,7 @@ async fn send_request(line: &mut TcpStream, request: &[u8]) -> Option<u16> {
     soon("an answer", exchange).await
 }
 
-/// A task that opens connections, one after the other, until the `Flood` is dropped.
+/// A task that opens connections one after the other until the `Flood` is dropped.
 struct Flood {
     /// Number of connections so far.
     arrived: Arc<AtomicUsize>,
@@ -165,7 +165,7 @@ impl Flood {
             while !over.load(Ordering::Relaxed) {
                 held.push_back(connect(from, addr).await);
                 arrived.fetch_add(1, Ordering::Relaxed);
-                // Hold more connections than the receiver allows, so the receiver must close some.
+                // Hold more connections than the receiver allows, so that it must close some.
                 if held.len() > 400 {
                     held.pop_front();
                 }
@@ -174,7 +174,7 @@ impl Flood {
         flood
     }
 
-    /// Waits until this many more connections are open.
+    /// Waits until this many more connections have been opened.
     async fn wait_for_arrivals(&self, arrivals: usize) {
         let wanted = self.arrived.load(Ordering::Relaxed) + arrivals;
         until("the flood", async || {
@@ -245,8 +245,8 @@ async fn unsigned_bodies_use_little_memory_and_delay_no_event() {
         .iter()
         .all(|status| matches!(status, Some(401 | 408 | 503) | None));
     assert!(are_retryable, "{statuses:?}");
-    // The promise is 64 MB. The bodies have about 64 MB together, but the program may use less than
-    // half of that.
+    // The promise is 64 MB. The bodies are about 64 MB altogether, but the program may use less
+    // than half of that.
     let grown = peak(&program) - before;
     assert!(grown < 32 << 20, "{grown} bytes");
     program.terminate().await;

@@ -1,4 +1,4 @@
-//! Tests that secrets stay secret, and that clients without rights get nothing.
+//! Tests that secrets stay secret, and that unauthorized clients don't get anything.
 
 mod echoed_secrets;
 pub mod flood;

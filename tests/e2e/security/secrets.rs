@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const QUEUE: &str = "secrets";
 const DEAD_LETTER_QUEUE: &str = "secrets-letters";
 
-/// All secrets that the tests use.
+/// All secrets used by the tests.
 const SECRETS: [&str; 5] = [
     TOKEN,
     pbx::SECRET,
@@ -21,11 +21,11 @@ const SECRETS: [&str; 5] = [
     "a wrong password",
     OLD_TOKEN,
 ];
-/// A token that the CRM refuses.
+/// A token that the CRM rejects.
 const OLD_TOKEN: &str = "svc_pat_revoked_long_ago";
 
-/// Returns a secret in every form in which programs usually write bytes: plain, in a URL, in base64
-/// at each offset, in hexadecimal, and as a list of numbers.
+/// Returns a secret in every form in which programs usually write bytes, which are plain, in a URL,
+/// in base64 at each offset, in hexadecimal, and as a list of numbers.
 pub fn forms(secret: &str) -> Vec<String> {
     let bytes = secret.as_bytes();
     let encoded = percent_encoding::percent_encode(bytes, percent_encoding::NON_ALPHANUMERIC);
@@ -46,14 +46,14 @@ pub fn forms(secret: &str) -> Vec<String> {
     forms
 }
 
-/// Returns the text of each byte, with `separator` between two texts.
+/// Returns each byte's text, joined with `separator`.
 fn join_bytes(bytes: &[u8], separator: &str, text: impl Fn(u8) -> String) -> String {
     let parts: Vec<String> = bytes.iter().map(|byte| text(*byte)).collect();
     parts.join(separator)
 }
 
-/// Returns the part of a base64 text that depends only on `bytes` if `skipped` other bytes precede
-/// them. `last_two` has the last two characters of the alphabet.
+/// Returns the part of a base64 text that depends only on `bytes` if they're preceded by `skipped`
+/// other bytes. `last_two` has the last two characters of the alphabet.
 fn base64(bytes: &[u8], skipped: usize, last_two: &str) -> String {
     let letters = ('A'..='Z')
         .chain('a'..='z')
@@ -75,7 +75,8 @@ fn number_from_bits(bits: &[u8]) -> usize {
     bits.iter().fold(0, |sum, bit| sum * 2 + usize::from(*bit))
 }
 
-/// Checks that a text has no secret in any form. `source` names the text in the message.
+/// Checks that a text doesn't contain a secret in any form. `source` identifies the text in the
+/// message.
 fn assert_no_secret(source: &str, text: &[u8]) {
     for form in SECRETS.into_iter().flat_map(forms) {
         let found = memchr::memmem::find(text, form.as_bytes());
@@ -83,7 +84,7 @@ fn assert_no_secret(source: &str, text: &[u8]) {
     }
 }
 
-/// Checks that no file in the state has a secret.
+/// Checks that no file in the state contains a secret.
 fn assert_no_secret_in_state(place: &Place) {
     let mut seen = 0;
     for entry in fs::read_dir(place.at("state")).expect("the state") {
@@ -114,8 +115,8 @@ fn secret_search_finds_every_encoding() {
     }
 }
 
-/// Returns flags with two sources, two sources with a wrong secret, a queue for dead letters, and
-/// the most detailed log.
+/// Returns flags for two sources, two sources with a wrong secret, a dead letter queue, and the
+/// most detailed log.
 fn flags(place: &Place, pbx: &FakePbx, broker: &Broker) -> Vec<String> {
     let ami = place.write("ami-secret", pbx::SECRET);
     let amqp = place.write("amqp-secret", broker::SECRET);
@@ -146,7 +147,7 @@ fn flags(place: &Place, pbx: &FakePbx, broker: &Broker) -> Vec<String> {
         .collect()
 }
 
-/// Checks that no HTTP page, and no output of a command that asks the daemon, has a secret.
+/// Checks that no HTTP page, and no output of a command that asks the daemon, contains a secret.
 async fn assert_no_secret_in_answers(place: &Place, program: &Program) {
     for page in ["/healthz", "/readyz", "/nothing"] {
         let (_, body) = crate::e2e::operations::monitoring::page(program, page).await;
@@ -166,7 +167,7 @@ async fn assert_no_secret_in_answers(place: &Place, program: &Program) {
     }
 }
 
-/// Checks that the output of `check` with these flags has no secret.
+/// Checks that the output of `check` with these flags doesn't contain a secret.
 async fn assert_no_secret_in_check(place: &Place, crm: &str, flags: &[String]) {
     let mut arguments = place.arguments(crm, flags);
     arguments[0] = "check".to_owned();
@@ -177,7 +178,7 @@ async fn assert_no_secret_in_check(place: &Place, crm: &str, flags: &[String]) {
     assert_no_secret("check", &[output.stdout, output.stderr].concat());
 }
 
-/// Checks that the program makes no core dump and that only root can read its memory.
+/// Checks that the program doesn't create core dumps and that only root can read its memory.
 fn assert_no_dumps(pid: u32) {
     let folder = PathBuf::from(format!("/proc/{pid}"));
     let limits = fs::read_to_string(folder.join("limits")).expect("readable");
@@ -230,14 +231,14 @@ async fn secrets_stay_out_of_logs_status_metrics_state_and_cmdline() {
     assert_no_secret("the command line", &command);
     assert_no_dumps(program.id());
     assert_no_secret_in_answers(&place, &program).await;
-    // The CRM refuses the token of the start and the new token.
+    // The CRM rejects both the token from startup and the new one.
     crm.admin(|core, _| core.revoke_all());
     place.write("token", OLD_TOKEN);
     program.until("a refused token", is_token_refused).await;
     program.kill().await;
     assert_no_secret_in_state(&place);
     let log = place.logs();
-    // Only the code of callbridge can log at TRACE. The most detailed level of callbridge is DEBUG.
+    // Only callbridge's own code may log at TRACE. Its most detailed level is DEBUG.
     assert!(
         log.contains("\"level\":\"DEBUG\""),
         "the log has the most detailed level"
@@ -252,7 +253,7 @@ async fn secrets_stay_out_of_logs_status_metrics_state_and_cmdline() {
     assert_no_secret_in_check(&place, &crm.url(), &flags).await;
 }
 
-/// Returns `true` if every connection of `flags` was tried and both calls wait.
+/// Returns `true` if every connection in `flags` has been tried and both calls are waiting.
 fn are_connections_tried(status: &Status) -> bool {
     let [ami, queue, wrong, wrong_queue] = &status.sources[..] else {
         return false;
@@ -272,7 +273,7 @@ async fn state_files_are_mode_0600_under_umask_0() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let source = place.file("recorded", "ami");
-    // Other users can enter this folder, because it already holds a file of another program.
+    // Other users can enter this directory, because it already contains another program's file.
     fs::create_dir(place.at("state")).expect("a folder");
     fs::write(place.at("state").join("theirs"), "").expect("written");
     let path = std::env::var("PATH").expect("a path");
@@ -305,7 +306,7 @@ async fn state_files_are_mode_0600_under_umask_0() {
     program.terminate().await;
 }
 
-/// Returns the permissions of a file.
+/// Returns a file's permissions.
 fn mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt as _;
     let metadata = fs::symlink_metadata(path).expect("there");
@@ -341,7 +342,7 @@ fn configuration_in_debug_or_panic_shows_no_secret() {
         "{shown}"
     );
     assert_no_secret("the configuration", shown.as_bytes());
-    // The panic prints the Debug form of the command.
+    // The panic prints the command's Debug form.
     let panicked = std::panic::catch_unwind(|| panic!("{command:?}")).expect_err("a panic");
     let message = panicked.downcast_ref::<String>().expect("a message");
     assert_no_secret("a panic", message.as_bytes());

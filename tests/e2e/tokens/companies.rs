@@ -1,6 +1,5 @@
-//! Tests that the operator confirms the company of the first connection, that callbridge revokes
-//! all tokens of a connection that ends, and that a connection is kept while the company is
-//! blocked.
+//! Tests that the operator confirms the first connection's company, that callbridge revokes all
+//! tokens of a connection that ends, and that a connection is kept while the company is blocked.
 
 use crate::e2e::tokens::consent::Stage;
 use crate::support::connecting::CommandOutput;
@@ -11,7 +10,7 @@ use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Returns the tokens of the stored connection.
+/// Returns the stored connection's tokens.
 fn stored_tokens(stage: &Stage) -> Vec<String> {
     let stored = stage.stored().expect("stored");
     let names = ["accessToken", "refreshToken", "previousToken"];
@@ -21,7 +20,7 @@ fn stored_tokens(stage: &Stage) -> Vec<String> {
         .collect()
 }
 
-/// Returns the tokens in this list that the CRM still accepts.
+/// Returns those of these tokens that the CRM still accepts.
 fn accepted_tokens(stage: &Stage, tokens: &[String]) -> Vec<String> {
     let accepted = tokens.iter().filter(|token| is_accepted(stage, token));
     accepted.cloned().collect()
@@ -105,7 +104,7 @@ async fn first_company_must_be_confirmed_and_refusal_stores_nothing() {
             assert_eq!(accepted_tokens(&stage, &new), [""; 0]);
         }
     }
-    // The state is bound now, so `connect` does not ask again.
+    // The state is bound now, so `connect` doesn't ask again.
     let connecting = stage.connect_in_terminal(&[]).await;
     connecting.answer("decision=approve").await;
     let output = connecting.end().await;
@@ -131,7 +130,7 @@ async fn connect_checks_the_given_company_or_reports_the_actual_one() {
     stage.judge();
 }
 
-/// Runs `connect` with the flags `more`, and approves the connection on the consent page.
+/// Runs `connect` with the flags in `more`, and approves the connection on the consent page.
 async fn connect_and_approve(stage: &Stage, more: &[&str]) -> CommandOutput {
     let connecting = stage.connect(more).await;
     connecting.answer("decision=approve").await;
@@ -162,7 +161,7 @@ async fn blocked_company_is_named_and_sending_resumes_when_unblocked() {
     program.terminate().await;
 }
 
-/// Blocks or unblocks the company. While the company is blocked, the token endpoint answers 401.
+/// Blocks or unblocks the company. While it's blocked, the token endpoint responds with 401.
 fn set_blocked(stage: &Stage, blocked: bool) {
     let mut faults = Vec::new();
     if blocked {

@@ -1,5 +1,5 @@
-//! Tests that `connect` connects the application of a company, with the sandbox's consent page and
-//! the tests' browser.
+//! Tests that `connect` connects a company's application, using the sandbox's consent page and the
+//! tests' browser.
 
 use crate::support::connecting::{Connecting, http};
 use crate::support::crm::{self, RATE};
@@ -18,12 +18,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// The client id of the application. `SECRET` is the client secret.
+/// The application's client ID. `SECRET` is the client secret.
 const CLIENT: &str = "svc_app_of_the_tests";
 const SECRET: &str = "svc_sec_of_the_tests";
-/// The application's id in the sandbox.
+/// The application's ID in the sandbox.
 const APPLICATION: i64 = 2;
-/// The grants that the application can request at most.
+/// The grants that the application may request.
 const ALLOWED_GRANTS: [&str; 4] = [
     "PERMISSION_OPEN_API_CALL:SAVE",
     "PERMISSION_OPEN_API_CALL:READ",
@@ -31,7 +31,7 @@ const ALLOWED_GRANTS: [&str; 4] = [
     "PERMISSION_OPEN_API_LEAD:SAVE",
 ];
 
-/// A CRM that knows the application, and the folder of a callbridge.
+/// A CRM that knows the application, along with a callbridge's directory.
 pub struct Stage {
     pub place: Place,
     pub crm: Server,
@@ -40,7 +40,7 @@ pub struct Stage {
     rate: String,
 }
 
-/// Returns a redirect address on a free port of this machine.
+/// Returns a redirect URL on a free port of this machine.
 fn free_redirect() -> String {
     format!("http://{}/back", free_addr())
 }
@@ -56,7 +56,7 @@ impl Stage {
         Self::with_redirect(place, life, &free_redirect(), RATE).await
     }
 
-    /// Creates a stage with the request rate in the CRM's document.
+    /// Creates a stage with the request rate given in the CRM's document.
     pub async fn at_full_rate(life: Duration) -> Self {
         let rate = Rate {
             window: Duration::from_secs(60),
@@ -65,11 +65,11 @@ impl Stage {
         Self::with_redirect(Place::new(), life, &free_redirect(), rate).await
     }
 
-    /// Creates a stage with this redirect address of the application and this request rate.
+    /// Creates a stage with this redirect URL for the application and this request rate.
     async fn with_redirect(place: Place, life: Duration, redirect: &str, rate: Rate) -> Self {
         let mut config = crm::settings();
         config.settings.rate = rate;
-        // Tokens are issued and revoked at a separate host (§5.6.9). The host of the API answers
+        // Tokens are issued and revoked by a separate host (§5.6.9). The API's host responds to
         // such a request with 404 and counts a violation.
         config.auth_listen = Some(config.listen);
         config.settings.access_life = life;
@@ -91,7 +91,7 @@ impl Stage {
         }
     }
 
-    /// Returns the flags of `connect`.
+    /// Returns the flags for `connect`.
     fn connect_flags(&self) -> [String; 7] {
         [
             format!("--crm-url={}", self.crm.url()),
@@ -104,14 +104,14 @@ impl Stage {
         ]
     }
 
-    /// Starts `connect` with the flags `more`, and waits for the address that it shows.
+    /// Starts `connect` with the flags in `more`, and waits for the URL that it shows.
     pub async fn connect(&self, more: &[&str]) -> Connecting {
         let mut command = Command::new(env!("CARGO_BIN_EXE_callbridge"));
         let command = command.env_clear().arg("connect");
         Connecting::start(command.args(self.connect_flags()).args(more)).await
     }
 
-    /// Starts `connect` in a new terminal. Then stdout and stderr are one text.
+    /// Starts `connect` in a new terminal, which combines stdout and stderr.
     pub async fn connect_in_terminal(&self, more: &[&str]) -> Connecting {
         let more = more.iter().map(|flag| (*flag).to_owned());
         let arguments = self.connect_flags().into_iter().chain(more);
@@ -131,7 +131,8 @@ impl Stage {
         assert_eq!(output.code, Some(0), "{output:?}");
     }
 
-    /// Returns the flags of `run` for a connection, without a token file, and the flags `more`.
+    /// Returns the flags for `run` with a connection, without a token file, along with those in
+    /// `more`.
     pub fn flags(&self, more: &[&str]) -> Vec<String> {
         let source = self.place.file("recorded", "ami");
         let flags = [source.as_str(), TRUNKS[0], TRUNKS[1]];
@@ -151,7 +152,7 @@ impl Stage {
         });
     }
 
-    /// Posts `body` to `/sandbox/admin/{path}`, and returns the answer.
+    /// Posts `body` to `/sandbox/admin/{path}`, and returns the response.
     async fn administer(&self, path: &str, body: &Value) -> Value {
         let url = format!("{}/sandbox/admin/{path}", self.crm.url());
         let page = http("POST", &url, "application/json", &body.to_string()).await;
@@ -159,7 +160,7 @@ impl Stage {
         serde_json::from_str(&page.body).expect("JSON")
     }
 
-    /// Returns the connection that is stored in the state, if there is one.
+    /// Returns the connection stored in the state, if there is one.
     pub fn stored(&self) -> Option<Value> {
         stored_in(&self.place.connections())
     }
@@ -171,7 +172,7 @@ impl Stage {
     }
 }
 
-/// Returns the connection that is stored in this state, if there is one.
+/// Returns the connection stored in this state, if there is one.
 pub fn stored_in(state: &ConnectionStore) -> Option<Value> {
     let content = state.read().expect("readable")?.content;
     Some(serde_json::from_str(content.expose_secret()).expect("JSON"))
@@ -274,11 +275,11 @@ async fn forged_redirect_is_refused_and_true_one_still_accepted() {
         output.err.contains("ignored a redirect of another consent"),
         "{output:?}"
     );
-    // callbridge exchanged only the right code.
+    // callbridge only exchanged the right code.
     stage.judge();
 }
 
-/// Returns the number of places at which both texts have the same digit.
+/// Returns the number of positions at which both texts have the same digit.
 fn equal_digits(one: &str, other: &str) -> usize {
     let digits = one.bytes().zip(other.bytes());
     digits.filter(|(one, other)| one == other).count()
@@ -296,15 +297,15 @@ async fn connect_state_parameter_is_long_and_differs_each_time() {
         let [state] = &values[..] else {
             panic!("expected one state: {}", connecting.open);
         };
-        // 32 hexadecimal digits have 128 bits.
+        // 32 hexadecimal digits are 128 bits.
         let is_hex = state.bytes().all(|byte| byte.is_ascii_hexdigit());
         assert!(state.len() >= 32 && is_hex, "{state}");
-        // A counter or a time would share most of its digits with an earlier value.
+        // A counter or a time would have most of its digits in common with an earlier value.
         for previous in &states {
             let shared = equal_digits(state, previous);
             assert!(2 * shared < state.len(), "{state} {previous}");
         }
-        // `connect` refuses a redirect with the state of an earlier attempt.
+        // `connect` rejects a redirect with the state of an earlier attempt.
         let earlier = states.iter().next().cloned();
         if let Some(other) = earlier {
             let stale = format!("{}?code=svc_ac_1&state={other}", stage.redirect);
@@ -396,7 +397,7 @@ async fn other_company_consent_exits_77_and_is_revoked() {
     append_call(&stage);
     let mut program = stage.place.start(&stage.flags(&[]), &[]);
     program.settled(1).await;
-    // `connect` refuses the other company also while the daemon runs.
+    // `connect` also rejects the other company while the daemon is running.
     let connecting = stage.connect(&[]).await;
     connecting.answer("decision=approve&company=99").await;
     let output = connecting.end().await;

@@ -1,4 +1,4 @@
-//! Tests that tokens by consent stay valid, secret, and with the right company.
+//! Tests that tokens obtained by consent stay valid, secret, and with the right company.
 
 mod companies;
 pub mod consent;

@@ -1,5 +1,6 @@
-//! Tests that every call is journaled once with tokens that are valid for seconds, although
-//! callbridge is killed and a company ends the connection. A new consent continues the connection.
+//! Tests that every call is journaled once with tokens that are only valid for seconds, even though
+//! callbridge is killed and a company ends the connection, which is then continued by a new
+//! consent.
 
 use crate::e2e::tokens::consent::Stage;
 use crate::support::crm;
@@ -15,10 +16,9 @@ use std::time::Duration;
 struct Size {
     /// How long an access token is valid.
     life: Duration,
-    /// Number of calls before the company revokes the tokens. A tenth of this number comes after
-    /// that.
+    /// Number of calls before the company revokes the tokens. A tenth as many come after that.
     calls: usize,
-    /// Number of times that the program is killed.
+    /// How many times the program is killed.
     kills: usize,
 }
 
@@ -34,8 +34,7 @@ fn calls(count: usize) -> Vec<Recording> {
         .collect()
 }
 
-/// Waits until `count` calls are in the journal. The wait has a separate deadline for every ten
-/// calls.
+/// Waits until `count` calls are in the journal, with a separate deadline for every ten calls.
 async fn wait_for_journal(crm: &Server, count: usize) {
     loop {
         let before = crm.journal().len();
@@ -48,8 +47,8 @@ async fn wait_for_journal(crm: &Server, count: usize) {
     }
 }
 
-/// Kills the program while it refreshes no token. A kill during a refresh loses the answer with the
-/// new tokens. Then only a new consent connects the program again.
+/// Kills the program while it isn't refreshing a token. If it's killed during a refresh, the
+/// response with the new tokens is lost, after which only a new consent can reconnect the program.
 async fn kill_between_refreshes(stage: &Stage, program: Program) {
     until("no refresh under way", async || {
         let stored = stage.stored().expect("stored");
@@ -68,7 +67,7 @@ pub fn pairs_of(core: &Sandbox) -> u64 {
     answers_of(core, 200)
 }
 
-/// Returns how many answers with this HTTP status the token endpoint has sent.
+/// Returns how many responses with this HTTP status the token endpoint has sent.
 fn answers(crm: &Server, status: u16) -> u64 {
     crm.admin(|core, _| answers_of(core, status))
 }
@@ -86,7 +85,7 @@ fn append_calls(stage: &Stage, calls: &[Recording]) {
 }
 
 /// Checks that every call is journaled once while tokens are refreshed, the program is killed, and
-/// the company revokes the tokens and gives a new consent.
+/// the company revokes the tokens and gives its consent again.
 async fn check_connection(stage: &Stage, size: &Size) {
     stage.approve_connection().await;
     let all = calls(size.calls + size.calls / 10);
@@ -142,8 +141,8 @@ async fn check_connection(stage: &Stage, size: &Size) {
 
 /// Promise: Calls reach the CRM across token refreshes, kills, and a new consent.
 ///
-/// With `tests/run consent`, the test sends 200 calls at the request rate of the CRM's document,
-/// which takes some minutes.
+/// With `tests/run consent`, the test sends 200 calls at the request rate given in the CRM's
+/// document, which takes a few minutes.
 #[tokio::test]
 async fn calls_are_journaled_across_refreshes_kills_and_new_consent() {
     if std::env::var_os("CALLBRIDGE_CONSENT_FULL").is_some() {
@@ -166,7 +165,7 @@ async fn calls_are_journaled_across_refreshes_kills_and_new_consent() {
 }
 
 /// The token endpoint fails for longer than an access token is valid, in every way that keeps the
-/// refresh token valid. Calls wait and are sent automatically, without a new consent.
+/// refresh token valid. Calls wait and are then sent automatically, without a new consent.
 #[tokio::test]
 async fn failing_token_endpoint_past_expiry_keeps_connection() {
     let stage = Stage::new(Duration::from_secs(3)).await;

@@ -1,5 +1,5 @@
-//! Tests that a token refresh that is under way survives a takeover by another hub, and the end of
-//! the process while the database is away.
+//! Tests that a token refresh in progress survives both a takeover by another hub and the end of
+//! the process while the database is unavailable.
 
 use super::consent::{Stage, stored_in};
 use super::refreshed::{pairs, pairs_of};
@@ -14,12 +14,12 @@ use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-/// How long an access token is valid. callbridge refreshes the token some seconds before it
-/// expires.
+/// How long an access token is valid. callbridge refreshes it a few seconds before it expires.
 const LIFE: Duration = Duration::from_secs(20);
-/// The delay of the answer to a refresh during which the database goes away.
+/// The delay of the response to a refresh during which the database becomes unavailable.
 const SHORT_DELAY: Duration = Duration::from_secs(3);
-/// The delay of the answer to a refresh. When the answer comes, the other hub already leads.
+/// The delay of the response to a refresh. By the time it arrives, the other hub is already
+/// leading.
 const ANSWER_DELAY: Duration = Duration::from_secs(14);
 
 fn has_role(status: &Status, role: Role) -> bool {
@@ -47,8 +47,8 @@ async fn takeover_during_refresh_needs_no_consent() {
         })
         .await;
     let delay = Rule::next(Endpoint::OauthToken, 1, Action::Delay(ANSWER_DELAY));
-    // Only token pairs that are issued after the fault is set are counted. The token might have
-    // been refreshed before.
+    // Only count token pairs issued after the fault was set, because the token may have been
+    // refreshed before.
     let before = stage.crm.admin(|core, _| {
         core.set_faults(vec![delay]);
         pairs_of(core)
@@ -81,7 +81,7 @@ async fn takeover_during_refresh_needs_no_consent() {
             has_role(status, Role::Standby)
         })
         .await;
-    // The second hub refreshes with the new pair, because the CRM refuses the old pair.
+    // The second hub refreshes with the new pair, because the CRM rejects the old one.
     until("a refresh by the second hub", async || {
         pairs(&stage.crm) >= before + 2
     })
@@ -119,7 +119,7 @@ async fn pair_received_without_database_survives_kill() {
     until("the file with the pair", async || file.exists()).await;
     let mode = file.metadata().expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // The process is a standby while it cannot store the pair.
+    // As long as the process can't store the pair, it's a standby.
     until("a standby", async || {
         let status = stage.place.status().await;
         status.is_some_and(|status| has_role(&status, Role::Standby))
@@ -138,7 +138,7 @@ async fn pair_received_without_database_survives_kill() {
         stored_in(&direct.connections()).expect("connected")["refreshBeganAt"].is_null()
     })
     .await;
-    // The CRM accepts the next refresh only with the pair from the file.
+    // The CRM only accepts the next refresh with the pair from the file.
     until("the next refresh", async || pairs(&stage.crm) >= before + 2).await;
     until("no file", async || !file.exists()).await;
     let status = hub.status().await.expect("a status");

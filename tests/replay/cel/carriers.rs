@@ -1,13 +1,13 @@
-//! Converts the CEL events of a recorded AMI stream to the formats of other sources.
+//! Converts the CEL events in a recorded AMI stream to other sources' formats.
 
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
 
-/// The keys and values of an AMI message, in order.
+/// An AMI message's keys and values, in order.
 pub type Message = Vec<(String, String)>;
 
-/// Returns the messages of a recording's AMI text.
+/// Returns the messages in a recording's AMI text.
 pub fn ami(folder: &Path) -> Vec<Message> {
     let bytes = fs::read(folder.join("ami.raw")).expect("the recording");
     let text = String::from_utf8_lossy(&bytes);
@@ -31,8 +31,7 @@ pub fn cel(folder: &Path) -> Vec<Message> {
     all
 }
 
-/// Returns the value of a key, which is compared without case. Returns an empty text without the
-/// key.
+/// Returns a key's value, ignoring the key's case, or an empty text if the key is missing.
 pub fn value<'m>(message: &'m Message, key: &str) -> &'m str {
     let found = message
         .iter()
@@ -40,7 +39,7 @@ pub fn value<'m>(message: &'m Message, key: &str) -> &'m str {
     found.map_or("", |(_, value)| value)
 }
 
-/// Replaces the value of a key.
+/// Replaces a key's value.
 pub fn set(message: &mut Message, key: &str, new: &str) {
     for (name, value) in message {
         if name.eq_ignore_ascii_case(key) {
@@ -61,8 +60,8 @@ pub fn as_ami(messages: &[Message]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Returns bodies of Wazo's bus: `{"name", "origin_uuid", "timestamp", "data"}`, with the variables
-/// as an object (the form of wazo-amid's events).
+/// Returns bodies as on Wazo's bus, in the form `{"name", "origin_uuid", "timestamp", "data"}`,
+/// with the variables as an object (like wazo-amid's events).
 pub fn as_wazo(messages: &[Message]) -> Vec<u8> {
     let mut lines = String::new();
     for message in messages
@@ -92,7 +91,7 @@ pub fn as_wazo(messages: &[Message]) -> Vec<u8> {
     lines.into_bytes()
 }
 
-/// Returns bodies of asterisk-cel-amqp, with times in the time zone of Tashkent.
+/// Returns asterisk-cel-amqp bodies, with times in Tashkent's time zone.
 pub fn as_amqp(rows: &[Message], times: &str) -> Vec<u8> {
     let mut lines = String::new();
     for row in rows {
@@ -120,7 +119,7 @@ pub fn as_amqp(rows: &[Message], times: &str) -> Vec<u8> {
     lines.into_bytes()
 }
 
-/// Returns rows of a file with these AMI keys as columns. Every field is quoted.
+/// Returns a file's rows with these AMI keys as columns. Every field is quoted.
 pub fn as_csv(rows: &[Message], columns: &[&str]) -> Vec<u8> {
     let mut text = String::new();
     for row in rows {

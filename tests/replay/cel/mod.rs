@@ -1,5 +1,5 @@
-//! Tests that CEL gives the same calls as channel events, from every source of CEL and with missing
-//! fields.
+//! Tests that CEL results in the same calls as channel events, from every CEL source and with
+//! missing fields.
 
 mod carriers;
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const CEL: EventKinds = EventKinds::Only(Origin::Cel);
 
-/// Checks all recordings with their CEL events after `change`.
+/// Checks all recordings' CEL events after applying `change`.
 fn check_changed(change: impl Fn(&mut Vec<Message>)) {
     check_each(
         Format::Ami,
@@ -29,18 +29,18 @@ fn check_changed(change: impl Fn(&mut Vec<Message>)) {
     );
 }
 
-/// Returns all events of a recording as Wazo's bus carries them.
+/// Returns all of a recording's events as on Wazo's bus.
 fn wazo_messages(folder: &Path) -> Vec<u8> {
     as_wazo(&ami(folder))
 }
 
-/// Returns the CEL of a recording with times in microseconds.
+/// Returns a recording's CEL with times in microseconds.
 fn amqp_messages(folder: &Path) -> Vec<u8> {
     as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z")
 }
 
-/// Returns the CEL of a recording with times in milliseconds. They cannot show that two channels
-/// were joined for less than a millisecond, so one recording has microseconds.
+/// Returns a recording's CEL with times in milliseconds. Since these can't show that two channels
+/// were joined for less than a millisecond, one recording has microseconds.
 fn amqp_messages_in_milliseconds(folder: &Path) -> Vec<u8> {
     if folder.ends_with("missed_by_a_hair") {
         amqp_messages(folder)
@@ -53,7 +53,7 @@ fn csv_with_sample_columns(folder: &Path) -> Vec<u8> {
     as_csv(&cel(folder), &COLUMNS)
 }
 
-/// Makes all messages arrive in one batch, the last event first.
+/// Makes all messages arrive in a single batch, with the last event first.
 fn reverse_in_batch(arrivals: &mut Vec<Arrival<'_>>) {
     let last = arrivals.last().map(|&(at, _)| at);
     arrivals.reverse();
@@ -162,7 +162,8 @@ fn bridges_without_ids_and_peers_are_identified_by_entry_time() {
     });
 }
 
-/// Asterisk 11 and older, without `Peer`, for calls that consist of one dialing and one bridge.
+/// Asterisk 11 and older, without `Peer`, for calls that consist of a single dialing operation and
+/// a single bridge.
 #[test]
 fn cel_bridge_rows_of_dialing_side_only_give_same_calls() {
     check_changed(|rows| {

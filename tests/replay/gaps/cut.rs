@@ -1,4 +1,4 @@
-//! Tests recordings in which a part of the channel events is missing.
+//! Tests recordings in which some of the channel events are missing.
 
 use super::recorded::{Recording, all, is_channel_event};
 use callbridge_call::{Direction, EventTime, FinishedCall};
@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// In these recordings, an employee consults a colleague and returns. If all events of the
-/// consultation are missing, it cannot be distinguished from a longer talk.
+/// consultation are missing, it can't be told apart from a longer conversation.
 const CONSULTED: [&str; 3] = [
     "attended_transfer_cancelled",
     "attended_transfer_no_answer",
     "consult_is_declined",
 ];
-/// The request for a hangup can be cut out. Then the call ends with the channel, at most this much
+/// If the hangup request is missing, the call ends with the channel, which is at most this much
 /// later in these recordings.
 const REQUEST_DELAY_MAX: Duration = Duration::from_millis(100);
-/// Number of cuts in each recording.
+/// Number of cuts per recording.
 const CUTS: u64 = 12;
 
 /// Returns random pairs of places, which are the same in every run.
@@ -69,7 +69,7 @@ fn names_channel(message: &[u8], id: &str) -> bool {
     memchr::memmem::find(message, line.as_bytes()).is_some()
 }
 
-/// Returns the errors in the calls that were received with a cut.
+/// Returns the errors in the calls received with a cut.
 fn faults(
     whole: &BTreeMap<String, FinishedCall>,
     received: &BTreeMap<String, FinishedCall>,
@@ -106,7 +106,7 @@ fn faults(
             .values()
             .any(|received| !ids(received).is_disjoint(&own));
         let outside = recording.messages.iter().any(|(at, message)| {
-            // If only technical channels of a call were received, it has no customer.
+            // If only a call's technical channels were received, the call has no customer.
             let telephone = memchr::memmem::find(message, b"\nChannel: PJSIP/").is_some();
             is_channel_event(message)
                 && telephone
@@ -150,7 +150,7 @@ fn call_with_cut_events_is_right_or_incomplete_and_never_lost() {
         wrong.len(),
         wrong[..shown].join("\n")
     );
-    // If right or incomplete calls did not occur, the test checked nothing.
+    // If there were no right calls or no incomplete ones, the test didn't check anything.
     assert!(
         right > 20 && incomplete > 500,
         "{right} right, {incomplete} incomplete"

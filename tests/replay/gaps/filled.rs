@@ -1,4 +1,5 @@
-//! Tests recordings in which a part of the channel events is missing and the PBX's CEL file has it.
+//! Tests recordings in which some of the channel events are missing, but the PBX's CEL file has
+//! them.
 
 use super::cut::cuts;
 use super::recorded::{Recording, all, is_cel};
@@ -16,19 +17,19 @@ const LINE: SourceId = SourceId(0);
 const FILE: SourceId = SourceId(1);
 /// The file is read four times a second.
 const READ_AFTER: Duration = Duration::from_millis(250);
-/// Number of cuts in each recording, out of those that are tried without a file.
+/// Number of cuts per recording, out of those that are tried without a file.
 const CUTS: usize = 4;
 
 type Span = (EventTime, EventTime);
 
-/// An input of the intake.
+/// An input for the intake.
 enum Step<'a> {
     Receive(SourceId, &'a [u8]),
     Down,
     Up,
 }
 
-/// A model of the spool that distinguishes calls.
+/// A model of the spool that tells calls apart.
 #[derive(Default)]
 struct Stored {
     calls: BTreeMap<String, CallRecord>,
@@ -88,7 +89,7 @@ fn intake() -> Intake {
     Intake::new(settings, sources, Memory::default()).expect("an intake")
 }
 
-/// Returns the settings of the catch-up file, or else those of the connection.
+/// Returns the settings for the catch-up file, or else for the connection.
 fn source_settings(catch_up: bool) -> SourceSettings {
     SourceSettings {
         shown: if catch_up { "file" } else { "line" }.to_owned(),
@@ -106,7 +107,7 @@ fn source_settings(catch_up: bool) -> SourceSettings {
     }
 }
 
-/// Processes all that is due at this time, and stores it.
+/// Processes everything that's due at this time, and stores it.
 fn take(intake: &mut Intake, stored: &mut Stored, now: EventTime) {
     intake.tick(now);
     let known = &stored.known;
@@ -142,7 +143,7 @@ fn run(recording: &Recording, line: bool, file: bool, cut: Option<Span>) -> Stor
     play(steps, 200)
 }
 
-/// Plays these steps, and lets some seconds pass after them.
+/// Plays these steps, and lets a few seconds pass after them.
 fn play(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
     steps.sort_by_key(|(at, _)| *at);
     let (mut intake, mut stored) = (intake(), Stored::default());
@@ -243,7 +244,8 @@ fn cel_catch_up_file_completes_every_cut_call_exactly_once() {
     assert!(tried > 200, "only {tried} cuts");
 }
 
-/// The PBX crashes in the middle of a talk, so its CEL file never gets the end of the call.
+/// The PBX crashes in the middle of a conversation, so the end of the call is never written to its
+/// CEL file.
 #[test]
 fn call_without_end_in_any_source_becomes_incomplete() {
     const BOOTED: &[u8] = b"Event: FullyBooted\r\nStatus: Fully Booted\r\nUptime: 1\r\n";

@@ -1,4 +1,4 @@
-//! Tests every recording without some of its messages, as if callbridge had not been connected.
+//! Tests every recording without some of its messages, as if callbridge hadn't been connected.
 
 mod cut;
 mod filled;

@@ -1,4 +1,4 @@
-//! Recordings that an assembler receives with a part left out.
+//! Recordings that an assembler receives with a section missing.
 
 use callbridge_call::{
     Assembler, Endpoints, EventTime, FinishedCall, PbxEvent, Settings, TrunkEndpoint,
@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// A recording: its messages with their times, in their original order.
+/// A recording, with its messages in their original order, each with its time.
 pub struct Recording {
     pub name: String,
     pub messages: Vec<(EventTime, Vec<u8>)>,
 }
 
-/// Selects messages of a recording.
+/// Selects some of a recording's messages.
 pub type Wanted = fn(&[u8]) -> bool;
 
 /// Returns `true` for AMI's own channel events.
@@ -23,7 +23,7 @@ pub fn is_channel_event(message: &[u8]) -> bool {
     !message.starts_with(b"Event: CEL")
 }
 
-/// Returns `true` for rows of CEL.
+/// Returns `true` for CEL rows.
 pub fn is_cel(message: &[u8]) -> bool {
     message.starts_with(b"Event: CEL")
 }
@@ -74,7 +74,7 @@ pub fn assembler() -> Assembler {
     Assembler::new(Settings::new(endpoints))
 }
 
-/// Gives one message to the assembler.
+/// Passes one message to the assembler.
 pub fn process(assembler: &mut Assembler, at: EventTime, message: &[u8]) {
     let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
     if let Decoded::Event { received, .. } = decoder.decode(message) {
@@ -83,8 +83,8 @@ pub fn process(assembler: &mut Assembler, at: EventTime, message: &[u8]) {
 }
 
 impl Recording {
-    /// Returns the finished calls by id, without the messages from `cut.0` to before `cut.1`. If a
-    /// call is reported again, the later report replaces the earlier one.
+    /// Returns the finished calls by ID, without the messages from `cut.0` until just before
+    /// `cut.1`. If a call is reported again, the later report replaces the earlier one.
     pub fn calls(
         &self,
         wanted: Wanted,
@@ -118,7 +118,7 @@ impl Recording {
             .collect()
     }
 
-    /// Returns times between two messages, at which a recording can be cut.
+    /// Returns times between two messages at which a recording can be cut.
     pub fn places(&self) -> Vec<EventTime> {
         let mut times: Vec<EventTime> = self.messages.iter().map(|(at, _)| *at).collect();
         times.sort_unstable();
@@ -134,7 +134,7 @@ impl Recording {
 }
 
 impl Recording {
-    /// Returns the recording's CEL as rows of `cel_custom`, with the time of each.
+    /// Returns the recording's CEL as `cel_custom` rows, each with its time.
     pub fn rows(&self) -> Vec<(EventTime, Vec<u8>)> {
         let rows = self.messages.iter().filter(|(_, message)| is_cel(message));
         rows.map(|(at, message)| (*at, cel_rows::row(message)))

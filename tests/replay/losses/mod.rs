@@ -1,11 +1,11 @@
 //! Tests that losing events never produces a wrong value.
 //!
-//! Every recording is played without one of its events, and without all events of a kind. Each call
-//! must have the values that it has with all events, or be `incomplete`. Its number and its
-//! employee can become unknown. CI tries a fixed sample of the losses, and `tests/run losses` tries
-//! them all and prints a table. `known.txt` lists the losses that still yield a wrong value, such
-//! as that of a colleague's entry into a conference whose exit is only reported after the
-//! customer's call.
+//! Every recording is played without one of its events, and without all events of a particular
+//! kind. Each call must have the same values as with all events, or be `incomplete`, although its
+//! number and its employee may become unknown. CI tries a fixed sample of the losses, and
+//! `tests/run losses` tries them all and prints a table. `known.txt` lists the losses that still
+//! result in a wrong value, such as that of a colleague's entry into a conference whose exit is
+//! only reported after the customer's call.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -20,16 +20,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use verdict::Verdict;
 
-/// CI tries one loss in this many.
+/// CI tries one in this many losses.
 const SAMPLE: usize = 23;
 
-/// Losses that still yield a wrong value or lose a call, one per line: the recording and the event.
+/// Losses that still result in a wrong value or lose a call, one per line, given by the recording
+/// and the event.
 const KNOWN: &str = include_str!("known.txt");
 
-/// The event names that begin with a prefix, which one filter of an account drops together.
+/// Event name prefixes, where all events with the same prefix are dropped by a single filter on an
+/// account.
 const FAMILIES: [&str; 3] = ["Bridge", "BRIDGE", "Dial"];
 
-/// Counts of one source.
+/// One source's counts.
 #[derive(Debug, Default)]
 struct Count {
     losses: usize,
@@ -41,17 +43,17 @@ struct Count {
 #[derive(Debug, Default)]
 struct Campaign {
     counts: BTreeMap<Source, Count>,
-    /// Faults that [`KNOWN`] doesn't list.
+    /// Faults that aren't listed in [`KNOWN`].
     faults: String,
-    /// Entries of [`KNOWN`] that were seen.
+    /// Entries in [`KNOWN`] that were seen.
     known: BTreeSet<&'static str>,
-    /// Number of losses so far, including those that are not in the sample.
+    /// Number of losses so far, including those that aren't in the sample.
     seen: usize,
     is_full: bool,
 }
 
 impl Campaign {
-    /// Tries each loss of this recording.
+    /// Tries each of this recording's losses.
     fn try_recording(&mut self, recording: &Recording) {
         let before = recording.calls(|_, _| false);
         let judge = |is_lost: &dyn Fn(usize, &Message) -> bool| {

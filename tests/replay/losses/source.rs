@@ -57,10 +57,10 @@ impl Source {
     }
 }
 
-/// Time between two messages that have no time.
+/// Time between two messages that have no timestamps.
 const UNTIMED_STEP: Duration = Duration::from_secs(1);
 
-/// A message that matters for calls, the time when it arrives, and the name of its event.
+/// A message that matters for calls, when it arrives, and the name of its event.
 #[derive(Debug)]
 pub struct Message {
     at: EventTime,
@@ -77,7 +77,7 @@ pub struct Recording {
     pub messages: Vec<Message>,
 }
 
-/// Finds the name of an event in AMI, in a CEL row, or in an event of FreeSWITCH.
+/// Finds an event's name in AMI, in a CEL row, or in a FreeSWITCH event.
 static EVENT: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r#"(?-u)(?:\AEvent: |\nEvent: |"Event-Name":")([A-Za-z_]+)|\A"?([A-Z_]+)"?,"#;
     Regex::new(pattern).expect("a pattern")
@@ -98,7 +98,7 @@ fn event_name(bytes: &[u8]) -> String {
 }
 
 impl Recording {
-    /// Reads a file, and keeps the messages that the source reports. Returns `None` if there are
+    /// Reads a file, keeping the messages that the source reports, or returns `None` if there are
     /// none.
     fn read(name: &str, file: &Path, source: Source, format: Format) -> Option<Self> {
         let bytes = fs::read(file).ok()?;
@@ -112,7 +112,7 @@ impl Recording {
                 continue;
             };
             if source.reports(&received.event) {
-                // Events without a time arrive one after the other.
+                // Events without a timestamp arrive one after the other.
                 let last = messages.last().map_or(EventTime::default(), |last| last.at);
                 messages.push(Message {
                     at: time_of(&received.event).unwrap_or(last.plus(UNTIMED_STEP)),
@@ -132,13 +132,13 @@ impl Recording {
         })
     }
 
-    /// Returns the names of the events in the recording, each once.
+    /// Returns the distinct names of the recording's events.
     pub fn events(&self) -> BTreeSet<&str> {
         self.messages.iter().map(|m| m.event.as_str()).collect()
     }
 
-    /// Returns the calls of the messages that are not lost. Those that never end are emitted when
-    /// they have been open for too long.
+    /// Returns the calls that result from the messages that aren't lost. Any that never end are
+    /// emitted when they've been open for too long.
     pub fn calls(&self, is_lost: impl Fn(usize, &Message) -> bool) -> Vec<FinishedCall> {
         let mut decoder = Decoder::new(self.format, DecoderSettings::default());
         let mut assembler = Assembler::new(Settings::new(endpoints()));
@@ -203,7 +203,8 @@ pub fn recordings() -> Vec<Recording> {
         let file = folder.join("ami.raw");
         let is_cut = name(&folder).starts_with("hostile_name_c");
         for source in [Source::AmiWithCel, Source::Ami, Source::Cel] {
-            // Recorded with the settings of `deploy/asterisk`, so there is no CEL over AMI.
+            // This was recorded with the settings from `deploy/asterisk`, so there's no CEL over
+            // AMI.
             let has_cel = !name(&folder).starts_with("deployed_");
             if source != Source::Cel || has_cel && !is_cut {
                 all.extend(Recording::read(&name(&folder), &file, source, Format::Ami));

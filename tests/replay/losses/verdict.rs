@@ -1,17 +1,17 @@
-//! Judges the calls of a recording of which messages were lost.
+//! Judges a recording's calls after messages were lost.
 
 use callbridge_call::{FinishedCall, UniqueId};
 use std::time::Duration;
 
-/// Longest difference of times that is not wrong.
+/// Times may differ by up to this much without being wrong.
 const NEAR: Duration = Duration::from_secs(1);
 
-/// What a loss did to the calls of a recording.
+/// What a loss did to a recording's calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Wrong values of complete calls.
+    /// Wrong values in complete calls.
     pub wrong: Vec<String>,
-    /// Calls that were not found any more.
+    /// Calls that could no longer be found.
     pub lost: Vec<String>,
     /// Number of calls that became incomplete.
     pub incomplete: usize,
@@ -50,12 +50,13 @@ pub fn judge(before: &[FinishedCall], after: &[FinishedCall]) -> Verdict {
     verdict
 }
 
-/// Returns `true` if the two have an id in common, by which the journal would know one again.
+/// Returns `true` if the two have an ID in common by which the journal would recognize them as the
+/// same call.
 fn is_same_call(a: &FinishedCall, b: &FinishedCall) -> bool {
     a.linkedid == b.linkedid || shares_id(a, b, &b.linkedid) || shares_id(b, a, &a.linkedid)
 }
 
-/// Returns `true` if `id`, the id of `b`, is another id of `a`.
+/// Returns `true` if `id`, the ID of `b`, is one of the other IDs of `a`.
 fn shares_id(a: &FinishedCall, b: &FinishedCall, id: &UniqueId) -> bool {
     a.also_known_as.contains(id) && a.started.apart(b.started) <= NEAR
 }
@@ -76,7 +77,7 @@ fn has_same_values(call: &FinishedCall, other: &FinishedCall) -> bool {
         && is_near(call.talk, other.talk)
 }
 
-/// Returns the last digits of the first number that can be a customer's, without prefixes.
+/// Returns the last digits of the first number that may be a customer's, without prefixes.
 fn phone(call: &FinishedCall) -> Option<String> {
     const EXTENSION_MAX: usize = 5;
     const NUMBER_MAX: usize = 12;

@@ -1,4 +1,4 @@
-//! The calls of a sequence of messages, as text.
+//! The calls that result from a sequence of messages, as text.
 
 use super::recording::{Message, Recording};
 use callbridge_call::{
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The kinds of events that are used.
+/// The kinds of events to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKinds {
     Both,
@@ -18,14 +18,15 @@ pub enum EventKinds {
     Cel,
 }
 
-/// A call: the text that is compared exactly, and its start, end, and talk in microseconds.
+/// A call, consisting of the text that's compared exactly, and its start, end, and talk time in
+/// microseconds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Answer {
     pub text: String,
     pub times: [i64; 3],
 }
 
-/// How messages are received, and which values of their calls are compared.
+/// How messages are received, and which of their calls' values are compared.
 #[derive(Clone, Debug)]
 pub struct PlayOptions {
     /// Whether a file is read long after the calls.
@@ -33,7 +34,7 @@ pub struct PlayOptions {
     /// Whether messages arrive in their original order.
     pub in_order: bool,
     pub connections: usize,
-    /// The endpoint of the trunk `city`.
+    /// The `city` trunk's endpoint.
     pub city: String,
     pub numbers: bool,
     pub variables: bool,
@@ -53,8 +54,8 @@ impl Default for PlayOptions {
 }
 
 impl PlayOptions {
-    /// Returns the calls of the unchanged recording. The results of recordings that are received
-    /// live over one connection are cached.
+    /// Returns the unchanged recording's calls. If the recording is received live over a single
+    /// connection, the result is cached.
     pub fn unchanged_calls(&self, recording: &Recording, kinds: EventKinds) -> Vec<Answer> {
         static KNOWN: Mutex<BTreeMap<String, Vec<Answer>>> = Mutex::new(BTreeMap::new());
         if self.late || self.connections > 1 {
@@ -75,8 +76,8 @@ impl PlayOptions {
         })
     }
 
-    /// Returns the calls of these messages, which have the recording's format. `hear` selects the
-    /// kinds of events.
+    /// Returns the calls that result from these messages, which are in the recording's format.
+    /// `hear` selects the kinds of events.
     pub fn calls_of(
         &self,
         recording: &Recording,
@@ -136,7 +137,7 @@ impl PlayOptions {
         calls
     }
 
-    /// Returns a call, with extensions in the form that messages have.
+    /// Returns a call, with extensions in the form used in messages.
     fn answer(&self, call: &FinishedCall) -> Answer {
         let mut text = format!(
             "{} {:?} answered={} trunk={:?}",
@@ -168,7 +169,7 @@ fn is_near(a: &Answer, b: &Answer, near: i64) -> bool {
 }
 
 /// Returns the differences between two lists of calls as text, which is empty if there are none.
-/// Times can differ by `near` microseconds.
+/// Times may differ by `near` microseconds.
 pub fn difference(name: &str, before: &[Answer], after: &[Answer], near: i64) -> String {
     let mut pairs = before.iter().zip(after);
     if before.len() == after.len() && pairs.all(|(a, b)| is_near(a, b, near)) {

@@ -31,7 +31,7 @@ impl Chance {
         messages.sort_by_key(|message| message.at);
     }
 
-    /// Makes each message arrive over one of two connections. One of them is slower.
+    /// Makes each message arrive over one of two connections, one of which is slower.
     pub fn spread(&mut self, messages: &mut Vec<Message>) {
         messages.retain(|message| !message.is_mark());
         for message in messages.iter_mut() {
@@ -45,7 +45,7 @@ impl Chance {
 
 type Put = Box<dyn Fn(&Captures<'_>) -> Vec<u8>>;
 
-/// Replaces texts in messages, and in the expected calls.
+/// Replaces texts in messages and in the expected calls.
 pub struct Rename {
     parts: Vec<(Regex, Put)>,
     seconds: i64,
@@ -60,7 +60,7 @@ impl Rename {
         Self { parts, seconds: 0 }
     }
 
-    /// Changes the numbers of channels: `PJSIP/101-00000050` becomes `PJSIP/101-00ab0050`.
+    /// Changes the numbers of channels, so that `PJSIP/101-00000050` becomes `PJSIP/101-00ab0050`.
     pub fn suffixes() -> Self {
         let put: Put = Box::new(|found| {
             let digits = std::str::from_utf8(&found[1]).expect("hex digits");
@@ -78,7 +78,7 @@ impl Rename {
         )])
     }
 
-    /// Renames the trunk's channels, and the dial strings that name it.
+    /// Renames the trunk's channels, along with the dial strings that contain its name.
     pub fn trunk(from: &str, to: &str) -> Self {
         let mut this = Self::telephone(from, to);
         let to = format!("@{to}").into_bytes();
@@ -87,7 +87,7 @@ impl Rename {
         this
     }
 
-    /// Moves all times and unique ids this many seconds later.
+    /// Shifts all times and unique IDs by this many seconds.
     pub fn times(seconds: i64) -> Self {
         let put: Put = Box::new(move |found| {
             let digits = std::str::from_utf8(&found[0]).expect("digits");
@@ -100,17 +100,17 @@ impl Rename {
         }
     }
 
-    /// Makes all times, channels, and unique ids differ from those of another recording.
+    /// Makes all times, channels, and unique IDs different from those in another recording.
     pub fn times_and_ids(seconds: i64) -> Self {
         let mut this = Self::times(seconds);
         this.parts.extend(Self::suffixes().parts);
-        // A time in microseconds has six digits after its dot. A unique id has a counter there.
+        // A time in microseconds has six digits after its dot, where a unique ID has a counter.
         let put: Put = Box::new(|found| [b"b-", &found[0]].concat());
         this.parts.push((pattern(r"\b1795\d{6}\.\d{1,4}\b"), put));
         this
     }
 
-    /// Returns `true` if times change. Local times without a zone are not changed.
+    /// Returns `true` if times change. Local times without a time zone don't.
     pub fn has_time_shift(&self) -> bool {
         self.seconds != 0
     }

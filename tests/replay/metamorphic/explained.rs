@@ -1,4 +1,4 @@
-//! Runs some changed recordings through `callbridge explain`, and compares them with
+//! Runs some changed recordings through `callbridge explain`, and compares the results with
 //! `expected.json`.
 
 use super::change::Chance;
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-/// Recordings that are changed and explained, each in both formats: AMI and amiws.
+/// Recordings that are changed and explained, each in both formats (AMI and amiws).
 const CHANGED_RECORDINGS: [&str; 16] = [
     "blind_transfer",
     "click_to_call",

@@ -1,12 +1,12 @@
-//! Tests changes to a recording that must not change its calls. Uses every recording under
-//! `tests/recordings`, as AMI text, as AMI in JSON, and as CEL rows, with channel events, with CEL,
-//! or with both.
+//! Tests changes to a recording that mustn't change its calls. Every recording in
+//! `tests/recordings` is used, as AMI text, as AMI in JSON, and as CEL rows, with channel events,
+//! with CEL, or with both.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `recording` | the recordings as messages, each with its time |
-//! | `answer` | the calls of a sequence of messages, as text |
-//! | `change` | the changes, and their effect on the expected text |
+//! | `answer` | the calls that result from a sequence of messages, as text |
+//! | `change` | the changes, and how they affect the expected text |
 //! | `explained` | runs changed recordings through `callbridge explain` |
 
 mod answer;
@@ -20,12 +20,11 @@ use recording::{Message, Recording};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// CEL reports a new channel or a hangup up to this many microseconds before the channel event
-/// does.
+/// CEL may report a new channel or a hangup up to this many microseconds before the channel event.
 const NEAR: i64 = 20_000;
 
-/// Checks that `change` changes no call. Reports the differences of all recordings at once. `what`
-/// names the change.
+/// Checks that `change` doesn't change any call, reporting all recordings' differences together.
+/// `what` describes the change.
 fn check_unchanged(
     what: &str,
     options: &PlayOptions,
@@ -44,7 +43,7 @@ fn check_unchanged(
     assert!(wrong.is_empty(), "{what}:\n{wrong}");
 }
 
-/// Checks that a renaming changes the calls only as expected.
+/// Checks that a renaming only changes the calls as expected.
 fn check_renamed(what: &str, rename: &Rename, options: &PlayOptions) {
     let mut wrong = String::new();
     for recording in recording::all() {
@@ -106,8 +105,8 @@ fn customers_calls(calls: &[Answer]) -> Vec<Answer> {
 
 /// Promise: Duplicate, late, and reordered events change nothing.
 ///
-/// A call can be taken as over during the pause. The rest of its events must not begin another
-/// call. Only these events can show a variable of the call, so variables are not compared.
+/// A call may be considered over during the pause, after which its remaining events mustn't start
+/// another call. Variables aren't compared, because they may only be in these events.
 #[test]
 fn pause_before_any_hangup_changes_no_call() {
     let options = PlayOptions {
@@ -282,7 +281,8 @@ fn recording_without_dial_events_changes_at_most_the_number() {
         ..PlayOptions::default()
     };
     check_unchanged("no Dial events", &options, |recording, messages| {
-        // Without any number, his two customers form one call with two leads: a dead letter.
+        // Without any numbers, his two customers form a single call with two leads, which becomes a
+        // dead letter.
         if recording.folder != "outbound_two_customers" {
             messages.retain(|message| !message.event().starts_with("Dial"));
         }

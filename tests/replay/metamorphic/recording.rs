@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// A message of a PBX, the time when it arrives, and its connection.
+/// A message from a PBX, along with when it arrives and over which connection.
 #[derive(Clone, Debug)]
 pub struct Message {
     pub at: EventTime,
@@ -37,7 +37,7 @@ fn first_group(pattern: &Regex, bytes: &[u8]) -> Option<String> {
 }
 
 impl Message {
-    /// Returns the name of the event, such as `CEL LINKEDID_END` for a CEL row.
+    /// Returns the event's name, such as `CEL LINKEDID_END` for a CEL row.
     pub fn event(&self) -> String {
         match (
             first_group(&EVENT, &self.bytes),
@@ -49,7 +49,7 @@ impl Message {
     }
 
     /// Returns `true` if the message is about the connection itself, such as a login or a start. A
-    /// delay does not change its order.
+    /// delay doesn't change the order of such messages.
     pub fn is_mark(&self) -> bool {
         let event = self.event();
         let response = memchr::memmem::find(&self.bytes, b"Response").is_some();
@@ -64,7 +64,7 @@ impl Message {
         self.bytes = named.into_owned();
     }
 
-    /// Cuts the frame of a channel event as amiws does: after a broken name.
+    /// Cuts off a channel event's frame after a broken name, as amiws does.
     pub fn cut(&mut self) {
         let event = self.event();
         let uncut_events = ["CEL", "Dial", "Cdr", "Blind", "Attended", "Local", "Pickup"];
@@ -104,7 +104,7 @@ impl Recording {
                 connection,
             });
         }
-        // Messages before the first message with a time arrive together with that message.
+        // Messages before the first one with a time arrive together with that one.
         let zero = EventTime::from_seconds(0);
         let first = messages.iter().map(|m| m.at).find(|&at| at > zero);
         for message in messages.iter_mut().filter(|m| m.at == zero) {
@@ -121,19 +121,19 @@ impl Recording {
         self.format == Format::AmiJson
     }
 
-    /// Returns `true` if amiws cut the recording's frames. CEL frames that were cut lack the fields
-    /// that identify them.
+    /// Returns `true` if amiws cut off the recording's frames. CEL frames that were cut off lack
+    /// the fields that identify them.
     pub fn is_cut(&self) -> bool {
         self.is_json() && self.folder.starts_with("hostile_name_c")
     }
 
-    /// Returns `true` if the recording's times have no zone, although its unique ids contain the
-    /// time.
+    /// Returns `true` if the recording's times have no time zone, although its unique IDs contain
+    /// the time.
     pub fn is_local_time(&self) -> bool {
         self.folder == "cel-custom/local-time.csv"
     }
 
-    /// Returns the time of the first message, in seconds since the epoch.
+    /// Returns the first message's time, in seconds since the epoch.
     pub fn first_second(&self) -> i64 {
         self.messages[0].at.floor_seconds().get()
     }
@@ -143,7 +143,7 @@ impl Recording {
         if self.format == Format::CelCsv {
             return vec![EventKinds::Cel];
         }
-        // Recorded with the settings of `deploy/asterisk`, so there is no CEL over AMI.
+        // This was recorded with the settings from `deploy/asterisk`, so there's no CEL over AMI.
         if self.folder.starts_with("deployed_") {
             return vec![EventKinds::Both];
         }

@@ -1,4 +1,4 @@
-//! Tests of the events of AMI 1.x (Asterisk 1.4 to 11).
+//! Tests of AMI 1.x events (Asterisk 1.4 to 11).
 
 use callbridge_call::{ChannelEvent, ChannelRef, ChannelState, Kind, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format};

@@ -1,6 +1,6 @@
-//! Tests of rows of call detail records in all layouts: Asterisk's `cdr_csv.c` (16 to 21 columns),
-//! `cdr_custom.conf.sample`, FreePBX's export of reports, and a billing report. Names, numbers, and
-//! ids are invented.
+//! Tests of CDR rows in all layouts, which are those of Asterisk's `cdr_csv.c` (16 to 21 columns),
+//! `cdr_custom.conf.sample`, FreePBX's report export, and a billing report. Names, numbers, and IDs
+//! are made up.
 
 use callbridge_call::{Cdr, EventTime, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Unreadable};
@@ -13,7 +13,7 @@ const SIXTEEN: &str = concat!(
     r#"60,55,"ANSWERED","DOCUMENTATION""#
 );
 
-/// Returns for each row of a file the CDR, or why the row cannot be read.
+/// Returns the CDR in each row of a file, or why the row can't be read.
 fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
     let mut decoder = Decoder::new(Format::CdrCsv, DecoderSettings::default());
     let mut rows = Vec::new();
@@ -33,7 +33,7 @@ fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
     rows
 }
 
-/// Returns a copy with the fields that tests check.
+/// Returns a copy with only the fields that tests check.
 fn copy_cdr(cdr: &Cdr<'_>) -> Cdr<'static> {
     Cdr {
         uniqueid: owned(&cdr.uniqueid),
@@ -68,8 +68,7 @@ fn single_row(text: &str) -> Cdr<'static> {
     rows.remove(0).expect("a record")
 }
 
-/// Returns the unique id, the linkedid, and the user field of a row that begins with
-/// [`SIXTEEN`].
+/// Returns the unique ID, linkedid, and user field of a row that starts with [`SIXTEEN`].
 fn ids(more: &str) -> [String; 3] {
     let cdr = single_row(&format!("{SIXTEEN}{more}\n"));
     assert_eq!(cdr.channel, "PJSIP/city-0000000a", "{more}");
@@ -189,7 +188,7 @@ const HEADER: [&str; 12] = [
     "uniqueid",
 ];
 
-/// Returns a row of a call with nine commas in `lastdata`, as with FreePBX's queues.
+/// Returns a call's row with nine commas in `lastdata`, as with FreePBX's queues.
 fn queue_row(delimiter: &str) -> String {
     let fields = [
         "2026-11-20 10:00:00",
@@ -354,8 +353,8 @@ fn row_of_freeswitch_is_not_read_as_a_missed_call() {
     );
 }
 
-/// The columns and values of a table's row, with what each client has to protect: a comma, quotes,
-/// a missing value, and digits at the beginning.
+/// A table row's columns and values. The values include everything that database clients have to
+/// protect, such as a comma, quotes, a missing value, and leading digits.
 const TABLE: [[&str; 2]; 12] = [
     ["calldate", "2026-03-02 15:00:00"],
     ["clid", r#""Bob, the builder" <998901110001>"#],
@@ -371,7 +370,8 @@ const TABLE: [[&str; 2]; 12] = [
     ["uniqueid", "1772445600.1"],
 ];
 
-/// Writes the table's header and one row, each cell by `cell` with its column's width.
+/// Returns the table's header and its row. `cell` formats each cell, given its value and its
+/// column's width.
 fn write_table(delimiter: &str, cell: impl Fn(&str, usize) -> String) -> [String; 2] {
     let line = |at: usize| {
         let cells = TABLE.map(|column| cell(column[at], column[0].len().max(column[1].len())));
@@ -384,7 +384,7 @@ fn quoted(value: &str, quote: &str) -> String {
     format!("\"{}\"", value.replace('"', quote))
 }
 
-/// Returns the table as several programs write it.
+/// Returns the table as exported by several programs.
 fn exported_tables() -> Vec<(&'static str, String)> {
     let [names, row] = write_table(",", |value, _| quoted(value, "\"\""));
     let mut tables = vec![("cdr_custom with a header", format!("{names}\n{row}\n"))];
@@ -441,7 +441,7 @@ fn table_is_read_alike_from_every_program_that_exports_it() {
     }
 }
 
-/// Returns the row of a table with another value in a column.
+/// Returns the CDR of a table row in which one column has a different value.
 fn row_with(column: &str, value: &str) -> Result<Cdr<'static>, Unreadable> {
     let row = TABLE.map(|[name, usual]| quoted(if name == column { value } else { usual }, "\"\""));
     let names = TABLE.map(|[name, _]| name);
@@ -485,7 +485,7 @@ fn value_that_cannot_be_read_safely_makes_the_row_unreadable() {
     ] {
         assert_eq!(row_with(column, value), Err(why), "{column} {value}");
     }
-    // Without an ID, a lost start is nowhere.
+    // Without an ID, there's no way to recover a lost start.
     let table = exported_tables().swap_remove(0).1;
     let lost = table
         .replace("2026-03-02 15:00:00", "0000-00-00 00:00:00")

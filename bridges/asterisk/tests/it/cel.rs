@@ -10,7 +10,7 @@ fn recordings() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings")
 }
 
-/// Decodes all messages, and passes each channel event to `on_event`.
+/// Decodes all messages, passing each channel event to `on_event`.
 fn for_each_event(format: Format, bytes: &[u8], mut on_event: impl FnMut(&ChannelEvent<'_>)) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     for frame in Frames::new(format, bytes) {
@@ -81,7 +81,7 @@ fn times_with_microseconds_are_exact() {
     assert!(times.iter().all(|time| text.contains(time)), "{times:?}");
 }
 
-/// Checks the only event of a message.
+/// Checks a message's only event.
 fn check_event(format: Format, message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     match decoder.decode(message.as_bytes()) {
@@ -276,7 +276,7 @@ fn torn_row_is_unreadable_and_other_rows_are_read() {
         .split_inclusive(|&byte| byte == b'\n')
         .take(6)
         .collect();
-    // The second row is cut in its middle, and the next row follows on a separate line.
+    // The second row is cut off in the middle, and the next row follows on a separate line.
     let mut torn: Vec<u8> = lines.concat();
     let at = lines[0].len();
     torn.splice(
@@ -324,7 +324,8 @@ fn bridge_before_asterisk_12_is_derived_from_the_peer() {
             assert_eq!(matches!(event.kind, Kind::Linked { .. }), begins);
         });
     }
-    // The channel that picks up continues under the unique id of the phone that rang.
+    // The channel that picks up the call continues under the unique ID of the phone that was
+    // ringing.
     let pickup = row_with_peer("PICKUP", "SIP/102-00000003");
     for_each_event(Format::CelCsv, pickup.as_bytes(), |event| {
         count += 1;
@@ -348,8 +349,8 @@ fn bridge_before_asterisk_12_is_derived_from_the_peer() {
 const ENTERING_CHANNEL: &str = "PJSIP/city-0000004f";
 const ENTERING_ID: &str = "1795151317.146";
 
-/// Returns a row of CEL in which a channel enters a bridge. `columns` are names separated by
-/// commas, and `extra` is the value of the column with details.
+/// Returns a CEL row in which a channel enters a bridge. `columns` lists the column names,
+/// separated by commas, and `extra` is the value of the column with the details.
 fn row_of_columns(columns: &str, extra: &str) -> String {
     let fields = columns.split(',').map(|column| match column {
         "eventtype" => "BRIDGE_ENTER",
@@ -366,8 +367,8 @@ fn row_of_columns(columns: &str, extra: &str) -> String {
     fields.collect::<Vec<_>>().join(",")
 }
 
-/// A channel enters a bridge. The row is in the layouts of several writers: FreePBX's
-/// `asteriskcdrdb.cel`, the tables of Wazo and cel_odbc, and Asterisk's sample.
+/// A channel enters a bridge. The row is in the layouts used by FreePBX's `asteriskcdrdb.cel`,
+/// Wazo's and cel_odbc's tables, and Asterisk's sample.
 #[test]
 fn cel_layouts_are_recognized_with_and_without_header() {
     let extra = r#""{""bridge_id"":""b-1"",""bridge_technology"":""simple_bridge""}""#;
@@ -466,8 +467,8 @@ fn custom_row(event: &str, channel: &str, id: &str) -> String {
     format!("{what},{channel},Stasis,live,3,,{id},{id},,,,")
 }
 
-/// The rows are those of Asterisk 16 with callbridge's `cel_custom.conf`. An earlier decoder could
-/// not read rows of the channel `recorder`, which ARI had created.
+/// These rows are from Asterisk 16 with callbridge's `cel_custom.conf`. An earlier decoder couldn't
+/// read the rows of the channel `recorder`, which was created through ARI.
 #[test]
 fn cel_row_with_custom_channel_id_is_read_like_other_rows() {
     let rows = [

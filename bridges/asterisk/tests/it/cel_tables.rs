@@ -1,4 +1,4 @@
-//! Tests of CEL in tables that a database client or a spreadsheet has written.
+//! Tests of CEL tables written by a database client or a spreadsheet.
 
 use callbridge_call::{ChannelEvent, EventTime, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
@@ -9,7 +9,7 @@ fn describe(event: &ChannelEvent<'_>) -> String {
     format!("{second:?} {:?} {:?}", event.channel, event.kind)
 }
 
-/// Returns the name of each event's kind in a CEL table, or why its row cannot be read.
+/// Returns the kind of each event in a CEL table, or why its row can't be read.
 fn table_events(names: &str, rows: &[[&str; 6]]) -> Vec<String> {
     let mut decoder = Decoder::new(Format::CelCsv, DecoderSettings::default());
     assert_eq!(decoder.decode(names.as_bytes()), Decoded::Skipped);

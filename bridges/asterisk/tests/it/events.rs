@@ -1,4 +1,4 @@
-//! Tests of AMI's events.
+//! Tests of AMI events.
 
 use callbridge_call::{Cdr, ChannelEvent, ChannelState, EventTime, Kind, Mark, Origin, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
@@ -212,7 +212,7 @@ fn listed_channel_has_its_ids_and_its_bridge() {
     });
 }
 
-/// AMI 1.x names the other channel of a bridge, and not the bridge.
+/// AMI 1.x reports the other channel in a bridge instead of the bridge itself.
 #[test]
 fn listed_channels_of_an_old_release_share_their_bridge() {
     let city = "Event: CoreShowChannel\nChannel: SIP/city-1\nUniqueID: 1795151317.146\n\
@@ -304,7 +304,7 @@ fn boot_list_end_shutdown_and_login_become_marks() {
     }
 }
 
-/// AMI reports applications like CEL does if the account may read the class `dialplan`.
+/// AMI reports applications the way CEL does, if the account may read the `dialplan` class.
 #[test]
 fn application_is_read_from_newexten() {
     let message = "Event: Newexten\nPrivilege: dialplan,all\nChannel: SIP/101-00000001\n\

@@ -23,7 +23,8 @@ impl From<Frame<'_>> for OwnedFrame {
     }
 }
 
-/// Returns the frames of bytes that arrive in pieces. The pieces have these lengths, over and over.
+/// Returns the frames in bytes that arrive in pieces. The pieces repeatedly go through these
+/// lengths.
 fn frames_of_pieces(format: Format, bytes: &[u8], lengths: &[usize]) -> Vec<OwnedFrame> {
     let mut framer = Framer::new(format);
     let mut kept = Vec::new();
@@ -60,7 +61,7 @@ fn contains(bytes: &[u8], text: &str) -> bool {
         .any(|window| window == text.as_bytes())
 }
 
-/// Makes bytes with many characters that have a meaning in the formats.
+/// Generates bytes, many of which have a special meaning in the formats.
 fn torn_bytes() -> impl Strategy<Value = Vec<u8>> {
     let bits = prop::sample::select(vec![
         "\r\n",
@@ -203,7 +204,7 @@ proptest! {
     }
 }
 
-/// An earlier search for `\n\r\n` missed a `\n\n` that began one byte before.
+/// An earlier search for `\n\r\n` missed a `\n\n` that started one byte before it.
 #[test]
 fn message_ends_at_the_first_empty_line_of_either_kind() {
     let bytes = b"A: b\n\n\r\nC: d\r\n\r\n\nE: f";
@@ -324,8 +325,8 @@ fn variable_is_kept_if_selected_and_name_is_short() {
     assert!(kept_variables(&message, Some(&[])).is_empty());
 }
 
-/// Returns the variables that a decoder keeps from the message. The decoder keeps only the
-/// variables with these names. If `names` is `None`, the decoder keeps all variables.
+/// Returns the variables that a decoder keeps from the message, which are those listed in `names`,
+/// or all of them if it's `None`.
 fn kept_variables(message: &str, names: Option<&[&str]>) -> Vec<String> {
     let names = names.map(|names| names.iter().map(ToString::to_string).collect());
     let settings = DecoderSettings {
@@ -422,7 +423,7 @@ fn gateway_response_is_marked_only_for_accepted_login() {
     assert_eq!(decode_response(&mut decoder, denied), None);
 }
 
-/// Decodes a gateway's frame of type 4. Returns the event as text.
+/// Decodes a gateway's frame of type 4, and returns the event as text.
 fn decode_response(decoder: &mut Decoder, data: &str) -> Option<String> {
     let frame = format!(r#"{{"type":4,"server_id":1,"server_name":"a","data":{data}}}"#);
     match decoder.decode(frame.as_bytes()) {

@@ -1,4 +1,4 @@
-//! Tests of the decoders, with bytes that a PBX sends, and with bytes that no PBX should send.
+//! Tests of the decoders, both with bytes that a PBX sends and with bytes that no PBX should send.
 
 mod ami1;
 mod cdr_csv;

@@ -1,10 +1,10 @@
-//! Tests with the recorded calls of `tests/recordings`, as text and as JSON.
+//! Tests with the recorded calls in `tests/recordings`, both as text and as JSON.
 
 use callbridge_call::{ChannelEvent, EventTime, Origin, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use std::path::{Path, PathBuf};
 
-/// Returns the folder of each recording.
+/// Returns the directory of each recording.
 fn recordings() -> Vec<PathBuf> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/recordings");
     let mut all: Vec<PathBuf> = std::fs::read_dir(root)
@@ -17,15 +17,15 @@ fn recordings() -> Vec<PathBuf> {
     all
 }
 
-/// Returns `true` for the recordings in which amiws cut off frames.
+/// Returns `true` for a recording in which amiws cut off frames.
 fn is_cut(folder: &Path) -> bool {
     ["hostile_name_cp1251", "hostile_name_cut_utf8"]
         .iter()
         .any(|name| folder.ends_with(name))
 }
 
-/// Passes each message's [`PbxEvent`] to `on_event`. Returns how many messages were repaired.
-/// Panics if a message is unreadable.
+/// Passes each message's [`PbxEvent`] to `on_event`, and returns how many messages had to be
+/// repaired. Panics if a message is unreadable.
 fn decode(format: Format, bytes: &[u8], mut on_event: impl FnMut(&PbxEvent<'_>)) -> usize {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut repairs = 0;
@@ -45,8 +45,8 @@ fn decode(format: Format, bytes: &[u8], mut on_event: impl FnMut(&PbxEvent<'_>))
     repairs
 }
 
-/// Returns the events of a recording as text, without marks. The marks of the two formats differ,
-/// because amiws was already logged in when the recording began, but AMI logs in for each
+/// Returns a recording's events as text, without marks. The two formats have different marks,
+/// because amiws was already logged in when the recording started, whereas AMI logs in for each
 /// recording.
 fn events_of_file(format: Format, file: &Path) -> Vec<String> {
     let bytes = std::fs::read(file).expect("a recording");
@@ -68,11 +68,11 @@ fn text_and_json_of_one_recording_decode_alike() {
     }
 }
 
-/// The time of an event, the name and the id of its channel, the linkedid, and the kind.
+/// An event's time, its channel's name and ID, its linkedid, and its kind.
 type DescribedEvent = (Option<EventTime>, (String, String), String, String);
 
-/// Returns the channel events of a recording that a cut frame also shows, and the number of
-/// repaired messages.
+/// Returns those of a recording's channel events that are also in truncated frames, along with the
+/// number of repaired messages.
 fn channels_of_file(format: Format, file: &Path) -> (Vec<DescribedEvent>, usize) {
     let bytes = std::fs::read(file).expect("a recording");
     let mut all = Vec::new();
@@ -83,7 +83,7 @@ fn channels_of_file(format: Format, file: &Path) -> (Vec<DescribedEvent>, usize)
             channel,
             kind,
         }) => {
-            // A dial event is cut before the dialed channel.
+            // A dial event is cut off before the dialed channel.
             let kind = format!("{kind:?}");
             if kind.starts_with("Dial") || kind == "Seen" {
                 return;

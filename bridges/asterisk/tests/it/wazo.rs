@@ -1,4 +1,4 @@
-//! Tests of Wazo's bus: AMI events in an envelope, as published by wazo-amid.
+//! Tests of Wazo's bus, which has AMI events in an envelope, as published by wazo-amid.
 
 use callbridge_call::{ChannelEvent, EventTime, Kind, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
@@ -45,7 +45,7 @@ fn wazo_envelope_supplies_missing_event_name_and_time() {
         "timestamp": "2026-11-20T10:08:37.831530", "name": "CEL"}"#;
     check_decoded(Format::Wazo, body, |_, event| {
         assert!(matches!(event.kind, Kind::Born { .. }), "{event:?}");
-        // This is the server's local time. The unique id gives its offset from UTC.
+        // This is the server's local time, whose offset from UTC is found in the unique ID.
         assert_eq!(
             event.at,
             Some(EventTime::from_micros(1_795_151_317_831_530))

@@ -160,8 +160,8 @@ impl OpenCalls {
         Ok(None)
     }
 
-    /// Returns `true` if the event arrived between the birth of its channel and the channel's end,
-    /// which isn't the case for a batch in reverse order.
+    /// Returns `true` if the event arrived after its channel's birth and before its end, which
+    /// isn't the case for a batch in reverse order.
     ///
     /// A jump in the times only means that a clock was set if events arrive in order. Otherwise,
     /// the event may simply be late.

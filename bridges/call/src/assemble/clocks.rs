@@ -6,7 +6,8 @@ use crate::{ChannelEvent, ClockDifference, EventTime, Kind, UniqueId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long before a late event a call may have ended and still belong to the same burst.
+/// How long before a late event a call may have ended and still be considered part of the same
+/// burst.
 const ONE_BURST: Duration = Duration::from_millis(500);
 
 /// The PBX's clock in each source's current connection or file, and whether that connection or file

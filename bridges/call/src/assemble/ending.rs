@@ -163,7 +163,7 @@ impl Assembler {
         }
     }
 
-    /// Returns the finished calls that this open call's channels amount to if it ends now for the
+    /// Returns the finished calls that this open call would result in if it ended now for the
     /// reason `ended`.
     pub(super) fn resolve_call(&self, call: &OpenCall, ended: EndReason) -> Vec<FinishedCall> {
         resolve(call, &self.settings, ended)
@@ -261,8 +261,8 @@ impl Assembler {
         }
     }
 
-    /// Keeps a conference that's been open too long open if none of its outside channels has been,
-    /// returning `false` if the call can't be kept open.
+    /// Keeps a conference open that has exceeded the maximum call duration, unless one of its
+    /// outside channels has too. Returns `false` if the call can't be kept open.
     ///
     /// The part that's over is emitted, and the conference's age becomes that of its oldest outside
     /// channel.

@@ -7,7 +7,7 @@
 //!  touched:  ████████████████████          open when the line was lost
 //!  late:             ████████████          begun in the gap, first seen after it
 //! ```
-//! An affected call is complete only if its events prove that nothing was missed
+//! An affected call is only complete if its events prove that nothing was missed
 //! (`resolve::doubt`).
 
 use super::Assembler;
@@ -18,7 +18,7 @@ use crate::{EventTime, Mark, Settings, UniqueId};
 use std::collections::BTreeSet;
 
 /// How many times `lost_after` to wait for a call that was only open during short gaps, since it's
-/// probably just a long conversation that produces no events.
+/// probably just a long conversation, which doesn't produce any events.
 const SHORT_WAITS: u32 = 10;
 /// How many times `lost_after` to wait for a call that all customers have left, because a colleague
 /// may still be in an IVR.
@@ -53,8 +53,8 @@ impl OpenCall {
     ///
     /// The end is in doubt if the call was open during a gap, if all its known channels have hung
     /// up without its first channel ever being seen, or if the remaining channels can't hear
-    /// anyone. The wait is a multiple of `lost_after` without any events, counted from `since`
-    /// (when messages began to arrive) at the earliest.
+    /// anyone. The wait is a multiple of `lost_after` without any events, which starts no earlier
+    /// than `since`, when messages began to arrive.
     pub(super) fn overdue_at(&self, settings: &Settings, since: EventTime) -> Option<EventTime> {
         // A call that's over will be emitted anyway, after waiting for its CDR at most.
         if self.gaps.overdue || self.is_over() {

@@ -94,7 +94,7 @@ impl<V> FinishedIds<V> {
     }
 }
 
-/// One moment per call, both by call and in chronological order.
+/// One moment per call, which can be looked up by call or iterated over in chronological order.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule<T> {
     pub(super) at: BTreeMap<u64, T>,

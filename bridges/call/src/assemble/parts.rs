@@ -25,8 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const FACTS_MANY: usize = 256;
 /// Number of additional facts after which it's searched again.
 const FACTS_MORE: usize = 64;
-/// Up to this many facts, the bridge stays of a channel in a room, or of an agent waiting for
-/// calls, are kept.
+/// A channel in a room, or of an agent waiting for calls, keeps its old bridge stays until it has
+/// more facts than this.
 const SEAT_FACTS_MANY: usize = 64;
 /// A call outside of rooms with more channels than this is a flood, so it isn't searched on every
 /// event. It ends with its last channel.
@@ -146,8 +146,8 @@ impl OpenCall {
         })
     }
 
-    /// Returns the time of the first event of those calls within this one that have a customer and
-    /// haven't been emitted yet.
+    /// Returns when the earliest call within this one started, considering only calls that have a
+    /// customer and haven't been emitted yet.
     fn needed_since(&self, settings: &Settings) -> Option<EventTime> {
         let mut since: Option<EventTime> = None;
         for within in calls_within(&self.as_of_latest(), settings) {

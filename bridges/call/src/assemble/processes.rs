@@ -63,7 +63,7 @@ impl Sign {
 pub(super) type Processes = BTreeMap<u64, Sign>;
 
 /// Records an event or a heartbeat of a process, and returns the process's entry. If too many
-/// processes are known, the one last heard from the longest ago is dropped.
+/// processes are known, the one that has been silent the longest is dropped.
 fn sign(known: &mut Processes, process: u64, at: EventTime, arrived: EventTime) -> &mut Sign {
     if known.len() >= PROCESSES_MAX && !known.contains_key(&process) {
         let oldest = known.iter().min_by_key(|(_, sign)| sign.arrived);
@@ -99,8 +99,8 @@ impl OpenCall {
 }
 
 impl Assembler {
-    /// Sets whether events are currently arriving. If they aren't, the lack of events says nothing
-    /// about a call or a process.
+    /// Sets whether events are currently arriving. If they aren't, a call or process without any
+    /// events is no cause for suspicion.
     pub fn set_reception(&mut self, reception: Reception) {
         self.reception = reception;
         for key in self.calls.keys() {

@@ -145,8 +145,7 @@ fn wait(
 #[derive(Debug, Default)]
 pub(super) struct Settling {
     pub(super) deadlines: BTreeMap<u64, Deadline>,
-    /// Calls by our own clock, with a separate schedule for each length of quiet that they wait
-    /// for.
+    /// Calls due by our own clock, with a separate schedule for each length of quiet to wait for.
     by_clock: BTreeMap<Option<Duration>, Schedule<EventTime>>,
     /// Calls by the stream's time.
     by_stream: Schedule<EventTime>,

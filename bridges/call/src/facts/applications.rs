@@ -58,7 +58,7 @@ pub(crate) struct Applications {
     /// When the channel was first seen running one of the [`PROMPTS`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prompt: Option<EventTime>,
-    /// When the channel was first seen as a logged-in agent's.
+    /// When the channel was first seen to belong to a logged-in agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<EventTime>,
 }

@@ -82,7 +82,7 @@ pub(crate) enum FactKind {
         with: UniqueId,
     },
     /// The channel leaves the one it was connected to in order to talk to a third one (`begins`),
-    /// or comes back.
+    /// or returns to it.
     Consults {
         begins: bool,
     },

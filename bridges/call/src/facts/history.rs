@@ -1,4 +1,4 @@
-//! The distinct texts reported for one property of a channel, such as its name, each with the time
+//! The distinct values reported for one property of a channel, such as its name, each with the time
 //! when it was first reported.
 
 use super::fact::{TEXT_BYTES_MAX, TEXTS_MAX};
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-/// A text, along with when it was first reported.
+/// A value, along with when it was first reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamped {
     pub(crate) at: EventTime,
     pub(crate) text: SmolStr,
 }
 
-/// The distinct texts reported for one property, each with the time when it was first reported.
+/// The distinct values reported for one property, each with the time when it was first reported.
 /// There's usually only one, so no memory is allocated for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct TextHistory(pub(crate) SmallVec<[Stamped; 1]>);
 
 impl TextHistory {
-    /// Stores a text, returning `true` if that changed anything.
+    /// Stores a value, returning `true` if that changed anything.
     pub(crate) fn note(&mut self, at: EventTime, text: &str) -> bool {
         if text.is_empty() || text.len() > TEXT_BYTES_MAX {
             return false;
@@ -39,24 +39,24 @@ impl TextHistory {
         room
     }
 
-    /// Returns `true` if this text has been stored.
+    /// Returns `true` if this value has been stored.
     pub(crate) fn has(&self, text: &str) -> bool {
         self.0.iter().any(|known| known.text == text)
     }
 
-    /// Returns the texts, ordered by when each was first reported.
+    /// Returns the values, ordered by when each was first reported.
     pub(crate) fn by_time(&self) -> Vec<&Stamped> {
         let mut all: Vec<&Stamped> = self.0.iter().collect();
         all.sort_by_key(|stamped| stamped.at);
         all
     }
 
-    /// Returns the text with the earliest time.
+    /// Returns the value with the earliest time.
     pub(crate) fn first(&self) -> Option<&Stamped> {
         self.0.iter().min_by_key(|stamped| stamped.at)
     }
 
-    /// Iterates over the texts in the order they were stored.
+    /// Iterates over the values in the order they were stored.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stamped> {
         self.0.iter()
     }

@@ -202,8 +202,7 @@ impl OpenCall {
         outcome
     }
 
-    /// If the call had more facts than a call can hold, returns that as the reason why it's
-    /// incomplete.
+    /// Returns why the call is incomplete if it had more facts than could be stored.
     pub(crate) fn excess(&self, settings: &Settings) -> Option<String> {
         let most = settings.max_facts;
         (self.size.dropped > 0).then(|| format!("the call had more than {most} events that matter"))
@@ -534,7 +533,7 @@ mod stored {
     }
 }
 
-/// Maximum number of times that a name's move from one channel to another is stored.
+/// Maximum number of stored moves of a name from one channel to another.
 const CHANGES_MAX: usize = 64;
 
 /// Which channels had each name, and when.

@@ -1,10 +1,10 @@
-//! A small sorted set of texts.
+//! A small sorted set of strings.
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-/// Distinct texts in sorted order. The first two are stored inline, because few calls have more
+/// Distinct strings in sorted order. The first two are stored inline, because few calls have more
 /// IDs, bridges, or Local channels than that, and they're checked for each event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Texts(SmallVec<[SmolStr; 2]>);
@@ -38,7 +38,7 @@ impl Texts {
         self.0.iter()
     }
 
-    /// Adds another set's texts.
+    /// Adds another set's strings.
     pub(crate) fn extend(&mut self, other: Self) {
         other.0.into_iter().for_each(|text| self.insert(text));
     }

@@ -145,7 +145,7 @@ impl Leg {
 
 /// Maximum number of gaps stored per call. Any further ones are merged with the last.
 const BLINDS_MAX: usize = 32;
-/// Too short a time to leave a conversation, call someone, and come back.
+/// Anything shorter isn't enough time to leave a conversation, call someone, and come back.
 const TOO_SHORT_TO_MATTER: Duration = Duration::from_secs(2);
 
 /// A gap during which no events were received, by our own clock.

@@ -191,7 +191,8 @@ impl<'a> Channel<'a> {
         self.way == RecordedWay::CameIn
     }
 
-    /// Returns when a caller came in on the channel, or `None` if nobody did.
+    /// Returns when an incoming call arrived on the channel, or `None` if it isn't a caller's
+    /// channel.
     pub(super) fn arrival(&self) -> Option<EventTime> {
         self.came_in().then(|| self.beginning())
     }

@@ -1,5 +1,5 @@
 //! Turns the records of one call into channels and their facts, as if events had reported them.
-//! What the facts mean is decided where events are resolved, so that no rule has to exist twice.
+//! Interpreting the facts is left to the resolver, so that no rule has to exist twice.
 //!
 //! ```text
 //! SIP/city-01 → SIP/101-02  Dial  …:00 to …:30, answered at …:10

@@ -180,9 +180,9 @@ impl<'p, 'v, 'a> Dialing<'p, 'v, 'a> {
         })
     }
 
-    /// Returns `true` if the two met in rooms of FreeSWITCH and nowhere else, which doesn't make
-    /// them one call. With other sources, only a line dialed into a caller's own conference shares
-    /// a part with them.
+    /// Returns `true` if the two only ever met in FreeSWITCH rooms, which doesn't make them one
+    /// call. With other sources, only a line dialed into a caller's own conference shares a part
+    /// with them.
     fn only_share_room(&self, line: usize, caller: usize) -> bool {
         let line = self.legs[line];
         let bridges = line.common_bridges(self.legs[caller]);

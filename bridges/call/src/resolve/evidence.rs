@@ -77,7 +77,8 @@ pub(super) fn evidence(joined: &JoinedPairs, legs: &[&View<'_>], plan: &Plan) ->
 }
 
 /// Groups channels that are connected by dialing, Local channels, pickups, or transfers, or that
-/// started in the same call. CEL doesn't report who dialed a channel, but in whose call it started.
+/// started in the same call. CEL doesn't report who dialed a channel, only whose call it started
+/// in.
 fn ties(legs: &[&View<'_>], joined: &JoinedPairs) -> Sets {
     let mut ties = Sets::new(legs.len());
     let mut known: BTreeMap<&str, usize> = BTreeMap::new();

@@ -171,7 +171,8 @@ fn userfields(call: &OpenCall, legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     distinct(texts.chain(call.userfields.iter().map(String::as_str)))
 }
 
-/// Returns the name prefixes of the channels that callbridge can't tell from plumbing.
+/// Returns the name prefixes of the channels that may or may not be phones, as far as callbridge
+/// can tell.
 fn unknown_channels(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     let own = plan.own.iter().map(|&i| legs[i]);
     let unknown = own.filter(|leg| matches!(leg.party, Party::Unknown(_)));
@@ -301,7 +302,7 @@ fn is_direction_unknown(legs: &[&View<'_>], plan: &Plan) -> bool {
     plan.direction == Direction::Outbound && has_traits && !is_rooted
 }
 
-/// Returns why it's unknown who dialed, or `None` if it isn't.
+/// Returns why it can't be determined who dialed, or `None` if it can.
 ///
 /// AMI 1.x reports neither a queue's dialing nor an originated call that no one answered. A trunk
 /// that rang without being answered may therefore have led to a customer or to an agent's mobile

@@ -208,14 +208,15 @@ impl ChannelOccupancy<'_> {
     }
 }
 
-/// Returns the place with this unique ID, or that of the channel whose name stands in for it.
+/// Returns the index of the place with this unique ID or, failing that, of the one whose channel
+/// name was used in place of an ID.
 fn occupancy_of(all: &[ChannelOccupancy<'_>], id: &UniqueId) -> Option<usize> {
     all.iter()
         .position(|place| place.leg.id == *id)
         .or_else(|| all.iter().position(|place| place.leg.name() == id.as_str()))
 }
 
-/// Returns all later names of all places, in chronological order.
+/// Returns every name that each place has had and when it took effect, in chronological order.
 fn renamings<'a>(occupancies: &[ChannelOccupancy<'a>]) -> Vec<(EventTime, usize, &'a str)> {
     let mut all = Vec::new();
     for (i, occupancy) in occupancies.iter().enumerate() {

@@ -122,7 +122,7 @@ fn is_own_id(views: &[View<'_>], own: &[usize], id: &UniqueId) -> bool {
     own.any(|view| view.leg.id == *id || view.first_linkedid() == id.as_str())
 }
 
-/// Returns the channels outside the call that were up at the same time as any of its own.
+/// Returns the other channels that were up at some point during the call.
 fn guests(views: &[View<'_>], own: &[usize]) -> Vec<usize> {
     let first = own.iter().map(|&i| views[i].leg.first).min();
     let last = own.iter().map(|&i| views[i].end).max();

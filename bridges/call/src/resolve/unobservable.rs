@@ -1,4 +1,5 @@
-//! Finds calls whose course the PBX doesn't report. Such a call is incomplete, with a reason.
+//! Finds calls where the PBX doesn't report everything that happened, and explains why each is
+//! incomplete.
 //!
 //! | what isn't reported | by which source |
 //! |---|---|

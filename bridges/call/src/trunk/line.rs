@@ -2,10 +2,10 @@
 //! PBX (FreeSWITCH), for channels whose name doesn't show the trunk.
 //!
 //! ```text
-//! gateway/city               dialed over this gateway, or came in from it
-//! address/203.0.113.5:5060   its other end is there; without a port, any port matches
+//! gateway/city               dialed through this gateway, or came in from it
+//! address/203.0.113.5:5060   has its other end there (without a port, any port matches)
 //! context/public             came in to this context
-//! profile/external           carried by this profile
+//! profile/external           carried by this SIP profile
 //! ```
 //! If several match, the first one in this list wins, since the gateway is the most specific.
 
@@ -24,10 +24,10 @@ const PORT: &str = "5060";
 /// Technologies whose channels have no party on PBXs that report [`LineTraits`].
 const PLUMBING: [&str; 5] = ["loopback", "null", "pickup", "tone_stream", "local_stream"];
 
-/// What the PBX reports about a channel's line. Unknown texts are empty.
+/// What the PBX reports about a channel's line. Unknown strings are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineTraits {
-    /// Whether the channel came in. Otherwise, it was dialed, and its context is that of the
+    /// Whether this is an incoming channel. If not, it was dialed, and its context is that of the
     /// channel that dialed it.
     pub inbound: bool,
     /// Name of the gateway through which the channel was dialed or came in.
@@ -36,7 +36,7 @@ pub struct LineTraits {
     /// Name of the SIP profile that carries the channel.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub profile: SmolStr,
-    /// The dialplan context that the channel came in to.
+    /// The channel's dialplan context.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub context: SmolStr,
     /// The remote host, with or without a port.

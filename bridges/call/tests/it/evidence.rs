@@ -6,7 +6,7 @@ use callbridge_call::{FinishedCall, Kind};
 use std::borrow::Cow;
 
 /// A customer's call that rings 101 after one second. Both 101 and the customer's channel are up
-/// from the fifth second on.
+/// from second 5 on.
 struct Answered {
     story: Story,
     city: Channel,

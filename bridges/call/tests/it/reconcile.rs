@@ -87,7 +87,7 @@ fn call_without_event_times_takes_those_of_a_cel_file() {
     };
     assert_eq!((call.ended, call.talk), (recorded.ended, recorded.talk));
     assert_eq!(call.variables, by_arrival.variables);
-    // CDRs are estimates, and if the events have times of their own, no file is needed.
+    // CDRs are estimates, so if the events have timestamps, no file is needed.
     let mut estimates = Reconciler::new(Patience::CDR);
     assert!(estimates.on_primary(by_arrival.clone(), BEGAN).is_some());
     let timed = FinishedCall {

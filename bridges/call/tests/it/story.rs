@@ -145,7 +145,7 @@ impl Story {
         )
     }
 
-    /// Adds the start of dialing by a program rather than a channel.
+    /// Adds the event for `to` being dialed by a program rather than by a channel.
     pub fn originate(&mut self, to: &Channel, string: &str) -> &mut Self {
         self.add_event(
             to,

@@ -48,8 +48,8 @@ fn calling_channel_of_unknown_technology_is_a_phone() {
     assert!(call.answered && call.incomplete.is_none());
 }
 
-/// Starts a customer's call and a channel that nobody dialed, and connects the two from the fifth
-/// second until the thirtieth.
+/// Starts a customer's call and a channel that nobody dialed, and connects the two from second 5 to
+/// second 30.
 fn media_in_bridge(technology: &str) -> (Story, Channel, Channel) {
     let city = customer(1);
     let media = channel(&format!("{technology}/x-00000002"), 2).exten("s");

@@ -1,4 +1,4 @@
-//! Tests that the schema and the page match the code that reads messages.
+//! Tests that the schema and the docs page match the code that reads messages.
 
 use callbridge_formats::message::{MessageField, content_type, read};
 use serde_json::{Value, json};
@@ -42,8 +42,8 @@ fn schema_fields_and_required_fields_match_reader() {
     }
 }
 
-/// Returns `true` if the example is read with this value of the field. Talk time can be longer than
-/// the call here, because that is checked when the call is judged.
+/// Returns `true` if the example can be read with this value in the field. The talk time may be
+/// longer than the call here, because that's only checked when the call is judged.
 fn is_read_with(example: &Value, field: &str, value: Value) -> bool {
     let mut message = example.clone();
     message[field] = value;
@@ -114,7 +114,7 @@ fn schema_limits_match_the_code() {
         is_read_with(example, "variables", variables(max))
             && !is_read_with(example, "variables", variables(max + 1))
     );
-    // The code accepts null where the schema does.
+    // The code accepts null wherever the schema does.
     for field in MessageField::ALL {
         let property = &schema["properties"][field.name()];
         let types = property["type"].as_array();
@@ -138,7 +138,7 @@ fn every_example_of_the_schema_is_read() {
     }
 }
 
-/// Checks the complete JSON objects in the page.
+/// Checks the complete JSON objects on the page.
 #[test]
 fn page_examples_are_readable_and_table_lists_all_fields() {
     let page = document("call-message.md");

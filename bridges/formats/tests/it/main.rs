@@ -1,4 +1,4 @@
-//! Tests of messages as publishers write them.
+//! Tests of messages in the form that publishers write them.
 
 mod documents;
 mod round_trip;

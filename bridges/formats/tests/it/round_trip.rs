@@ -1,4 +1,4 @@
-//! Tests that a written message is read back as the same call.
+//! Tests that a written message reads back as the same call.
 
 use callbridge_call::{
     Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid, RawNumber, Variable,

@@ -1,10 +1,10 @@
-//! Tests that an error in a message names the field and its allowed values.
+//! Tests that an error in a message identifies the field and lists its allowed values.
 
 use callbridge_call::ReportedCall;
 use callbridge_formats::message::read;
 use serde_json::{Value, json};
 
-/// Returns a correct message.
+/// Returns a valid message.
 fn correct_message() -> Value {
     json!({
         "pbx": "tashkent-1", "id": "1795151317.208", "direction": "INBOUND", "trunk": "city",
@@ -15,20 +15,20 @@ fn correct_message() -> Value {
     })
 }
 
-/// Returns the error for a message that cannot be read.
+/// Returns the error for a message that can't be read.
 fn read_error(message: &str) -> String {
     let refused = read(message.as_bytes(), None);
     refused.expect_err(message).message
 }
 
-/// Returns the error for the correct message after `field` is set to `value`.
+/// Returns the error for the valid message after setting `field` to `value`.
 fn error_with_field(field: &str, value: Value) -> String {
     let mut message = correct_message();
     message[field] = value;
     read_error(&message.to_string())
 }
 
-/// Returns the error for the correct message without these fields.
+/// Returns the error for the valid message without these fields.
 fn error_without_fields(fields: &[&str]) -> String {
     let mut message = correct_message();
     let object = message.as_object_mut().expect("an object");
@@ -43,7 +43,7 @@ fn correct_message_is_read() {
     read(correct_message().to_string().as_bytes(), None).expect("a good message");
 }
 
-/// Returns wrong values for the fields of the call, its customer, and its start.
+/// Returns invalid values for the fields that identify the call, its customer, and its start.
 fn wrong_names() -> Vec<(&'static str, Value)> {
     let long = "x".repeat(2_000);
     vec![
@@ -84,7 +84,7 @@ fn wrong_names() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Returns wrong values for the fields of the call's figures and employees.
+/// Returns invalid values for the call's numeric fields and employees.
 fn wrong_figures() -> Vec<(&'static str, Value)> {
     let long = "x".repeat(2_000);
     vec![
@@ -251,7 +251,7 @@ fn error_messages_contain_no_customer_data() {
     }
 }
 
-/// Reads the correct message with this content type. Returns the message of an error.
+/// Reads the valid message with this content type, returning the error message, if any.
 fn read_with_content_type(content_type: &str) -> Result<ReportedCall, String> {
     let message = correct_message().to_string();
     read(message.as_bytes(), Some(content_type)).map_err(|wrong| wrong.message)

@@ -1,4 +1,4 @@
-//! Tests with only the files of `mod_json_cdr`. Calls of such files are marked as estimates.
+//! Tests that use only files from `mod_json_cdr`. Calls from such files are marked as estimates.
 
 use crate::expected::{faults, fold_with_wait, folded_calls, recordings, special_recording};
 use crate::switch::line;
@@ -7,8 +7,8 @@ use callbridge_freeswitch::Decoder;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Maximum difference of times, in seconds. A consultation by feature code begins when the switch
-/// plays music.
+/// Maximum time difference in seconds. A feature-code consultation starts when the switch plays
+/// music.
 const SLACK: f64 = 0.6;
 
 fn files(lines: &[u8]) -> Vec<&[u8]> {
@@ -16,7 +16,8 @@ fn files(lines: &[u8]) -> Vec<&[u8]> {
     lines.filter(|line| !line.is_empty()).collect()
 }
 
-/// Checks the calls of all recordings. `change` changes the CDR files of a recording first.
+/// Checks the calls of all recordings after `change` has been applied to each recording's CDR
+/// files.
 fn check_recordings(change: impl Fn(&mut Vec<&[u8]>)) {
     let mut wrong = Vec::new();
     for recording in recordings() {
@@ -106,7 +107,7 @@ fn unreadable_cdr_file_is_refused_with_its_reason() {
     }
 }
 
-/// `log-b-leg` is off, so legs that the switch dialed have no file.
+/// `log-b-leg` is off, so there are no files for the legs that the switch dialed.
 #[test]
 fn outbound_call_is_recognized_without_b_leg_cdr() {
     let mut checked = 0;
@@ -126,7 +127,7 @@ fn outbound_call_is_recognized_without_b_leg_cdr() {
             continue;
         };
         let calls = folded_calls(own.into_iter());
-        // The lead of the call can be only in the file of the other leg.
+        // The call's lead may only be in the other leg's file.
         call.lead_id = None;
         let plain = calls.iter().cloned().map(|mut call| {
             call.variables.clear();
@@ -140,8 +141,8 @@ fn outbound_call_is_recognized_without_b_leg_cdr() {
     assert!(checked >= 4, "only {checked}");
 }
 
-/// Returns the calls of `attended_transfer` after `change` has changed the legs' files. The files
-/// are those of 102, of 101, and of the customer, in this order.
+/// Returns the calls of `attended_transfer` after `change` has modified the legs' files, which are
+/// those of 102, 101, and the customer, in this order.
 fn calls_of_changed_transfer(change: impl Fn(&mut [Value; 3])) -> Vec<String> {
     let recordings = recordings();
     let recording = recordings
@@ -160,7 +161,7 @@ fn calls_of_changed_transfer(change: impl Fn(&mut [Value; 3])) -> Vec<String> {
     calls.iter().map(line).collect()
 }
 
-/// Returns the beginning of the field `channel_name` in a file, whose values are percent-encoded.
+/// Returns the start of a file's `channel_name` field, whose value is percent-encoded.
 fn channel_name_field(user: &str) -> String {
     let user = user.replace('@', "%40");
     format!(
@@ -192,8 +193,8 @@ fn set_talk_times(leg: &mut Value, answered: &str, end: &str) {
     leg["variables"]["answer_uepoch"] = answered.into();
 }
 
-/// 102 is dialed at …63.2 and refuses at …64.2. The switch's clock advances in steps, so 102's leg
-/// was created before the consultation began.
+/// 102 is dialed at …63.2 and declines at …64.2. Since the switch's clock advances in steps, 102's
+/// leg was created before the consultation started.
 #[test]
 fn talk_continues_after_a_refused_consultation() {
     const END: &str = "1795211869253321";
@@ -208,7 +209,7 @@ fn talk_continues_after_a_refused_consultation() {
     assert_eq!(calls, [wanted]);
 }
 
-/// 102 answers, and 101 returns with `#`. The switch bridges 101 and the customer again.
+/// 102 answers, 101 returns with `#`, and the switch bridges 101 and the customer again.
 #[test]
 fn talk_continues_after_a_canceled_consultation() {
     const BACK: &str = "1795211866273312";
@@ -231,7 +232,7 @@ fn talk_continues_after_a_canceled_consultation() {
     assert_eq!(calls, [wanted]);
 }
 
-/// No telephone of 102 is registered: the switch dials no one.
+/// None of 102's phones is registered, so the switch doesn't dial anyone.
 #[test]
 fn talk_continues_after_a_consultation_that_reached_no_one() {
     const END: &str = "1795211869253321";
@@ -248,7 +249,7 @@ fn talk_continues_after_a_consultation_that_reached_no_one() {
     assert_eq!(calls, [wanted]);
 }
 
-/// The members join with different flags and profiles, as a moderator does.
+/// The members join with different flags and profiles, as a moderator would.
 #[test]
 fn room_members_with_different_flags_are_in_one_call() {
     let recordings = recordings();
@@ -273,8 +274,7 @@ fn room_members_with_different_flags_are_in_one_call() {
     assert!(faults.is_empty(), "{faults:?}");
 }
 
-/// Returns the file of a leg over a gateway, with these times in milliseconds. The leg hung up
-/// unanswered.
+/// Returns the file of an unanswered leg over a gateway, with these times in milliseconds.
 fn file_of_unanswered(
     id: &str,
     (gateway, number): (&str, &str),

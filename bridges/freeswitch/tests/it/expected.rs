@@ -1,4 +1,4 @@
-//! Reads recordings, and compares finished calls with the calls that were recorded.
+//! Reads recordings, and compares finished calls with those that were recorded.
 
 use callbridge_call::framing::FrameStep;
 use callbridge_call::{
@@ -34,7 +34,7 @@ pub struct ExpectedCall {
     pub talk_time_sec: f64,
 }
 
-/// A recorded scenario, in a folder.
+/// A recorded scenario, which has its own directory.
 pub struct Recording {
     pub name: String,
     folder: PathBuf,
@@ -71,7 +71,7 @@ impl Recording {
     }
 }
 
-/// Splits the bytes of a stream into messages.
+/// Splits a stream's bytes into messages.
 pub fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut splitter = Splitter::default();
     let (mut rest, mut messages) = (bytes, Vec::new());
@@ -114,36 +114,36 @@ pub fn settings() -> Settings {
     Settings::new(Endpoints::new(endpoints.collect()).expect("no conflict"))
 }
 
-/// Reads a file of a special situation, such as a switch that was killed.
+/// Reads a file recorded in a special situation, such as a switch being killed.
 pub fn special_recording(file: &str) -> Vec<u8> {
     let folder = "../../tests/recordings/freeswitch-moments";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     fs::read(path.join(file)).expect("a recording")
 }
 
-/// What is true at the end of the messages, and which calls count.
+/// What's true at the end of the messages, and which calls to consider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All calls are over. Calls with customers count.
+    /// All calls are over, and those with customers are considered.
     Calls,
-    /// The recording ends, and calls can be open. Calls with customers count.
+    /// The recording ends, possibly with open calls, and calls with customers are considered.
     Recording,
-    /// All calls are over. Calls between employees count, too.
+    /// All calls are over, and calls between employees are considered as well.
     Everything,
 }
 
-/// Returns the calls with customers. Each message arrives at the time in the message.
+/// Returns the calls with customers. Each message arrives at its own time.
 pub fn finished_calls(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
     finished_calls_when(messages, Ended::Calls)
 }
 
-/// Returns the finished calls of the messages. For `ended`, see [`Ended`].
+/// Returns the finished calls that result from the messages. See [`Ended`] for `ended`.
 pub fn finished_calls_when(messages: &[Vec<u8>], ended: Ended) -> Vec<FinishedCall> {
     finished_calls_with_gap(messages, 0..0, ended)
 }
 
-/// Returns the calls that are finished `millis` milliseconds after the start of a scene. Channels
-/// can still be live at that time.
+/// Returns the calls finished within `millis` milliseconds of the start of a scene. Channels may
+/// still be live at that point.
 pub fn finished_calls_by(messages: &[Vec<u8>], millis: u64) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
@@ -164,7 +164,7 @@ pub fn finished_calls_by(messages: &[Vec<u8>], millis: u64) -> Vec<FinishedCall>
     assembler.take_finished()
 }
 
-/// Returns the snapshots of the calls that are open after the messages.
+/// Returns the snapshots of the calls that are still open after the messages.
 pub fn snapshots(messages: &[Vec<u8>]) -> Vec<String> {
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
@@ -182,8 +182,8 @@ pub fn snapshots(messages: &[Vec<u8>]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the finished calls of the messages, of which the range `missed` is not received because
-/// the connection is lost.
+/// Returns the finished calls that result from the messages, except for those in the range
+/// `missed`, which aren't received because the connection is lost.
 pub fn finished_calls_with_gap(
     messages: &[Vec<u8>],
     missed: Range<usize>,
@@ -224,14 +224,15 @@ pub fn finished_calls_with_gap(
     calls
 }
 
-/// Returns the calls with customers in files of `mod_json_cdr`, which can be in any order.
+/// Returns the calls with customers from files written by `mod_json_cdr`, which may be in any
+/// order.
 pub fn folded_calls<'f>(files: impl Iterator<Item = &'f [u8]>) -> Vec<FinishedCall> {
     // No call is emitted before the last file.
     fold_with_wait(files, Duration::from_secs(86_400))
 }
 
-/// Returns the calls with customers in files of `mod_json_cdr`, each of which arrives when its
-/// channel ends. A call waits this long for further files.
+/// Returns the calls with customers from files written by `mod_json_cdr`, each of which arrives
+/// when its channel ends. A call waits this long for further files.
 pub fn fold_with_wait<'f>(
     files: impl Iterator<Item = &'f [u8]>,
     cdr_wait: Duration,
@@ -260,8 +261,8 @@ pub fn fold_with_wait<'f>(
     calls
 }
 
-/// Returns the differences of the calls from the expected calls. Times can differ by `slack`
-/// seconds.
+/// Returns the differences between the calls and the expected ones. Times may differ by up to
+/// `slack` seconds.
 pub fn faults(calls: &[FinishedCall], expected: &Expected, slack: f64) -> Vec<String> {
     let (got, wanted) = (calls.len(), expected.calls.len());
     if got != wanted {
@@ -294,7 +295,7 @@ pub fn faults(calls: &[FinishedCall], expected: &Expected, slack: f64) -> Vec<St
 
 type Description = Vec<(&'static str, String)>;
 
-/// Returns the names and the values of a finished call.
+/// Returns a finished call's values, each with its name.
 pub fn describe_call(call: &FinishedCall) -> Description {
     let number = call.number.as_ref().map(|number| &number.text);
     let phone = number.map(|text| format!("+{}", text.trim_start_matches('+')));
@@ -321,7 +322,7 @@ pub fn describe_call(call: &FinishedCall) -> Description {
 }
 
 impl ExpectedCall {
-    /// Returns the names and the values of the expected call.
+    /// Returns the expected call's values, each with its name.
     fn describe(&self) -> Description {
         let lead = self.lead_id.map(|lead| lead.to_string());
         vec![

@@ -1,14 +1,14 @@
-//! Tests of the recordings with only the events that the documents advise: the subscription of the
-//! event socket, and the filter of `deploy/freeswitch/amqp.conf.xml`.
+//! Tests with recordings reduced to the events that the docs recommend, which are those that the
+//! event socket subscribes to and those that pass the filter in `deploy/freeswitch/amqp.conf.xml`.
 //!
-//! With `FREESWITCH_RECORDINGS=DIR`, the tests use other recordings, which have all events.
+//! With `FREESWITCH_RECORDINGS=DIR`, the tests use other recordings, which contain all events.
 
 use crate::expected::{Recording, bodies, faults, finished_calls, recordings, split};
 use crate::recordings::slack;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Returns the value of a header of a plain or JSON event, with `%3A` decoded.
+/// Returns the value of a header in a plain or JSON event, with `%3A` decoded.
 fn header(event: &[u8], name: &str) -> String {
     let text = format!("\n{}", String::from_utf8_lossy(event));
     let [plain, json] = [format!("\n{name}: "), format!("\"{name}\":\"")];
@@ -21,7 +21,8 @@ fn header(event: &[u8], name: &str) -> String {
     value.unwrap_or_default().replace("%3A", ":")
 }
 
-/// Returns the messages whose event is in `names`, and CUSTOM events with this subclass.
+/// Returns the messages with one of the event names in `names`, as well as CUSTOM events with this
+/// subclass.
 fn filter_messages(
     messages: &[Vec<u8>],
     names: &BTreeSet<String>,

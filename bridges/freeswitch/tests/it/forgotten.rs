@@ -1,4 +1,4 @@
-//! Tests of calls whose end or first channel was not received, and which the switch no longer has.
+//! Tests of calls that the switch no longer has, and whose end or first channel wasn't received.
 
 use crate::expected::finished_calls_by;
 use crate::switch::{Switch, line};
@@ -6,13 +6,13 @@ use crate::switch::{Switch, line};
 const CUSTOMER: &str = "998901110001";
 const UNKNOWN: &str = "the beginning of the call was not received, so its direction is unknown";
 
-/// Describes the calls that are finished `seconds` after the start, one line per call.
+/// Describes the calls finished within `seconds` of the start, one per line.
 fn lines_finished_by(switch: &Switch, seconds: u64) -> Vec<String> {
     let calls = finished_calls_by(&switch.messages, seconds * 1000);
     calls.iter().map(line).collect()
 }
 
-/// Plays a leg over a gateway that belongs to the call of `gone`, a channel without events.
+/// Plays a leg over a gateway that belongs to the call of `gone`, a channel without any events.
 fn lone_leg() -> Switch {
     let mut switch = Switch::default();
     switch.at(0).dial_out("leg", ("city", CUSTOMER), ("", ""));
@@ -44,7 +44,7 @@ fn lone_leg_ends_when_the_events_name_all_live_channels() {
     assert_eq!(lines_finished_by(&switch, 50), [wanted]);
 }
 
-/// A heartbeat counts a channel that no event names. It can be the first channel of the call.
+/// A heartbeat counts a channel that isn't in any event. It could be the call's first channel.
 #[test]
 fn lone_leg_waits_while_an_unknown_channel_lives() {
     let mut switch = lone_leg();
@@ -53,7 +53,7 @@ fn lone_leg_waits_while_an_unknown_channel_lives() {
         switch.at(beat * 20_000).send_heartbeat(2);
     }
     assert!(lines_finished_by(&switch, 200).is_empty());
-    // A single heartbeat can precede the event of a new channel, so one heartbeat is no proof.
+    // A single heartbeat may be sent before a new channel's event, so it's inconclusive.
     switch
         .at(200_000)
         .send_heartbeat(1)

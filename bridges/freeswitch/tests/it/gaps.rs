@@ -1,4 +1,4 @@
-//! Tests of a connection that is lost during a call. The call is either correct or marked as
+//! Tests of connections that are lost during a call. The call must be either correct or marked as
 //! incomplete.
 
 use crate::expected::{
@@ -12,8 +12,9 @@ use callbridge_freeswitch::Decoder;
 use serde_json::json;
 use std::collections::HashMap;
 
-/// Tries all gaps of `length` messages in all recordings. Returns for how many gaps all calls are
-/// right, and for how many a call is incomplete or missing. Panics if a call is wrong.
+/// Tries every gap of `length` messages in every recording. Returns the number of gaps after which
+/// all calls are right, and the number after which a call is incomplete or missing. Panics if a
+/// call is wrong.
 fn count_calls_with_gaps(length: usize) -> (usize, usize) {
     let (mut right, mut incomplete) = (0, 0);
     for recording in recordings() {
@@ -27,7 +28,7 @@ fn count_calls_with_gaps(length: usize) -> (usize, usize) {
                 right += 1;
                 continue;
             }
-            // A call that is still open is not in `calls`, and an incomplete call is not wrong.
+            // A call that's still open isn't in `calls`, and an incomplete call isn't wrong.
             let are_incomplete = calls.iter().all(|call| call.incomplete.is_some());
             assert!(
                 are_incomplete,
@@ -87,7 +88,7 @@ fn listener_starting_late_gets_correct_or_incomplete_calls() {
     assert!(right > 50 && incomplete > 50);
 }
 
-/// Returns the index of the message that reports the creation of each channel.
+/// Returns the index of the message that reports each channel's creation.
 fn creation_indexes(messages: &[Vec<u8>]) -> HashMap<String, usize> {
     let creations = messages.iter().enumerate().filter_map(|(at, message)| {
         let message: serde_json::Value = serde_json::from_slice(message).ok()?;
@@ -101,7 +102,8 @@ fn linkedid(call: &ExpectedCall) -> &str {
     &call.linkedid
 }
 
-/// A customer waits in a queue. Only the switch's list shows her, and she leaves in the next gap.
+/// A customer is waiting in a queue. She's only visible in the switch's list, and leaves during the
+/// next gap.
 #[test]
 fn call_known_only_from_a_list_is_incomplete_after_the_next_gap() {
     let dump = json!({
@@ -151,8 +153,8 @@ fn call_known_only_from_a_list_is_incomplete_after_the_next_gap() {
 const RECOVERED: &str =
     "the switch was restarted and recovered the call, so part of it was not reported";
 
-/// Plays a talk of which the switch is killed at second 10. Its next process recovers the channels
-/// at second 17 if `is_recovered`.
+/// Plays a conversation during which the switch is killed, at second 10. If `is_recovered` is set,
+/// its next process recovers the channels at second 17.
 fn talk_over_a_crash(is_recovered: bool) -> Switch {
     let mut switch = Switch::default();
     switch.at(0).call_in("c", "998901110001");
@@ -180,7 +182,7 @@ fn recovered_call_is_one_incomplete_call_without_the_outage() {
     }
 }
 
-/// Recovers channels at `millis` by another process of the switch, or by the other node of a pair.
+/// Makes another process of the switch, or the other node of a pair, recover channels at `millis`.
 fn recover(scene: &mut Switch, millis: u64, channels: &[&str], core: &str, node: &str) {
     scene.at(millis);
     for id in channels {
@@ -188,8 +190,8 @@ fn recover(scene: &mut Switch, millis: u64, channels: &[&str], core: &str, node:
     }
 }
 
-/// Each way in which a call can go on after its recovery makes one incomplete call, whose talk
-/// leaves out the outage.
+/// No matter how a call continues after its recovery, the result is a single incomplete call whose
+/// talk time doesn't include the outage.
 #[test]
 fn recovered_call_is_incomplete_whatever_it_does_next() {
     type Next = fn(&mut Switch);
@@ -298,8 +300,8 @@ fn recovered_call_is_incomplete_whatever_it_does_next() {
     }
 }
 
-/// A colleague leaves the conference long after the customer, so only other events show that the
-/// colleague was in it.
+/// A colleague leaves the conference long after the customer, so only other events show that they
+/// were in it.
 #[test]
 fn lost_entry_of_a_colleague_makes_a_conference_incomplete() {
     let mut all = recordings().into_iter();
@@ -323,8 +325,8 @@ fn lost_entry_of_a_colleague_makes_a_conference_incomplete() {
     assert!(calls.iter().all(|call| call.incomplete.is_none()));
 }
 
-/// The colleague left the room and came back, which only their talking shows if the second entry
-/// was lost. How often members talk otherwise doesn't matter.
+/// The colleague left the room and came back. If the second entry was lost, the only sign of it is
+/// that they talk. Otherwise, it doesn't matter how often members talk.
 #[test]
 fn lost_return_of_a_colleague_makes_a_conference_incomplete() {
     for is_return_lost in [false, true] {

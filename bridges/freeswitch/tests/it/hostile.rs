@@ -1,5 +1,5 @@
-//! Tests with messages that no switch should send, but some do. The decoder does not panic, and
-//! misreads no message.
+//! Tests with messages that no switch should send, but some do. The decoder must neither panic nor
+//! misread any of them.
 
 use crate::expected::{Ended, describe_call, finished_calls_when, recordings, settings, split};
 use callbridge_call::{Assembler, Decoded, EventTime, FinishedCall, Kind, PbxEvent, Unreadable};
@@ -153,7 +153,7 @@ fn only_the_variables_that_rules_name_are_kept() {
     assert_eq!(event.channel.variables, [("lead_id".into(), "7".into())]);
 }
 
-/// Returns the facts of the finished calls as text, in a fixed order.
+/// Formats the facts of the finished calls as text, in a fixed order.
 fn describe_calls(calls: &[FinishedCall]) -> Vec<String> {
     let mut texts = Vec::new();
     for call in calls {
@@ -167,8 +167,8 @@ fn describe_calls(calls: &[FinishedCall]) -> Vec<String> {
     texts
 }
 
-/// Leaves out the calls that only repeat the end of an earlier call. After a restart, the assembler
-/// does not know the ids of finished calls, so a late hangup can become such an incomplete call.
+/// Removes calls that merely repeat the end of an earlier one. After a restart, the assembler
+/// doesn't know the IDs of finished calls, so a late hangup may turn into such an incomplete call.
 fn remove_repeated_ends(calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
     let mut kept: Vec<FinishedCall> = Vec::new();
     for call in calls {

@@ -1,5 +1,5 @@
 //! Tests of calls that are diverted, transferred, picked up, parked, queued, or dialed over several
-//! carriers, with events like those of a live switch.
+//! carriers, using events like those of a live switch.
 
 use crate::expected::{Ended, finished_calls, finished_calls_with_gap, snapshots};
 use crate::switch::{Switch, line};
@@ -12,16 +12,16 @@ fn lines(switch: &Switch) -> Vec<String> {
     finished_calls(&switch.messages).iter().map(line).collect()
 }
 
-/// Plays a talk that does not end: 101 answers the customer after a second. The channels are `cust`
-/// and `p101`.
+/// Plays a conversation that doesn't end, in which 101 answers the customer after a second. The
+/// channels are `cust` and `p101`.
 fn play_talk(switch: &mut Switch) {
     switch.at(0).call_in("cust", CUSTOMER);
     switch.ring("p101", "101", ("cust", "cust")).at(1000);
     switch.answer("p101").answer("cust").bridge("cust", "p101");
 }
 
-/// Plays an outbound call that does not end: 101 calls the customer over `city`, who answers after
-/// a second. The channels are `p101` and `far`.
+/// Plays an outbound call that doesn't end, in which 101 calls the customer over `city`, who
+/// answers after a second. The channels are `p101` and `far`.
 fn play_outbound_call(switch: &mut Switch) {
     switch.at(0).dial("p101", "101");
     switch.dial_out("far", ("city", CUSTOMER), ("p101", "p101"));
@@ -48,7 +48,8 @@ fn phone_diverted_to_mobile_leaves_answered_inbound_call() {
     assert_eq!(lines(&switch), [wanted]);
 }
 
-/// With `origination_uuid`, the leg over the second gateway gets the ID of the first one's.
+/// With `origination_uuid`, the leg over the second gateway gets the same ID as the one over the
+/// first.
 #[test]
 fn second_gateway_with_the_same_id_continues_the_call() {
     let mut switch = Switch::default();
@@ -96,7 +97,7 @@ fn number_dialed_by_an_api_over_two_gateways_is_one_call() {
     }
 }
 
-/// Two agents call the main number of a company at the same time.
+/// Two agents call a company's main number at the same time.
 #[test]
 fn two_calls_that_an_api_dials_to_one_number_stay_two() {
     let mut switch = Switch::default();
@@ -128,7 +129,8 @@ fn two_calls_that_an_api_dials_to_one_number_stay_two() {
     assert_eq!(lines(&switch), wanted);
 }
 
-/// The pause is in `originate_retry_sleep_ms` or `originate_retry_min_period_ms`, or is a second.
+/// The pause is set by `originate_retry_sleep_ms` or `originate_retry_min_period_ms`, and otherwise
+/// is one second.
 #[test]
 fn number_dialed_again_by_one_command_is_one_attempt() {
     let retries = ("variable_originate_retries", "3");
@@ -159,7 +161,7 @@ fn number_dialed_again_by_one_command_is_one_attempt() {
                 }
                 switch.hang_up(far);
             }
-            // The agent's leg stays up, so the calls are emitted before its end.
+            // The agent's leg stays up, so the calls are emitted before it ends.
             switch.at(300_000).hang_up("p101");
             let calls = lines(&switch);
             let case = format!("{headers:?} {gap} {answered}");
@@ -198,7 +200,7 @@ fn number_that_an_api_dials_again_is_one_attempt() {
     }
 }
 
-/// Calling the customer again doesn't extend the call of an agent whose leg stays up.
+/// Calling the customer again doesn't extend a call by an agent whose leg stays up.
 #[test]
 fn number_that_an_api_dialed_before_ties_no_later_call() {
     let mut switch = Switch::default();
@@ -356,7 +358,7 @@ fn customers_parked_at_the_same_time_are_two_calls() {
     for (cust, phone, _) in both {
         switch.at(3000).hang_up(phone).unbridge(cust, phone);
     }
-    // Another telephone retrieves each customer. The bridge is reported before the answer.
+    // Each customer is retrieved by another phone. The bridge is reported before the answer.
     switch
         .at(5000)
         .dial("p103", "103")
@@ -479,7 +481,7 @@ fn ring_group_over_loopbacks_names_the_phone_that_answers() {
 #[test]
 fn pickup_by_colleague_with_older_leg_keeps_customer_as_root() {
     let mut switch = Switch::default();
-    // The telephone of the colleague (103) is off the hook before the customer calls.
+    // The colleague's phone (103) is off the hook before the customer calls.
     switch.at(0).dial("p103", "103");
     switch.at(1000).call_in("cust", CUSTOMER);
     switch.ring("p102", "102", ("cust", "cust")).at(3000);
@@ -518,7 +520,7 @@ fn conference_with_customer_and_colleague_is_one_call() {
     assert_eq!(lines(&switch), [wanted]);
 }
 
-/// 101 calls the customer, and leaves before the connection is back.
+/// 101 calls the customer, and leaves before the connection is restored.
 #[test]
 fn call_whose_first_channel_was_missed_keeps_its_linkedid() {
     let mut switch = Switch::default();

@@ -1,5 +1,5 @@
-//! Tests of messages that arrive late, because callbridge was stopped or the broker was down. The
-//! delay changes no call.
+//! Tests of messages that arrive late because callbridge was stopped or the broker was down. The
+//! delay must not change any call.
 
 use crate::expected::{bodies, faults, recordings, settings};
 use crate::recordings::slack;
@@ -16,12 +16,12 @@ const KEPT: Timing = Timing {
     order: None,
 };
 
-/// The cause of the delay in the middle of the messages.
+/// What causes the delay in the middle of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Away {
-    /// The connection is lost. callbridge runs, so its clock advances.
+    /// The connection is lost while callbridge keeps running, so its clock advances.
     Broker,
-    /// callbridge is stopped, and started again with its stored state.
+    /// callbridge is stopped, and then restarted with its stored state.
     Program,
 }
 
@@ -38,7 +38,7 @@ fn restart(mut assembler: Assembler) -> Assembler {
     next
 }
 
-/// Returns the calls with customers. The messages from the index `cut` on are delayed by `later`.
+/// Returns the calls with customers. Messages from index `cut` onward are delayed by `later`.
 fn finish_late_calls(
     messages: &[Vec<u8>],
     cut: usize,
@@ -80,8 +80,8 @@ fn finish_late_calls(
     latest_reports(calls)
 }
 
-/// Returns the calls with customers, oldest first. If a call was reported both incomplete and
-/// complete, only the complete call is returned.
+/// Returns the calls with customers, oldest first. If a call was reported as both incomplete and
+/// complete, only the complete one is returned.
 pub fn latest_reports(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
     calls.retain(|call| call.direction != Direction::Internal);
     let whole = calls.iter().filter(|call| call.incomplete.is_none());
@@ -91,8 +91,8 @@ pub fn latest_reports(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
     calls
 }
 
-/// Checks each recording with several delays. `cuts` returns the indexes of the first delayed
-/// messages from the number of messages.
+/// Checks each recording with several delays. `cuts` takes the number of messages and returns the
+/// indexes at which to start delaying them.
 fn check_recordings(away: Away, cuts: impl Fn(usize) -> Vec<usize>) {
     let mut wrong = Vec::new();
     for recording in recordings() {
@@ -124,7 +124,7 @@ fn recordings_are_reproduced_after_the_program_was_away() {
     check_recordings(Away::Program, quarters);
 }
 
-/// Returns the calls of a stream whose beginning was lost, two minutes after the last message.
+/// Returns the calls found two minutes after the last message of a stream whose start was lost.
 fn calls_without_start(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
     const LATER_MICROS: i64 = 120_000_000;
     let mut decoder = Decoder::new(None);
@@ -167,7 +167,7 @@ fn is_customer_hangup(message: &[u8]) -> bool {
     event["Event-Name"] == "CHANNEL_HANGUP" && name.starts_with("sofia/external/")
 }
 
-/// A broker's stream does not show when the connection began, so callbridge cannot know that
+/// A broker's stream doesn't show when the connection started, so callbridge can't know that
 /// messages were lost.
 #[test]
 fn unanswered_call_with_lost_start_is_still_reported() {

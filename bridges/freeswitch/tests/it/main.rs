@@ -1,5 +1,5 @@
-//! Tests of the crate from outside, with recordings of a live switch, and with events that are in
-//! no recording.
+//! Tests of the crate's public interface, both with recordings of a live switch and with events
+//! that aren't in any recording.
 
 mod cdr;
 mod expected;

@@ -1,5 +1,5 @@
-//! Tests of changed recordings, with the changes that a socket, a broker, or a proxy can make to a
-//! stream.
+//! Tests with modified recordings, where the changes are ones that a socket, a broker, or a proxy
+//! could make to a stream.
 
 use crate::expected::{faults, finished_calls, recordings, split};
 use crate::recordings::slack;
@@ -8,7 +8,7 @@ use crate::recordings::slack;
 const SHUFFLED_MICROS: u64 = 400_000;
 const SEEDS: u64 = 6;
 
-/// Pseudo-random numbers, which are equal for equal seeds.
+/// Pseudo-random numbers, which are the same for the same seed.
 pub struct Chance(u64);
 
 impl Chance {
@@ -32,8 +32,7 @@ fn time(message: &[u8]) -> u64 {
     time.parse().expect("microseconds")
 }
 
-/// Returns the messages in another order, as if each message took up to [`SHUFFLED_MICROS`] to
-/// arrive.
+/// Returns the messages in a different order, as if each took up to [`SHUFFLED_MICROS`] to arrive.
 pub fn shuffle(messages: &[Vec<u8>], chance: &mut Chance) -> Vec<Vec<u8>> {
     let keyed = messages.iter().map(|message| {
         let key = time(message) + chance.next(SHUFFLED_MICROS);
@@ -44,8 +43,8 @@ pub fn shuffle(messages: &[Vec<u8>], chance: &mut Chance) -> Vec<Vec<u8>> {
     keyed.into_iter().map(|(_, message)| message).collect()
 }
 
-/// Checks the calls of all recordings, once for each of `seeds` seeds. `change` changes the
-/// messages of a recording first.
+/// Checks the calls of all recordings once for each of `seeds` seeds, after `change` has been
+/// applied to each recording's messages.
 fn check_recordings(change: impl Fn(&[Vec<u8>], &mut Chance) -> Vec<Vec<u8>>, seeds: u64) {
     let mut wrong = Vec::new();
     for recording in recordings() {
@@ -86,7 +85,7 @@ fn duplicate_and_reordered_events_make_no_difference() {
     );
 }
 
-/// Returns the messages without those that follow the event `event`.
+/// Returns the messages without those that immediately follow an `event`.
 fn drop_next(messages: &[Vec<u8>], event: &str) -> Vec<Vec<u8>> {
     let wanted = format!("\"Event-Name\":\"{event}\"");
     let mut dropped = false;
@@ -111,12 +110,12 @@ fn event_lost_after_a_hangup_changes_no_call() {
     );
 }
 
-/// Returns `true` if the character is not part of a word, or if there is no character.
+/// Returns `true` if the character isn't part of a word, or if there is none.
 fn is_word_end(character: Option<char>) -> bool {
     character.is_none_or(|c| !c.is_alphanumeric())
 }
 
-/// Replaces each whole `word` in the text by `other`. Parts of longer words stay unchanged.
+/// Replaces each occurrence of `word` in the text with `other`, unless it's part of a longer word.
 fn replace_word(text: &str, word: &str, other: &str) -> String {
     let (mut made, mut rest) = (String::with_capacity(text.len()), text);
     let mut before = None;
@@ -135,7 +134,7 @@ fn replace_word(text: &str, word: &str, other: &str) -> String {
 
 #[test]
 fn renamed_profiles_gateways_and_extensions_give_same_calls() {
-    // FusionPBX names gateways by UUIDs, and a profile can have the name of a telephone.
+    // FusionPBX names gateways after UUIDs, and a profile may have the same name as a phone.
     let names = [
         ("external", "carriers"),
         ("internal", "103"),

@@ -1,5 +1,5 @@
-//! Tests of special situations of a switch and of its connections. Each call is either correct or
-//! marked as incomplete.
+//! Tests of special situations involving a switch or its connections. Each call must be either
+//! correct or marked as incomplete.
 
 use crate::expected::{Ended, bodies, finished_calls_when, special_recording, split};
 use crate::switch::line;
@@ -9,7 +9,7 @@ fn lines(messages: &[Vec<u8>]) -> Vec<String> {
     calls.iter().map(line).collect()
 }
 
-/// Makes a heartbeat of the process `core`, which has been up for five seconds.
+/// Creates a heartbeat of the process `core`, which has been up for five seconds.
 fn heartbeat(core: &str, micros: u64) -> Vec<u8> {
     let beat = serde_json::json!({
         "Event-Name": "HEARTBEAT",
@@ -21,7 +21,7 @@ fn heartbeat(core: &str, micros: u64) -> Vec<u8> {
     serde_json::to_vec(&beat).expect("JSON")
 }
 
-/// Returns the process that sent the message, and the time of the message in microseconds.
+/// Returns the process that sent the message, and the message's time in microseconds.
 fn sender(message: &[u8]) -> (String, u64) {
     let event: serde_json::Value = serde_json::from_slice(message).expect("an event");
     let core = event["Core-UUID"].as_str().expect("text");
@@ -66,7 +66,7 @@ fn call_is_complete_if_the_broker_kept_only_its_end() {
     let whole = lines(&split(&special_recording("broker_away/esl.jsonl")));
     assert_eq!(whole, [format!("{call}, whole")]);
     let rest = lines(&bodies(&special_recording("broker_away/amqp.jsonl")));
-    // The times that the channels carry show that nothing else happened.
+    // The times reported with the channels show that nothing else happened.
     assert_eq!(rest, [format!("{call}, whole")]);
 }
 
@@ -86,8 +86,8 @@ fn orderly_stop_of_the_switch_ends_its_calls() {
     );
 }
 
-/// Neither interface of a killed switch reports the end of the process. Over AMQP, the heartbeats
-/// stop.
+/// If the switch is killed, neither interface reports the end of the process, but the heartbeats
+/// over AMQP stop.
 #[test]
 fn calls_of_killed_switch_end_at_last_heartbeat() {
     for messages in [
@@ -100,8 +100,8 @@ fn calls_of_killed_switch_end_at_last_heartbeat() {
             let mut messages = messages.clone();
             messages.extend((1..=beats).map(|n| heartbeat(&core, last + n * 20_000_000)));
             let killed = last + beats * 20_000_000;
-            // The first heartbeat of another process ends no call, because a second switch can have
-            // the name of the first switch.
+            // Another process's first heartbeat doesn't end any call, because a second switch may
+            // have the same name.
             messages.push(heartbeat("another", killed + 30_000_000));
             assert_eq!(lines(&messages), [] as [&str; 0]);
             messages.push(heartbeat("another", killed + 60_000_000));
@@ -130,7 +130,8 @@ fn single_heartbeat_of_another_process_ends_no_call() {
     assert_eq!(lines(&messages), whole);
 }
 
-/// Two switches with one name send to one queue, and one of them is restarted again and again.
+/// Two switches with the same name send to the same queue, and one of them is restarted over and
+/// over.
 #[test]
 fn second_switch_in_the_queue_ends_no_calls_of_the_first() {
     let mut messages = bodies(&special_recording("switch_stopped/amqp.jsonl"));

@@ -1,12 +1,12 @@
-//! Tests which extension a phone has that dials without a login: a browser phone, and phones that
-//! aren't on SIP.
+//! Tests of which extension a phone has if it dials without logging in, as browser phones and
+//! phones that aren't on SIP do.
 
 use crate::expected::finished_calls;
 use crate::switch::{Switch, line};
 
 const CUSTOMER: &str = "998901110001";
 
-/// Returns the customer's call that the channel with this name and these headers places.
+/// Returns the call to the customer placed by a channel with this name and these headers.
 fn call_from(name: &str, headers: &[(&str, &str)]) -> Vec<String> {
     let mut switch = Switch::default();
     switch.at(0).dial_without_login("phone", name, headers);

@@ -1,15 +1,15 @@
-//! Tests of the recorded scenarios, over each of the interfaces.
+//! Tests of the recorded scenarios over each of the interfaces.
 
 use crate::expected::{Recording, bodies, faults, finished_calls, recordings, split};
 
-/// Maximum difference of times in seconds. Media begins shortly after the bridge, and the switch's
+/// Maximum time difference in seconds. Media starts shortly after the bridge, and the switch's
 /// clock advances in steps of 20 ms.
 const SLACK: f64 = 0.4;
-/// Maximum difference with a consultation by feature code. The consultation begins when the switch
-/// plays music, not when the customer hears the music.
+/// Maximum time difference for a feature-code consultation, which starts when the switch plays
+/// music, not when the customer hears it.
 const CONSULTATION_SLACK: f64 = 0.6;
 
-/// Returns the maximum difference of times, in seconds, for a recording.
+/// Returns the maximum time difference for a recording, in seconds.
 pub fn slack(recording: &Recording) -> f64 {
     if recording.name == "attended_transfer" {
         CONSULTATION_SLACK

@@ -1,4 +1,4 @@
-//! Tests of scenes that are in no recording, with events like those of a live switch.
+//! Tests of scenes that aren't in any recording, using events like those of a live switch.
 
 use crate::expected::{Ended, finished_calls, finished_calls_by, finished_calls_when};
 use crate::metamorphic::{Chance, shuffle};
@@ -11,8 +11,8 @@ fn lines(switch: &Switch) -> Vec<String> {
     finished_calls(&switch.messages).iter().map(line).collect()
 }
 
-/// Plays a talk that does not end: 101 answers the customer after a second. The channels are `cust`
-/// and `p101`.
+/// Plays a conversation that doesn't end, in which 101 answers the customer after a second. The
+/// channels are `cust` and `p101`.
 fn play_talk(switch: &mut Switch) {
     let call = ("cust", "cust");
     switch.at(0).call_in("cust", CUSTOMER);
@@ -73,7 +73,7 @@ fn agent_waiting_in_a_queue_delays_no_call() {
         .map(|cust| format!("{cust} in city {CUSTOMER} [101] 101 talk 3.0 of 4.0, whole"));
     let unserved = format!("other in city {OTHER} [] - talk 0.0 of 0.0, whole");
     assert_eq!(calls, [one, two, three, unserved]);
-    // The agent hangs up, which is not a call.
+    // The agent hangs up, which doesn't count as a call.
     switch.at(300_000).hang_up("agent");
     assert_eq!(
         finished_calls_when(&switch.messages, Ended::Everything).len(),
@@ -133,9 +133,9 @@ fn call_dialed_after_a_transfer_is_a_separate_call() {
     assert_eq!(lines(&switch), wanted);
 }
 
-/// The clock of a switch advances in steps of 20 ms, so both halves of a loopback and the channel
-/// that they dial can have one creation time. In that case, only the names show which half belongs
-/// to which channel.
+/// Since a switch's clock advances in steps of 20 ms, both halves of a loopback channel and the
+/// channel they dial may have the same creation time. In that case, only the names show which half
+/// belongs to which channel.
 #[test]
 fn loopback_to_phone_is_one_call_in_any_event_order() {
     let mut switch = Switch::default();
@@ -159,9 +159,9 @@ fn loopback_to_phone_is_one_call_in_any_event_order() {
     }
 }
 
-/// A caller from an address that no trunk names, and a number that is called over such a gateway,
-/// are outside parties, and neither is an employee. Without a trunk of the caller, the forwarded
-/// call counts as outbound, and the message names the missing endpoint.
+/// A caller whose address doesn't match any trunk is an outside party, and so is a number called
+/// over such a gateway. Neither of them is an employee. Without a trunk for the caller, the
+/// forwarded call counts as outbound, and the message lists the missing endpoint.
 #[test]
 fn caller_from_an_unmatched_address_is_not_an_employee() {
     let mut switch = Switch::default();
@@ -370,7 +370,7 @@ fn two_customers_in_one_room_are_two_calls() {
         .hang_up("two")
         .enter_or_leave_room("two", "room", false);
     switch.at(9000).hang_up("p101");
-    // The two customers hear each other, too, because a room is one bridge.
+    // The two customers hear each other as well, because a room is a single bridge.
     let wanted = [
         format!("one in city {CUSTOMER} [101] 101 talk 5.0 of 5.0, whole"),
         format!("two in city {OTHER} [101] 101 talk 4.0 of 4.0, whole"),
@@ -483,14 +483,14 @@ fn trunk_and_phone_with_the_same_name_are_kept_apart() {
     assert_eq!(lines(&switch), [wanted]);
 }
 
-/// The variables that name the caller of a channel that was dialed without a session.
+/// The variables that identify the caller of a channel that was dialed without a session.
 const NAMED_IN: [&str; 2] = [
     "variable_ent_originate_aleg_uuid",
     "variable_fifo_bridge_uuid",
 ];
 
-/// Plays a customer's call and the three legs of a ring group. Each leg is dialed without a session
-/// and names its caller in `variable`.
+/// Plays a customer's call and the three legs of a ring group. Each leg is dialed without a
+/// session, and its `variable` identifies its caller.
 fn dial_without_session(switch: &mut Switch, variable: &str) {
     let caller = [(variable, "cust")];
     switch.at(0).call_in("cust", CUSTOMER);
@@ -536,7 +536,7 @@ fn missed_call_keeps_the_one_phone_dialed_without_session() {
     }
 }
 
-/// An agent of mod_fifo joins the customer, so the agent's channel reports the bridge.
+/// A mod_fifo agent joins the customer, so the bridge is reported by the agent's channel.
 #[test]
 fn fifo_agent_dialed_for_customer_is_in_the_call() {
     let mut switch = Switch::default();
@@ -550,7 +550,7 @@ fn fifo_agent_dialed_for_customer_is_in_the_call() {
     assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), [wanted]);
 }
 
-/// Any event of a channel can name the channel's caller, and the events can arrive in any order.
+/// Any of a channel's events may identify its caller, and the events may arrive in any order.
 #[test]
 fn caller_named_after_a_leg_is_created_counts() {
     for variable in NAMED_IN {

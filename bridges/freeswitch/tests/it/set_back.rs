@@ -1,5 +1,5 @@
 //! Tests of a switch whose clock is set back while calls are open. Such calls are marked as
-//! incomplete. Late and repeated messages do not count as a clock that was set back.
+//! incomplete, whereas messages that are merely late or duplicate don't count as a clock change.
 
 use crate::expected::{Expected, ExpectedCall, bodies, faults, recordings, settings};
 use crate::late::latest_reports;
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 const WHY: &str = "the PBX's clock was set back during the call";
-/// Time between two heartbeats, because a busy switch sends messages this often.
+/// Time between two heartbeats, which is how often a busy switch sends messages.
 const BEAT_MICROS: u64 = 400_000;
 const SEEDS: u64 = 4;
 const SECOND: u64 = 1_000_000;
@@ -25,7 +25,7 @@ fn event_time(event: &Value) -> u64 {
     micros(event, "Event-Date-Timestamp").expect("a time")
 }
 
-/// Makes the heartbeats of a switch during the events, one each `every` microseconds.
+/// Creates a switch's heartbeats for the duration of the events, one every `every` microseconds.
 fn heartbeats(events: &[Value], every: u64) -> Vec<Value> {
     let from = event_time(events.first().expect("one"));
     let until = event_time(events.last().expect("one"));
@@ -43,8 +43,8 @@ fn heartbeats(events: &[Value], every: u64) -> Vec<Value> {
     beats
 }
 
-/// Returns the events in the order in which the switch sent them, with new sequence numbers and
-/// with a heartbeat each `every` microseconds.
+/// Returns the events in the order in which the switch sent them, with new sequence numbers and a
+/// heartbeat every `every` microseconds.
 fn switch_events(messages: &[Vec<u8>], every: u64) -> Vec<Value> {
     let mut events: Vec<Value> = messages
         .iter()
@@ -61,8 +61,8 @@ fn switch_events(messages: &[Vec<u8>], every: u64) -> Vec<Value> {
     events
 }
 
-/// Returns the events of a switch whose clock is set back by `by` at the time `at`. Both are in
-/// microseconds.
+/// Returns the events as sent by a switch whose clock is set back by `by` at the time `at`. Both
+/// are in microseconds.
 fn set_back(events: &[Value], at: u64, by: u64) -> Vec<Value> {
     let times = [
         "Event-Date-Timestamp",
@@ -82,10 +82,10 @@ fn set_back(events: &[Value], at: u64, by: u64) -> Vec<Value> {
     events
 }
 
-/// The time of arrival of a message, by callbridge's clock in microseconds, and the message.
+/// When a message arrives, by callbridge's clock in microseconds, and the message itself.
 type Arrival = (u64, Vec<u8>);
 
-/// Returns the calls with customers. If `kept` is `true`, a queue kept the messages.
+/// Returns the calls with customers. If `kept` is `true`, the messages were kept in a queue.
 fn finish_calls(arrivals: &[Arrival], kept: bool) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
@@ -109,9 +109,9 @@ fn finish_calls(arrivals: &[Arrival], kept: bool) -> Vec<FinishedCall> {
     latest_reports(assembler.take_finished())
 }
 
-/// Returns the arrivals of the events. Each event arrives up to 400 ms after its time in `events`,
-/// and some arrive twice. The second half is delayed by `late`. The text of an event is in
-/// `changed`.
+/// Returns when each event arrives, which is up to 400 ms after its time in `events`. The second
+/// half is delayed by another `late` microseconds, and some events arrive twice. `changed` has the
+/// events' text.
 fn arrivals(events: &[Value], changed: &[Value], late: u64, chance: &mut Chance) -> Vec<Arrival> {
     let mut all = Vec::new();
     for (at, (event, changed)) in events.iter().zip(changed).enumerate() {
@@ -128,8 +128,8 @@ fn arrivals(events: &[Value], changed: &[Value], late: u64, chance: &mut Chance)
     all
 }
 
-/// Returns the differences of the calls from the expected calls. A call that is incomplete because
-/// of the clock counts as right. The start of a call can be earlier by `by`.
+/// Returns the differences between the calls and the expected ones. A call that's incomplete
+/// because of the clock counts as right, and a call may start earlier than expected by `by`.
 fn differences(calls: &[FinishedCall], wanted: &Expected, slack: f64, by: u64) -> Vec<String> {
     let mut wrong = Vec::new();
     for call in &wanted.calls {
@@ -187,7 +187,7 @@ fn clock_set_back_during_call_never_yields_wrong_figures() {
             let at = span.start + chance.next(span.end - span.start);
             let mut changed = set_back(&events, at, by);
             if seed % 2 == 0 {
-                // Without uptimes, only sequence numbers and times show the change.
+                // Without uptimes, only the sequence numbers and times reveal the change.
                 changed
                     .iter_mut()
                     .for_each(|event| event["Uptime-msec"] = Value::Null);

@@ -1,12 +1,12 @@
-//! Tests of a stream that arrives in pieces, is cut, or begins anywhere. The splitter returns equal
-//! messages, and no message contains bytes of another message.
+//! Tests of streams that arrive in pieces, are cut off, or start in the middle. The splitter must
+//! return the same messages, none of which may contain another message's bytes.
 
 use crate::expected::{faults, finished_calls, recordings, split};
 use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX};
 use callbridge_freeswitch::Splitter;
 use proptest::prelude::*;
 
-/// Returns the messages of a stream that arrives in pieces of `piece` bytes.
+/// Returns the messages in a stream that arrives in pieces of `piece` bytes.
 fn split_in_pieces(bytes: &[u8], piece: usize) -> Vec<Vec<u8>> {
     let mut splitter = Splitter::default();
     let (mut held, mut messages) = (Vec::new(), Vec::new());
@@ -55,7 +55,7 @@ fn full_event_stream_reproduces_the_recorded_calls() {
     assert!(faults.is_empty(), "{faults:?}");
 }
 
-/// Returns the index at which each message's frame begins.
+/// Returns the index at which each message's frame starts.
 fn frame_starts(bytes: &[u8]) -> Vec<usize> {
     let mut splitter = Splitter::default();
     let mut starts = Vec::new();
@@ -83,7 +83,7 @@ fn recording_cut_at_its_start_keeps_all_later_messages() {
         let same = rest.iter().rev().zip(whole.iter().rev());
         let same = same.take_while(|(a, b)| a == b).count();
         assert!(same >= later, "from {from}: {same} of {later}");
-        // The rest of the message that was cut can be read as one more message.
+        // The rest of the message that was cut off may be read as an additional message.
         assert!(
             rest.len() <= later + 1,
             "from {from}: {} messages",

@@ -1,10 +1,10 @@
-//! A fake switch that makes the events of a scene, with the headers of a live switch.
+//! A fake switch that generates a scene's events, with the same headers as a live switch.
 
 use callbridge_call::{Direction, FinishedCall};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Time of the switch's clock when a scene begins, in seconds since 1970.
+/// The time shown by the switch's clock when a scene starts, in seconds since 1970.
 pub const BEGIN: u64 = 1_795_300_000;
 
 #[derive(Clone, Default)]
@@ -15,7 +15,7 @@ struct Channel {
     bridged: u64,
 }
 
-/// A scene: its channels, and the events so far.
+/// A scene, consisting of its channels and the events so far.
 #[derive(Default)]
 pub struct Switch {
     channels: BTreeMap<String, Channel>,
@@ -27,7 +27,7 @@ pub struct Switch {
 type Headers<'h> = &'h [(&'h str, &'h str)];
 
 impl Switch {
-    /// Sets the time of the next events, in milliseconds from the start of the scene.
+    /// Sets the time of the following events, in milliseconds since the start of the scene.
     pub fn at(&mut self, millis: u64) -> &mut Self {
         self.now = (BEGIN * 1000 + millis) * 1000;
         self
@@ -54,7 +54,7 @@ impl Switch {
         self.send_event("CHANNEL_CREATE", id, &[])
     }
 
-    /// Lets a customer call in over the carrier. `id` is the id of the customer's channel.
+    /// Makes a customer call in over the carrier. `id` is the ID of the customer's channel.
     pub fn call_in(&mut self, id: &str, number: &str) -> &mut Self {
         self.call_in_from(id, number, "16000")
     }
@@ -71,7 +71,7 @@ impl Switch {
         self.channel(id, &name, true, &headers)
     }
 
-    /// Lets the telephone of an extension dial. `id` is the id of the telephone's channel.
+    /// Makes an extension's phone dial. `id` is the ID of the phone's channel.
     pub fn dial(&mut self, id: &str, extension: &str) -> &mut Self {
         let name = format!("sofia/internal/{extension}@pbx.lab");
         let headers = [
@@ -84,13 +84,13 @@ impl Switch {
         self.channel(id, &name, true, &headers)
     }
 
-    /// Lets a phone dial that has no login, from a channel with this name.
+    /// Makes a phone that isn't logged in dial, using a channel with this name.
     pub fn dial_without_login(&mut self, id: &str, name: &str, headers: Headers<'_>) -> &mut Self {
         self.channel(id, name, true, headers)
     }
 
-    /// Returns the headers that a channel in the call `call` has because the channel `by` made it.
-    /// If `by` is no channel, returns no headers.
+    /// Returns the headers of a channel that the channel `by` created in the call `call`, or none
+    /// if `by` isn't a channel.
     fn originator_headers(&self, by: &str, call: &str) -> Vec<(&'static str, String)> {
         let Some(maker) = self.channels.get(by) else {
             return Vec::new();
@@ -107,8 +107,8 @@ impl Switch {
         ]
     }
 
-    /// Dials a telephone. The channel `by` dials in the call `call`. If `by` is empty, no channel
-    /// dials.
+    /// Dials a phone. The channel `by` dials it in the call `call`, or no channel does if `by` is
+    /// empty.
     pub fn ring(&mut self, id: &str, extension: &str, (by, call): (&str, &str)) -> &mut Self {
         self.ring_with(id, extension, (by, call), &[])
     }
@@ -136,8 +136,8 @@ impl Switch {
         self.channel(id, &name, false, &headers)
     }
 
-    /// Dials an outside number. `target` is the gateway and the number. `by` is the channel that
-    /// dials and the call.
+    /// Dials an outside number. `target` is the gateway and the number, and `by` is the dialing
+    /// channel and the call.
     pub fn dial_out(&mut self, id: &str, target: (&str, &str), by: (&str, &str)) -> &mut Self {
         self.dial_out_with(id, target, by, &[])
     }
@@ -150,7 +150,8 @@ impl Switch {
         more: Headers<'_>,
     ) -> &mut Self {
         let name = format!("sofia/external/{number}");
-        // Numbers over another gateway than `city` have an address that no trunk names.
+        // For any gateway other than `city`, the number has an address that doesn't match any
+        // trunk.
         let port = if gateway == "city" { 16_000 } else { 16_099 };
         let uri = format!("{number}@127.0.0.1:{port}");
         let mut headers = vec![
@@ -165,15 +166,15 @@ impl Switch {
         self.channel(id, &name, false, &headers)
     }
 
-    /// Adds a header to the later events of the channel.
+    /// Adds a header to all subsequent events of the channel.
     pub fn add_header(&mut self, id: &str, header: &str, value: &str) -> &mut Self {
         let channel = self.channels.get_mut(id).expect("a channel");
         channel.headers.insert(header.to_owned(), value.to_owned());
         self
     }
 
-    /// Creates one half of a loopback. `other` is the id of the other half, or empty if the event
-    /// does not show the id. The channel `by` makes the half in the call `call`.
+    /// Creates half of a loopback channel, which the channel `by` does in the call `call`. `other`
+    /// is the other half's ID, or empty if the event doesn't show it.
     pub fn add_loopback_half(
         &mut self,
         id: &str,
@@ -212,7 +213,7 @@ impl Switch {
         self.send_event("CHANNEL_UNBRIDGE", a, &sides)
     }
 
-    /// Lets the channel begin or end a consultation by feature code.
+    /// Makes the channel start or end a consultation by feature code.
     pub fn consult(&mut self, id: &str, begins: bool) -> &mut Self {
         let event = if begins {
             "CHANNEL_EXECUTE"
@@ -222,7 +223,7 @@ impl Switch {
         self.send_event(event, id, &[("Application", "att_xfer")])
     }
 
-    /// Lets the channel begin or end the application `name` with the argument `data`.
+    /// Makes the channel start or end the application `name` with the argument `data`.
     pub fn execute(&mut self, id: &str, (name, data): (&str, &str), begins: bool) -> &mut Self {
         let event = if begins {
             "CHANNEL_EXECUTE"
@@ -236,18 +237,18 @@ impl Switch {
         )
     }
 
-    /// Lets the user of the channel press a key. The event carries no variables.
+    /// Makes the channel's user press a key. The event has no variables.
     pub fn press(&mut self, id: &str, key: &str) -> &mut Self {
         self.send_event("DTMF", id, &[("DTMF-Digit", key)])
     }
 
-    /// Lets the channel enter a room (`enters`) or leave the room.
+    /// Makes the channel enter (if `enters`) or leave a room.
     pub fn enter_or_leave_room(&mut self, id: &str, room: &str, enters: bool) -> &mut Self {
         let action = if enters { "add-member" } else { "del-member" };
         self.act_in_room(id, room, action)
     }
 
-    /// Lets the member start talking in the room.
+    /// Makes the member start talking in the room.
     pub fn talk_in_room(&mut self, id: &str, room: &str) -> &mut Self {
         self.act_in_room(id, room, "start-talking")
     }
@@ -266,7 +267,8 @@ impl Switch {
         self.send_event("CHANNEL_HANGUP_COMPLETE", id, &[])
     }
 
-    /// Reports the channel again under another process (`fsctl recover`), perhaps on another node.
+    /// Reports the channel again as part of another process (`fsctl recover`), possibly on another
+    /// node.
     pub fn recover(&mut self, id: &str, (core, node): (&str, &str)) -> &mut Self {
         self.add_header(id, "Core-UUID", core);
         self.add_header(id, "FreeSWITCH-Switchname", node);
@@ -274,7 +276,7 @@ impl Switch {
         self.send_event("CHANNEL_CREATE", id, &[])
     }
 
-    /// Sends a heartbeat, which shows the number of live channels.
+    /// Sends a heartbeat with the number of live channels.
     pub fn send_heartbeat(&mut self, channels: usize) -> &mut Self {
         self.sequence += 1;
         let message = json!({
@@ -319,7 +321,7 @@ impl Switch {
     }
 }
 
-/// Describes a finished call in one line: parties, trunk, talk, and duration.
+/// Describes a finished call in one line, including its parties, trunk, talk time, and duration.
 pub fn line(call: &FinishedCall) -> String {
     let employees: Vec<String> = call
         .employees_in_order

@@ -1,4 +1,4 @@
-//! Tests of calls of three parties, in which an employee joins a call without a bridge.
+//! Tests of three-party calls, in which an employee joins a call without a bridge.
 
 use crate::expected::{Ended, finished_calls, finished_calls_by, finished_calls_when};
 use crate::metamorphic::{Chance, shuffle};
@@ -7,7 +7,7 @@ use crate::switch::{Switch, line};
 const CUSTOMER: &str = "998901110001";
 const OTHER: &str = "998901110002";
 
-/// Plays a talk of the customer and 101 that begins at second 1 and does not end.
+/// Plays a conversation between the customer and 101 that starts at second 1 and doesn't end.
 fn play_talk(switch: &mut Switch) {
     switch.at(0).call_in("cust", CUSTOMER);
     switch.ring("p101", "101", ("cust", "cust")).at(1000);
@@ -84,8 +84,8 @@ fn call_continues_with_joined_employee_after_first_leaves() {
     assert_eq!(lines(&switch), [wanted]);
 }
 
-/// Plays a call in which 104 eavesdrops on the channel `target` from second 2 on, presses `keys` a
-/// second apart, and leaves a second later. `more` are variables of 104's channel.
+/// Plays a call in which 104 eavesdrops on the channel `target` from second 2 on, presses `keys`
+/// one second apart, and leaves a second later. `more` lists variables of 104's channel.
 fn play_eavesdropping(target: &str, keys: &[&str], more: &[(&str, &str)]) -> Switch {
     let mut switch = Switch::default();
     play_talk(&mut switch);
@@ -107,7 +107,7 @@ fn play_eavesdropping(target: &str, keys: &[&str], more: &[(&str, &str)]) -> Swi
     switch
 }
 
-/// The monitored channel, the keys pressed, and whether the eavesdropper talks with the customer.
+/// The monitored channel, the keys pressed, and whether the eavesdropper talks to the customer.
 type KeyCase = (&'static str, &'static [&'static str], bool);
 
 #[test]
@@ -118,7 +118,7 @@ fn eavesdropper_heard_by_the_customer_counts() {
         ("cust", &["3"], true),
         ("cust", &["3", "0"], true),
         ("p101", &["7", "0"], false),
-        // The target hears `2`, and its partner hears `1`.
+        // `2` lets the target hear the eavesdropper, and `1` its partner.
         ("p101", &["2"], false),
         ("p101", &["1"], true),
         ("cust", &["2"], true),
@@ -135,7 +135,7 @@ fn eavesdropper_heard_by_the_customer_counts() {
     }
 }
 
-/// The monitored channel, the key pressed, the eavesdropper's variables, and whether it talks with
+/// The monitored channel, the key pressed, the eavesdropper's variables, and whether they talk to
 /// the customer.
 type VariableCase = (
     &'static str,
@@ -165,7 +165,7 @@ fn eavesdrop_variables_decide_if_the_supervisor_counts() {
     }
 }
 
-/// A supervisor who speaks in two calls, one after the other, does not make the calls one call.
+/// A supervisor who talks in two calls, one after the other, doesn't turn them into one call.
 #[test]
 fn supervisor_speaking_in_two_calls_does_not_join_them() {
     let mut switch = Switch::default();
@@ -192,7 +192,7 @@ fn supervisor_speaking_in_two_calls_does_not_join_them() {
     assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), wanted);
 }
 
-/// A caller's keys in a menu have no effect on a call, and are not stored.
+/// A caller's key presses in an IVR have no effect on the call and aren't stored.
 #[test]
 fn keys_pressed_by_a_caller_are_not_stored() {
     let mut plain = Switch::default();

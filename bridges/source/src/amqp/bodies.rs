@@ -1,14 +1,15 @@
-//! Cuts and counts the message bodies that arrive on a broker's connection, before the AMQP library
-//! lapin stores them.
+//! Truncates and counts the message bodies arriving on a broker's connection before lapin (the AMQP
+//! library) stores them.
 //!
-//! A broker limits the number of unacknowledged messages, not their bytes. lapin holds each body
-//! whole, so a few large messages would fill our memory, again at each start. So the connection
-//! itself is read with a limit. Bytes of a body beyond its limit are left out here. When all bodies
-//! together reach their limit, nothing more is read until the consumer takes messages. Methods and
-//! content headers pass through [`frames`] on the way.
+//! A broker limits the number of unacknowledged messages, but not their size. Since lapin holds
+//! each body as a whole, a few large messages would fill up our memory, and do so again at every
+//! startup. That's why we limit what's read from the connection itself. Bytes that exceed a body's
+//! limit are dropped here, and once all bodies together have reached their limit, nothing more is
+//! read until the consumer takes messages. Methods and content headers pass through [`frames`] on
+//! the way.
 //!
-//! Heartbeats replace the bytes that are left out, so a long body on a slow connection does not
-//! look like a dead connection.
+//! The dropped bytes are replaced with heartbeats, so that a connection isn't considered dead while
+//! a long body arrives slowly.
 
 use super::frames::{self, BODY, CONTENT, HEAD, HEARTBEAT, METHOD};
 use crate::connect::Stream;
@@ -20,23 +21,22 @@ use tokio::io::{AsyncRead, ReadBuf, ReadHalf};
 
 const READ_BYTES: usize = 64 << 10;
 
-/// Maximum number of cut bodies whose original lengths are remembered. The limit is for a
-/// connection that only publishes, because nothing takes the lengths there.
+/// Maximum number of truncated bodies whose original length is remembered. This only matters for a
+/// connection that just publishes, where nothing ever takes the lengths.
 const CUT_MAX: usize = 4_096;
 
 const CONTENT_HEADER: u8 = 2;
 const END: u8 = 0xce;
 const HEARTBEAT_FRAME: [u8; 8] = [HEARTBEAT, 0, 0, 0, 0, 0, 0, END];
 
-/// Count of the bytes held in bodies, shared between the connection and the consumer of the
-/// messages.
+/// Counts the bytes held in bodies. Shared between the connection and the consumer of its messages.
 #[derive(Clone, Debug)]
 pub(super) struct Bodies {
-    /// Maximum bytes held of one message. A longer message is cut to one byte more, so the consumer
-    /// sees that it is too long.
+    /// Maximum number of bytes held per message. A longer message is truncated to one byte more
+    /// than that, so that the consumer can tell it's too long.
     one: u64,
-    /// Limit for the bytes held of all messages that the consumer has not taken yet. The last read
-    /// can exceed it by up to 64 KiB.
+    /// Maximum number of bytes held in all messages that the consumer hasn't taken yet. The last
+    /// read may exceed this by up to 64 KiB.
     all: u64,
     held: Arc<Mutex<Held>>,
 }
@@ -44,9 +44,9 @@ pub(super) struct Bodies {
 #[derive(Debug, Default)]
 struct Held {
     bytes: u64,
-    /// Original lengths in bytes of the bodies that were cut, in order.
+    /// Original lengths of the truncated bodies in bytes, in order.
     cut: VecDeque<u64>,
-    /// Wakes the connection, which waits for room.
+    /// Wakes the connection if it's waiting for room.
     line: Option<Waker>,
 }
 
@@ -56,8 +56,8 @@ impl Bodies {
         Self { one, all, held }
     }
 
-    /// Notes that the consumer took a message of `length` bytes. Returns the original length if the
-    /// message was cut.
+    /// Records that the consumer took a message of `length` bytes. Returns the message's original
+    /// length if it was truncated.
     pub(super) fn note_taken(&self, length: usize) -> Option<u64> {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         self.make_room(|held| {
@@ -67,7 +67,7 @@ impl Bodies {
         })
     }
 
-    /// Runs `free`, which releases held bytes, and wakes the connection if it waits for room.
+    /// Runs `free`, which releases held bytes, and wakes the connection if it's waiting for room.
     fn make_room<T>(&self, free: impl FnOnce(&mut Held) -> T) -> T {
         let mut held = self.held.lock();
         let freed = free(&mut held);
@@ -77,7 +77,7 @@ impl Bodies {
         freed
     }
 
-    /// Returns `true` if more can be read. Otherwise, `line` is woken once there is room.
+    /// Returns `true` if there's room to read more. Otherwise, `line` is woken once there is.
     fn has_room(&self, line: &Waker) -> bool {
         let mut held = self.held.lock();
         let room = held.bytes < self.all;
@@ -88,18 +88,18 @@ impl Bodies {
     }
 }
 
-/// Cuts the bodies in the bytes that a broker sends.
+/// Truncates the bodies in the bytes sent by a broker.
 #[derive(Debug)]
 struct Cutter {
     bodies: Bodies,
-    /// The beginning of a frame, until enough of it is known to pass it on.
+    /// The start of a frame, collected until there's enough of it to pass it on.
     begun: Vec<u8>,
-    /// Number of the next bytes to pass on. After them, `drop` bytes are left out.
+    /// Number of bytes to pass on next, after which `drop` bytes are dropped.
     keep: u64,
     drop: u64,
-    /// The octet that ends the frame must be passed on, because a part of the frame was.
+    /// Whether the octet that ends the frame must be passed on because part of the frame was.
     ends: bool,
-    /// Bytes of the current body that can still be passed on, by channel.
+    /// How many bytes of each channel's current body can still be passed on.
     left: BTreeMap<u16, u64>,
 }
 
@@ -115,10 +115,10 @@ impl Cutter {
         }
     }
 
-    /// Processes the bytes in `read`, and appends the bytes to pass on to `stays`.
+    /// Processes the bytes in `read`, and appends those to pass on to `stays`.
     ///
     /// # Errors
-    /// Returns an error for a frame that no broker may send.
+    /// Returns an error for a frame that no broker is allowed to send.
     fn cut(&mut self, mut read: &[u8], stays: &mut Vec<u8>) -> io::Result<()> {
         while !read.is_empty() {
             if self.keep > 0 {
@@ -136,8 +136,8 @@ impl Cutter {
         Ok(())
     }
 
-    /// Interprets a frame, once `begun` contains enough of it. Appends what is known of it to
-    /// `stays`, or a heartbeat if the whole frame is left out.
+    /// Interprets a frame once `begun` contains enough of it. Appends the part of it that's known
+    /// to `stays`, or a heartbeat if the whole frame is dropped.
     fn understand(&mut self, stays: &mut Vec<u8>) -> io::Result<()> {
         let Some((head, payload)) = self.begun.split_first_chunk::<HEAD>() else {
             return Ok(());
@@ -175,7 +175,7 @@ impl Cutter {
         Ok(())
     }
 
-    /// Handles the head of a body's frame.
+    /// Processes the start of a body frame.
     fn body(&mut self, channel: u16, length: u32, stays: &mut Vec<u8>) {
         let left = self.left.entry(channel).or_insert(u64::MAX);
         let length = u64::from(length);
@@ -196,7 +196,7 @@ impl Cutter {
         self.ends = true;
     }
 
-    /// Handles the header of a message whose body comes next on this channel. `size` begins with
+    /// Processes the header of a message whose body comes next on this channel. `size` starts with
     /// the body's length, which is reduced to the limit.
     fn content(&mut self, channel: u16, size: &mut [u8]) {
         let Some(size) = size.first_chunk_mut::<8>() else {
@@ -215,7 +215,7 @@ impl Cutter {
     }
 }
 
-/// Appends a frame without the octet that ends it.
+/// Appends a frame without its final octet.
 fn push_frame(stays: &mut Vec<u8>, kind_and_channel: [u8; 3], payload: &[u8]) {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     stays.extend(kind_and_channel);
@@ -223,7 +223,7 @@ fn push_frame(stays: &mut Vec<u8>, kind_and_channel: [u8; 3], payload: &[u8]) {
     stays.extend(payload);
 }
 
-/// Takes at most `part` bytes from the beginning of `read`, and subtracts their number from `part`.
+/// Takes up to `part` bytes from the start of `read`, and subtracts how many it took from `part`.
 fn split<'a>(read: &mut &'a [u8], part: &mut u64) -> &'a [u8] {
     let length = usize::try_from(*part).unwrap_or(usize::MAX);
     let (taken, rest) = read.split_at(length.min(read.len()));
@@ -232,12 +232,13 @@ fn split<'a>(read: &mut &'a [u8], part: &mut u64) -> &'a [u8] {
     taken
 }
 
-/// Read half of a broker's connection. Bodies are cut to the limits before lapin sees them.
+/// The read half of a broker's connection, where bodies are truncated to the limits before lapin
+/// sees them.
 pub(super) struct LimitedLine {
     line: ReadHalf<Stream>,
     cutter: Cutter,
     read: Box<[u8]>,
-    /// Bytes that remain after the cut. The first `given` bytes were passed on.
+    /// Bytes that are left after truncation. The first `given` of them have been passed on.
     stays: Vec<u8>,
     given: usize,
 }
@@ -319,8 +320,8 @@ mod tests {
         frame(CONTENT_HEADER, channel, &payload)
     }
 
-    /// Returns the frames of a message: the method, the header, and the body in parts of at most
-    /// `most` bytes.
+    /// Returns a message's frames, which are the method, the header, and the body in pieces of up
+    /// to `most` bytes.
     fn message(channel: u16, body: &[u8], most: usize) -> Vec<u8> {
         let mut all = frame(1, channel, b"deliver");
         all.extend(header(channel, body.len() as u64, b""));
@@ -418,8 +419,8 @@ mod tests {
     }
 
     proptest! {
-        /// Short bodies do not change, long ones are cut to the limit, and every frame is whole,
-        /// however the bytes are read and the channels are mixed.
+        /// Short bodies stay the same, long ones are truncated to the limit, and every frame is
+        /// complete, regardless of how the bytes are read and how the channels are interleaved.
         #[test]
         fn frames_are_whole_after_reads_of_any_size(
             lengths in prop::collection::vec((0_usize..40, 1_u16..4), 1..12),
@@ -430,7 +431,8 @@ mod tests {
             for (length, channel) in lengths {
                 let body: Vec<u8> = (0..40).take(length).collect();
                 written.extend(message(channel, &body, most));
-                // Cut frames are equal to those that a broker would have sent for the shorter body.
+                // Truncated frames look just like those that a broker would have sent for the
+                // shorter body.
                 wanted.extend(message(channel, &body[..length.min(11)], most));
             }
             let mut cutter = Cutter::new(bodies());
@@ -444,7 +446,7 @@ mod tests {
             prop_assert_eq!(remove_heartbeats(&stays), wanted);
         }
 
-        /// Bytes that no broker would send cause no panic, and do not grow.
+        /// Bytes that no broker would send neither cause a panic nor grow in number.
         #[test]
         fn cutter_never_panics_or_grows_on_any_bytes(
             bytes in prop::collection::vec(any::<u8>(), 0..400)

@@ -1,6 +1,6 @@
-//! Opens a broker's connection. The AMQP library lapin gets no URL, only the parts that it needs.
-//! callbridge opens the connection, with the same sockets and TLS as every other source, and passes
-//! it to lapin.
+//! Opens a broker's connection. Instead of passing a URL to lapin (the AMQP library), callbridge
+//! opens the connection itself, using the same sockets and TLS as for every other source, and hands
+//! it to lapin along with the settings that lapin needs.
 
 use super::bodies::{Bodies, LimitedLine};
 use super::frames::FRAME_BYTES_MAX;
@@ -18,27 +18,27 @@ use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 use std::{net::SocketAddr, path::PathBuf};
 
-/// Maximum bytes of a received message on connections that consume no queue. The broker sends
-/// messages there only to return them.
+/// Maximum length in bytes of a message received on a connection that doesn't consume a queue. On
+/// such a connection, the broker only sends messages to return them.
 const SHORT_BYTES_MAX: u64 = 128 << 10;
 
-/// A broker and how to log in to it.
+/// A broker, along with how to log in to it.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// The broker's nodes, its virtual host, and the user to log in as.
+    /// The broker's nodes and virtual host, and the user to log in as.
     pub broker: Broker,
-    /// The user's password, read again at each login.
+    /// The user's password, which is reread at each login.
     pub secret: Secret,
-    /// The environment variable that the error names if there is no password.
+    /// The environment variable to mention in the error if there's no password.
     pub variable: &'static str,
-    /// PEM certificates that replace the system's roots.
+    /// PEM certificates that replace the system's root certificates.
     pub ca_file: Option<PathBuf>,
-    /// Time limit for the connection, the TLS handshake, and the login together.
+    /// Timeout for the connection, the TLS handshake, and the login together.
     pub within: Duration,
 }
 
 impl Login {
-    /// Makes a login to this broker, with the default time limit.
+    /// Creates a login to this broker with the default timeout.
     pub fn new(broker: &Broker, secret: Secret, ca_file: Option<&PathBuf>) -> Self {
         Self {
             broker: broker.clone(),
@@ -64,7 +64,7 @@ impl Login {
         uri
     }
 
-    /// Removes the password of this login from a text of the broker.
+    /// Removes this login's password from a text sent by the broker.
     pub fn redact(&self, text: &str) -> String {
         match self.secret.read(self.variable) {
             Ok(secret) => Redactor::new([secret.expose_secret()]).redact(text),
@@ -72,26 +72,26 @@ impl Login {
         }
     }
 
-    /// Connects and logs in to the first of the broker's nodes that accepts the login. A connection
-    /// that is lost is not opened again automatically.
+    /// Connects and logs in to the first of the broker's nodes that accepts the login. If the
+    /// connection is lost later, it isn't reopened automatically.
     ///
     /// # Errors
-    /// The error of the last node: no connection, TLS refused, login refused, or no such virtual
-    /// host.
+    /// Returns the last node's error, which may be that there's no connection, that TLS or the
+    /// login failed, or that the virtual host doesn't exist.
     pub async fn open(&self) -> Result<Connection, Error> {
         let opened = self.open_node_from(0).await;
         opened.map(|(connection, _)| connection)
     }
 
-    /// Connects like [`Login::open`], and also returns the node. `turn` selects the node to try
-    /// first. Callers increase it with each connection, because a node that was cut off from the
-    /// others accepts a login and then answers nothing.
+    /// Like [`Login::open`], but also returns the node. `turn` selects the node to try first.
+    /// Callers increment it with each connection, because a node that has been cut off from the
+    /// others accepts a login but then never responds.
     pub(super) async fn open_node_from(&self, turn: usize) -> Result<(Connection, Target), Error> {
         self.open_limited(turn, &Bodies::new(SHORT_BYTES_MAX, u64::MAX))
             .await
     }
 
-    /// Connects like [`Login::open_node_from`], with these limits for the bodies of messages.
+    /// Like [`Login::open_node_from`], but limits the size of message bodies.
     pub(super) async fn open_limited(
         &self,
         turn: usize,
@@ -138,12 +138,12 @@ impl Login {
     }
 }
 
-/// Runtime for lapin: the tasks of the current tokio runtime, and a reactor that opens no
-/// connections.
+/// The runtime for lapin, which has the current tokio runtime's tasks and a reactor that doesn't
+/// open any connections.
 type LineRuntime = Runtime<RuntimeParts<Tokio, LineReactor>>;
 
-/// Returns the function that gives `line` to lapin as its connection. A second call fails, so lapin
-/// cannot open a lost connection again.
+/// Returns the function that provides lapin with `line` as its connection. Any further call fails,
+/// so lapin can't reopen a lost connection.
 fn connector(
     line: Stream,
 ) -> impl AsyncFn(AMQPUri, LineRuntime) -> lapin::Result<AsyncTcpStream<Compat<Stream>>>
@@ -158,7 +158,7 @@ fn connector(
     }
 }
 
-/// Reactor with tokio's timers only. A request to open a connection fails.
+/// A reactor that only has tokio's timers. Any request to open a connection fails.
 #[derive(Clone, Debug)]
 struct LineReactor(Tokio);
 

@@ -1,16 +1,16 @@
-//! Removes from a broker's frames what callbridge doesn't need and the AMQP library lapin can't
-//! survive. What goes in is a frame's payload, and what comes out is the payload for lapin.
+//! Removes anything from a broker's frames that callbridge doesn't need and that lapin (the AMQP
+//! library) can't survive. Its input is a frame's payload, and its output is the payload for lapin.
 //!
-//! Every publisher can set a message's properties. lapin parses header tables recursively, so a
-//! deeply nested one would overflow its thread's stack and abort the process. Since the message
-//! would stay in the queue, so would every start after that. A text that isn't UTF-8 ends the
-//! connection in the same way. callbridge reads only the content type, which is why all other
-//! properties are dropped, along with the table in which a broker describes itself.
+//! Any publisher can set a message's properties. Since lapin parses header tables recursively, a
+//! deeply nested one would overflow its thread's stack and abort the process, and because the
+//! message would stay in the queue, the same would happen at every startup after that. A text that
+//! isn't UTF-8 would end the connection in the same way. callbridge only reads the content type, so
+//! all other properties are dropped, as is the table in which a broker describes itself.
 
 use std::io;
 
-/// Maximum length of a frame in bytes, which is RabbitMQ's default. callbridge asks the broker for
-/// it at login. lapin reserves 32 times as much for each direction.
+/// Maximum length of a frame in bytes, which is RabbitMQ's default. callbridge requests it from the
+/// broker at login, and lapin reserves 32 times as much for each direction.
 pub(super) const FRAME_BYTES_MAX: u32 = 128 << 10;
 
 /// Number of bytes at the start of each frame: type, channel, and length.
@@ -44,8 +44,9 @@ const CLIENT_TABLES: [[u8; 4]; 8] = [
     [0, 60, 0, 20],
 ];
 
-/// Returns an error if a frame of this kind is longer than the login allows. A content header may
-/// be, since it never reaches lapin as a whole, and lapin refuses unknown kinds itself.
+/// Returns an error if a frame of this kind is longer than agreed on at login. Content headers are
+/// exempt, since they never reach lapin as a whole, and so are unknown kinds, which lapin rejects
+/// itself.
 pub(super) fn check_length(kind: u8, length: u32) -> io::Result<()> {
     let is_bounded = [METHOD, BODY, HEARTBEAT].contains(&kind);
     let frame = u64::from(length) + (HEAD + 1) as u64;
@@ -57,8 +58,8 @@ pub(super) fn check_length(kind: u8, length: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a content header with the content type as its only property, or `None` if `begun`, its
-/// first bytes, must be longer for that. A content type that isn't UTF-8 is dropped too.
+/// Returns a content header with the content type as its only property, or `None` if `begun`, which
+/// is its start, isn't long enough for that yet. A content type that isn't UTF-8 is dropped too.
 ///
 /// # Errors
 /// Returns an error if a header of this length has no room for its own fields.
@@ -95,21 +96,21 @@ pub(super) fn keep_content_type(begun: &[u8], length: usize) -> io::Result<Optio
     Ok(Some(kept))
 }
 
-/// Changes a method so that lapin can parse it: Connection.Start loses its table, and bytes of a
-/// delivery's exchange and routing key that aren't ASCII become question marks.
+/// Modifies a method so that lapin can parse it. The table in Connection.Start is removed, and any
+/// non-ASCII bytes in a delivery's exchange and routing key are replaced with question marks.
 ///
 /// # Errors
-/// Returns an error for a Connection.Start whose table is longer than itself, and for a method
-/// with a table that no broker sends.
+/// Returns an error for a Connection.Start whose table is longer than the method itself, and for a
+/// method with a table that no broker sends.
 pub(super) fn clean_method(payload: &mut Vec<u8>) -> io::Result<()> {
     let Some(&method) = payload.first_chunk::<4>() else {
         return Ok(());
     };
     match method {
         CONNECTION_START => empty_server_properties(payload)?,
-        // The consumer tag comes first, and then the delivery tag and a flag.
+        // The consumer tag comes first, followed by the delivery tag and a flag.
         BASIC_DELIVER => replace_non_ascii(payload, |payload| 4 + short_text(payload, 4) + 9),
-        // The reply code comes first, and then its text.
+        // The reply code comes first, followed by its text.
         BASIC_RETURN => replace_non_ascii(payload, |payload| 6 + short_text(payload, 6)),
         _ if CLIENT_TABLES.contains(&method) => {
             return Err(fault(
@@ -138,8 +139,8 @@ fn short_text(payload: &[u8], at: usize) -> usize {
     1 + payload.get(at).copied().map_or(0, usize::from)
 }
 
-/// Replaces all bytes that aren't ASCII in the exchange and the routing key. The exchange begins
-/// at `start`.
+/// Replaces all non-ASCII bytes in the exchange and the routing key. The exchange starts at
+/// `start`.
 fn replace_non_ascii(payload: &mut [u8], start: impl Fn(&[u8]) -> usize) {
     let mut at = start(payload);
     for _ in 0..2 {
@@ -249,7 +250,8 @@ mod tests {
             let wanted = "the broker sent a frame of 131073 bytes, but the maximum is 131072";
             assert_eq!(error.to_string(), wanted);
         }
-        // A content header, and the eight bytes of a broker that refuses the protocol's version.
+        // A content header, and the eight bytes sent by a broker that doesn't support the protocol
+        // version.
         assert!(check_length(2, u32::MAX).is_ok());
         assert!(check_length(b'A', u32::MAX).is_ok());
     }

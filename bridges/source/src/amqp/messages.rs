@@ -1,4 +1,5 @@
-//! Error messages for a broker's refusals: what was refused, where, and the command that fixes it.
+//! Error messages for rejections by a broker, which say what was rejected, where, and which command
+//! fixes it.
 
 use crate::{Error, LineError, QueueSource, Target, url::Broker};
 use callbridge_call::peer_text::{peer_text, redacted_peer_text};
@@ -6,16 +7,16 @@ use callbridge_call::shell::quoted;
 use lapin::ErrorKind;
 use std::time::Duration;
 
-/// AMQP's reply code for a missing right.
+/// AMQP's reply code for a missing permission.
 pub const ACCESS_REFUSED: u16 = 403;
-/// AMQP's reply code for a queue or exchange that does not exist.
+/// AMQP's reply code for a queue or exchange that doesn't exist.
 pub const NOT_FOUND: u16 = 404;
-/// AMQP's reply code for a queue that was made with other arguments.
+/// AMQP's reply code for a queue that was declared with different arguments.
 pub const PRECONDITION_FAILED: u16 = 406;
 const NOT_ALLOWED: u16 = 530;
 const NOT_IMPLEMENTED: u16 = 540;
 
-/// Returns the broker's reply code and text, if the error is a refusal.
+/// Returns the broker's reply code and text if it rejected something.
 pub fn reply(error: &lapin::Error) -> Option<(u16, String)> {
     match error.kind() {
         ErrorKind::ProtocolError(error) => {
@@ -30,14 +31,14 @@ pub(super) fn is_not_found(error: &lapin::Error) -> bool {
     reply(error).is_some_and(|(code, _)| code == NOT_FOUND)
 }
 
-/// Returns the broker's reply code and text, with the login's password removed. [`reply`] shortens
-/// long texts, but no text of AMQP is that long, so the password is never cut in half.
+/// Returns the broker's reply code and text with the login's password removed. [`reply`] shortens
+/// long texts, but AMQP's texts are never long enough for the password to be cut in half.
 fn redacted_reply(target: &Target, error: &lapin::Error) -> Option<(u16, String)> {
     let (code, text) = reply(error)?;
     Some((code, target.redactor.redact(&text)))
 }
 
-/// Describes a failed connection or login, with the command that fixes it.
+/// Describes a failed connection or login, including the command that fixes it.
 pub(super) fn connect_error(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
     let user = &broker.user;
     let word = quoted(&broker.vhost);
@@ -55,7 +56,7 @@ pub(super) fn connect_error(target: &Target, broker: &Broker, error: &lapin::Err
     }
 }
 
-/// Describes the end of an open connection.
+/// Describes why an open connection ended.
 pub(super) fn line_error(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
     match error.kind() {
         ErrorKind::IOError(error) => target.io_error(error),
@@ -71,7 +72,7 @@ pub(super) fn line_error(target: &Target, broker: &Broker, error: &lapin::Error)
     }
 }
 
-/// Describes the failure to find or declare the queue, with the command that fixes it.
+/// Describes why the queue couldn't be found or declared, including the command that fixes it.
 pub(super) fn find_error(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
     let QueueSource { broker, queue, .. } = source;
     let vhost = &broker.vhost;
@@ -103,13 +104,13 @@ fn admin(vhost: &str) -> String {
     }
 }
 
-/// Returns the command that makes a durable queue.
+/// Returns the command that creates a durable queue.
 pub fn declare_command(vhost: &str, queue: &str) -> String {
     let name = quoted(&format!("name={queue}"));
     format!("{} declare queue {name} durable=true", admin(vhost))
 }
 
-/// Describes a queue that has another consumer.
+/// Describes a queue that already has another consumer.
 pub(super) fn occupied_error(target: &Target, source: &QueueSource, text: &str) -> Error {
     target.not_that_error(format!(
         "queue {} has another consumer ({text}), but only one is allowed; stop the other one, or \
@@ -118,8 +119,8 @@ pub(super) fn occupied_error(target: &Target, source: &QueueSource, text: &str) 
     ))
 }
 
-/// Describes the failure to consume the queue: an exclusive consumer, or an error as in
-/// [`find_error`].
+/// Describes why the queue couldn't be consumed, which is either an exclusive consumer or an error
+/// as in [`find_error`].
 pub(super) fn consume_error(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
     match redacted_reply(target, error) {
         Some((ACCESS_REFUSED, text)) if text.contains("exclusive") => {

@@ -1,6 +1,7 @@
-//! A broker's queue. We are its only consumer, and acknowledge messages only after the commit.
+//! A broker's queue. We're its only consumer, and only acknowledge messages once they've been
+//! committed.
 //!
-//! If the connection ends, the broker delivers all messages without an acknowledgement again.
+//! If the connection ends, the broker redelivers all messages that haven't been acknowledged.
 
 mod bodies;
 mod connect;
@@ -31,15 +32,15 @@ use std::time::Duration;
 use tags::Tags;
 
 const CONSUMER: &str = "callbridge";
-/// Maximum bytes of received messages that the source has not taken yet. The AMQP library lapin
-/// keeps them in memory.
+/// Maximum number of bytes in received messages that the source hasn't taken yet. lapin (the AMQP
+/// library) keeps them in memory.
 const HELD_BYTES_MAX: u64 = 16 << 20;
 
 /// The consumer of one queue.
 pub(crate) struct Consumer<'a> {
     source: &'a QueueSource,
     verdicts: VerdictReader,
-    /// Number of connections so far. Each new connection tries the broker's next node first.
+    /// Number of connections so far. Each new connection starts with the broker's next node.
     turn: usize,
 }
 
@@ -52,7 +53,7 @@ impl<'a> Consumer<'a> {
         }
     }
 
-    /// Runs one connection until it ends, and returns why it ended. Returns `Ok` if a stop was
+    /// Runs one connection until it ends, and returns why it ended, or `Ok` if a stop was
     /// requested.
     pub(crate) async fn session(&mut self, context: &mut Context, stop: Stop) -> Result<(), Error> {
         let turn = self.turn;
@@ -81,8 +82,8 @@ impl<'a> Consumer<'a> {
             tags: Tags::default(),
         };
         let ended = session.run(context, stop).await;
-        // After a clean close, the broker delivers unacknowledged messages to the next consumer at
-        // once. If the connection is already lost, the close has no effect.
+        // After a clean close, the broker immediately delivers unacknowledged messages to the next
+        // consumer. If the connection has already been lost, closing it has no effect.
         leave(&connection, "done", login.within).await;
         ended
     }
@@ -96,8 +97,8 @@ fn login(source: &QueueSource, access: &Access) -> Login {
     }
 }
 
-/// Logs in, finds the queue, checks that the user can read it, and disconnects. With `declare=yes`,
-/// a missing queue is made.
+/// Logs in, finds the queue, checks that the user may read it, and disconnects. With `declare=yes`,
+/// the queue is created if it's missing.
 pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), Error> {
     let login = login(source, access);
     let (connection, target) = login.open_node_from(0).await?;
@@ -111,19 +112,19 @@ pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), E
     found
 }
 
-/// Closes a connection cleanly, and waits for at most `within`. A broker that died, or that is
-/// still starting, never answers.
+/// Closes a connection cleanly, waiting no longer than `within`, since a broker that died or is
+/// still starting never responds.
 async fn leave(connection: &Connection, message: &'static str, within: Duration) {
     let closing = connection.close(200, ShortString::from(message));
     let _ = tokio::time::timeout(within, closing).await;
 }
 
-/// Checks that a queue may be read, by requesting a consumer whose priority is not a number. The
-/// broker checks the right to read first, and then refuses the argument. So the broker delivers
-/// nothing, and no other consumer is affected.
+/// Checks that a queue may be read by requesting a consumer whose priority isn't a number. The
+/// broker first checks the read permission and then rejects the argument, so it doesn't deliver
+/// anything, and no other consumer is affected.
 ///
 /// # Errors
-/// The broker's error if the queue may not be read.
+/// Returns the broker's error if the queue may not be read.
 pub async fn may_read(channel: &Channel, queue: &str) -> Result<(), lapin::Error> {
     let mut no_number = FieldTable::default();
     no_number.insert("x-priority".into(), AMQPValue::LongString("none".into()));
@@ -140,7 +141,7 @@ fn is_precondition_failed(error: &lapin::Error) -> bool {
 }
 
 struct Session<'a, 'q> {
-    /// The consumer whose connection this is.
+    /// The consumer that this connection belongs to.
     consumer: &'a mut Consumer<'q>,
     target: Target,
     channel: Channel,
@@ -210,8 +211,8 @@ impl Session<'_, '_> {
         delivery.map_err(|error| self.line_error(&error))
     }
 
-    /// Gives one message to the ring. While the ring has no room, verdicts that arrive are still
-    /// answered to the broker.
+    /// Passes one message to the ring. While the ring is full, any verdicts that arrive are still
+    /// passed on to the broker.
     async fn give(&mut self, context: &mut Context, mut delivery: Delivery) -> Result<(), Error> {
         let cut_from = self.bodies.note_taken(delivery.data.len());
         if delivery.data.len() > MESSAGE_BYTES_MAX {
@@ -247,8 +248,8 @@ impl Session<'_, '_> {
         }
     }
 
-    /// Stops consuming, and waits for at most `drain_within` for the verdicts on messages that were
-    /// given to the ring.
+    /// Stops consuming, and waits up to `drain_within` for the verdicts on messages that were
+    /// passed to the ring.
     async fn drain(&mut self, context: &Context) -> Result<(), Error> {
         self.cancel().await?;
         let answered = async {
@@ -259,16 +260,16 @@ impl Session<'_, '_> {
             Ok(())
         };
         let waited = tokio::time::timeout(context.access.settings.drain_within, answered).await;
-        // The broker delivers messages without an answer again. The spool recognizes the calls that
-        // it already has.
+        // The broker redelivers any messages it didn't get a response to, and the spool recognizes
+        // the calls that it already has.
         waited.unwrap_or(Ok(()))
     }
 
     async fn answer(&mut self, judged: &PendingVerdicts) -> Result<(), Error> {
         let (rejected, ack_through) = self.tags.apply(judged);
         for tag in rejected {
-            // callbridge keeps this message as a dead letter, so the broker must not deliver it
-            // again. The broker sends it to the queue's dead-letter exchange, if there is one.
+            // callbridge keeps this message as a dead letter, so the broker mustn't redeliver it.
+            // If the queue has a dead-letter exchange, the broker sends the message there.
             let options = BasicRejectOptions { requeue: false };
             self.await_answer(self.channel.basic_reject(tag, options))
                 .await?;
@@ -283,8 +284,8 @@ impl Session<'_, '_> {
         }
     }
 
-    /// Awaits the outcome of a method within the target's time limit, because a broker that has
-    /// just died never answers.
+    /// Awaits a method's outcome within the target's timeout, because a broker that has just died
+    /// never responds.
     async fn await_answer<T>(
         &self,
         answer: impl Future<Output = Result<T, lapin::Error>>,
@@ -294,8 +295,8 @@ impl Session<'_, '_> {
     }
 }
 
-/// Finds or makes the queue on a connection to a node. Returns the connection, the node, and a
-/// channel on which the queue can be consumed.
+/// Finds or creates the queue on a connection to one of the nodes. Returns the connection, the
+/// node, and a channel on which the queue can be consumed.
 async fn open(
     (connection, target): (Connection, Target),
     login: &Login,
@@ -304,7 +305,8 @@ async fn open(
 ) -> Result<(Connection, Target, Channel), Error> {
     let opening = async {
         let (channel, consumers) = queue(&connection, &target, source).await?;
-        // A quorum queue accepts other consumers beside an exclusive one, so this is checked here.
+        // A quorum queue accepts other consumers in addition to an exclusive one, so this has to be
+        // checked here.
         if consumers > 0 {
             return Err(messages::occupied_error(
                 &target,
@@ -327,8 +329,8 @@ async fn open(
     }
 }
 
-/// Returns a channel on which the queue was found, and the number of the queue's consumers. With
-/// `declare=yes`, a missing queue is made.
+/// Returns a channel on which the queue was found, and how many consumers the queue has. With
+/// `declare=yes`, the queue is created if it's missing.
 async fn queue(
     connection: &Connection,
     target: &Target,
@@ -339,7 +341,7 @@ async fn queue(
     match find(&channel, &source.queue).await {
         Ok(found) => consumers = found.consumer_count(),
         Err(error) if source.declare && messages::is_not_found(&error) => {
-            // The refusal has closed the channel.
+            // The rejection has closed the channel.
             channel = new_channel(connection, target, source).await?;
             declare(&channel, &source.queue)
                 .await
@@ -366,7 +368,7 @@ async fn new_channel(
         .map_err(|error| messages::line_error(target, &source.broker, &error))
 }
 
-/// Binds the queue to the exchange of `exchange=`, if there is one.
+/// Binds the queue to the exchange given by `exchange=`, if any.
 async fn bind(channel: &Channel, source: &QueueSource) -> Result<(), lapin::Error> {
     let Some(exchange) = &source.exchange else {
         return Ok(());
@@ -383,7 +385,7 @@ async fn bind(channel: &Channel, source: &QueueSource) -> Result<(), lapin::Erro
     Ok(())
 }
 
-/// Finds an existing queue. A refusal closes the channel.
+/// Finds an existing queue. If the broker rejects this, it closes the channel.
 async fn find(channel: &Channel, name: &str) -> Result<Queue, lapin::Error> {
     let passive = QueueDeclareOptions {
         passive: true,
@@ -393,7 +395,7 @@ async fn find(channel: &Channel, name: &str) -> Result<Queue, lapin::Error> {
     found.await
 }
 
-/// Makes a durable queue. A refusal closes the channel.
+/// Creates a durable queue. If the broker rejects this, it closes the channel.
 async fn declare(channel: &Channel, name: &str) -> Result<(), lapin::Error> {
     let durable = QueueDeclareOptions {
         durable: true,
@@ -403,8 +405,8 @@ async fn declare(channel: &Channel, name: &str) -> Result<(), lapin::Error> {
     made.await.map(drop)
 }
 
-/// Parses one binding of `bind=`: a routing key, or `NAME=VALUE,…`, which must all be in a
-/// message's headers.
+/// Parses one of the bindings in `bind=`, which is either a routing key or `NAME=VALUE,…`, all of
+/// which must be in a message's headers.
 fn binding(bind: &str) -> (ShortString, FieldTable) {
     let mut headers = FieldTable::default();
     if !bind.contains('=') {

@@ -1,5 +1,5 @@
-//! A connection to a broker that confirms each message. The caller must publish a message without a
-//! confirm again.
+//! A connection to a broker that confirms each message. If a message isn't confirmed, the caller
+//! must publish it again.
 
 use super::{Login, find};
 use crate::error::Error;
@@ -12,29 +12,29 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-/// Body of a message that only checks whether the broker accepts messages.
+/// Body of a message that's only used to check whether the broker accepts messages.
 ///
-/// The body must not be empty. During an alarm, RabbitMQ blocks a connection after the header of
-/// the first message. A message without a body ends there, so the broker still takes and confirms
-/// it.
+/// It mustn't be empty. During an alarm, RabbitMQ blocks a connection after the header of the first
+/// message, and since a message without a body ends there, the broker would still accept and
+/// confirm it.
 pub const CHECK_BODY: &[u8] = b"check";
 
-/// An open connection with a channel whose messages are confirmed.
+/// An open connection, along with a channel whose messages are confirmed.
 pub struct ConfirmedLine {
     connection: Connection,
-    /// The channel in confirm mode on which every message of this connection is published.
+    /// The channel in confirm mode on which all of this connection's messages are published.
     pub channel: Channel,
     blocks: Blocks,
     since: Instant,
-    /// Time limit for an answer of the broker.
+    /// Timeout for the broker's responses.
     within: Duration,
 }
 
-/// The broker's reason for blocking a connection, kept up to date by a task.
+/// The broker's reason for blocking a connection, which is kept up to date by a task.
 ///
 /// A RabbitMQ node with a memory or disk alarm stops reading from every connection that publishes,
-/// and sends `connection.blocked`. Bytes that were already sent are read after the alarm, so a
-/// message that is published again on a second connection arrives twice.
+/// and sends `connection.blocked`. Anything already sent is read once the alarm is over, so a
+/// message that's published again on a second connection will be duplicated.
 struct Blocks {
     reason: watch::Receiver<Option<String>>,
     task: JoinHandle<()>,
@@ -63,12 +63,12 @@ impl Drop for Blocks {
     }
 }
 
-/// The broker has not answered in time.
+/// The broker hasn't responded in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// The broker blocks the connection, for this reason.
+    /// The broker is blocking the connection for this reason.
     Blocked(String),
-    /// The reason is unknown.
+    /// There's no known reason.
     Silent,
 }
 
@@ -82,12 +82,12 @@ impl fmt::Display for Unanswered {
 }
 
 impl ConfirmedLine {
-    /// Logs in and requests confirms. `turn` selects the broker's node to try first. Callers
-    /// increase it with each connection, because a node that was cut off from the others accepts a
-    /// login and confirms nothing.
+    /// Logs in and turns on publisher confirms. `turn` selects which of the broker's nodes to try
+    /// first. Callers increment it with each connection, because a node that has been cut off from
+    /// the others accepts a login but never confirms anything.
     ///
     /// # Errors
-    /// The problem, and what to do.
+    /// Returns the problem and what to do about it.
     pub async fn open(login: &Login, turn: usize) -> Result<Self, Error> {
         let (connection, target) = login.open_node_from(turn).await?;
         let blocks = Blocks::watch(&connection);
@@ -96,7 +96,7 @@ impl ConfirmedLine {
                 .await
                 .map_err(|error| target.closed_error(error.to_string()))
         };
-        // A broker that dies, or that is still starting, never answers.
+        // A broker that's dying or still starting never responds.
         let channel = target.in_time(opening).await?;
         Ok(Self {
             connection,
@@ -110,7 +110,8 @@ impl ConfirmedLine {
     /// Runs `answer`, the last request on this connection, and then closes the connection.
     ///
     /// # Errors
-    /// If the broker blocks the connection, or does not answer within the login's time limit.
+    /// Returns an error if the broker blocks the connection or doesn't respond within the login's
+    /// timeout.
     pub async fn last<T>(self, answer: impl AsyncFnOnce(&Self) -> T) -> Result<T, Unanswered> {
         let mut reason = self.blocks.reason.clone();
         let answered = tokio::select! {
@@ -125,53 +126,55 @@ impl ConfirmedLine {
         answered
     }
 
-    /// Subscribes to the broker's reason for blocking this connection. The reason is `None` while
-    /// the broker accepts messages.
+    /// Subscribes to the broker's reason for blocking this connection, which is `None` while the
+    /// broker accepts messages.
     pub fn blocked(&self) -> watch::Receiver<Option<String>> {
         self.blocks.reason.clone()
     }
 
-    /// Returns `true` while the broker blocks this connection, which is still open.
+    /// Returns `true` if the connection is still open but currently blocked by the broker.
     pub fn is_blocked(&self) -> bool {
         self.is_open() && self.blocks.reason.borrow().is_some()
     }
 
-    /// Returns `Ok` if a queue of this name exists. The check declares nothing.
+    /// Checks that a queue with this name exists, without declaring anything.
     ///
     /// # Errors
-    /// The broker's error if it does not exist.
+    /// Returns the broker's error if the queue doesn't exist.
     pub async fn find_queue(&self, name: &str) -> Result<(), lapin::Error> {
         find(&self.channel, name).await.map(drop)
     }
 
-    /// Checks that this login can publish: the broker returns a message to `nowhere`, a name that
-    /// no queue has. During an alarm there is no answer before the alarm ends.
+    /// Checks that this login may publish by sending a message to `nowhere`, a name that no queue
+    /// has, which the broker then returns. During an alarm, there's no response until the alarm is
+    /// over.
     ///
     /// # Errors
-    /// The broker's reason for refusing the message.
+    /// Returns the broker's reason for rejecting the message.
     pub async fn may_write(&self, nowhere: &str) -> Result<(), lapin::Error> {
         self.may_write_body(nowhere, CHECK_BODY).await
     }
 
-    /// Checks that this login can publish this body, as [`may_write`](Self::may_write) does.
+    /// Checks that this login may publish this body, in the same way as
+    /// [`may_write`](Self::may_write).
     ///
     /// # Errors
-    /// The broker's reason for refusing the message.
+    /// Returns the broker's reason for rejecting the message.
     pub async fn may_write_body(&self, nowhere: &str, body: &[u8]) -> Result<(), lapin::Error> {
         let sent = self.publish(nowhere, body, BasicProperties::default());
         sent.await?.await.map(drop)
     }
 
-    /// Returns the time since this connection was set up for confirms.
+    /// Returns how long ago this connection was set up for confirms.
     pub fn up_for(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// Sends one message to a queue of this name. The broker has accepted the message once it is
+    /// Sends one message to the queue with this name. The broker has accepted it once it's
     /// confirmed.
     ///
     /// # Errors
-    /// If the connection is lost.
+    /// Returns an error if the connection is lost.
     pub async fn publish(
         &self,
         queue: &str,
@@ -188,13 +191,13 @@ impl ConfirmedLine {
         sent.await
     }
 
-    /// Returns `true` while the channel counts as connected. A connection that died unnoticed also
-    /// counts as connected.
+    /// Returns `true` as long as the channel is considered connected, which is also the case if the
+    /// connection died without anyone noticing.
     pub fn is_open(&self) -> bool {
         self.channel.status().connected()
     }
 
-    /// Closes the connection cleanly, and waits for at most one second. A blocked connection is not
+    /// Closes the connection cleanly, waiting for at most one second. A blocked connection isn't
     /// closed, because nothing can be written to it.
     pub async fn close(&self) {
         if self.is_blocked() {
@@ -214,8 +217,8 @@ async fn confirmed_channel(connection: &Connection) -> Result<Channel, lapin::Er
     Ok(channel)
 }
 
-/// Returns the broker's reason for not accepting a message. `None` if the broker accepted it. If no
-/// queue takes a mandatory message, the broker returns the message, and then acknowledges it.
+/// Returns the broker's reason for not accepting a message, or `None` if it did. A mandatory
+/// message that can't be routed to any queue is returned by the broker before it's acknowledged.
 pub fn refusal(confirmation: &Confirmation) -> Option<String> {
     match confirmation {
         Confirmation::Ack(None) => None,
@@ -230,7 +233,7 @@ mod tests {
     use super::*;
     use lapin::message::{BasicReturnMessage, Delivery};
 
-    /// Returns the confirmation of a mandatory message that no queue took.
+    /// Returns the confirmation of a mandatory message that couldn't be routed to any queue.
     fn ack_of_returned_message() -> Confirmation {
         Confirmation::Ack(Some(BasicReturnMessage {
             delivery: Delivery::mock(0, "".into(), "calls".into(), false, Vec::new()),

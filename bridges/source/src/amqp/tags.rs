@@ -1,21 +1,21 @@
-//! Finds the deliveries that a verdict rejects or acknowledges. Pure.
+//! Finds the deliveries that a verdict rejects or acknowledges. This module does no I/O.
 
 use crate::verdict::PendingVerdicts;
 use std::collections::BTreeMap;
 
-/// Deliveries of one connection that have no verdict yet. Delivery tags begin at 1 on each
-/// connection, but the frames' numbers continue. So a verdict on a frame of an earlier connection
-/// matches no delivery here.
+/// One connection's deliveries that have no verdict yet. Delivery tags start at 1 on each
+/// connection, whereas frame numbers continue, so a verdict on a frame from an earlier connection
+/// doesn't match any delivery here.
 #[derive(Debug, Default)]
 pub(super) struct Tags {
-    /// Frame's number → delivery tag.
+    /// Delivery tags by frame number.
     pub(super) outstanding: BTreeMap<u64, u64>,
 }
 
 impl Tags {
     /// Returns the tags of the deliveries to reject, and the last tag of the committed deliveries.
-    /// Rejections must be sent first, because the acknowledgement covers all deliveries up to its
-    /// tag.
+    /// The rejections must be sent first, because the acknowledgment covers all deliveries up to
+    /// its tag.
     pub(super) fn apply(&mut self, judged: &PendingVerdicts) -> (Vec<u64>, Option<u64>) {
         let mut rejected = Vec::new();
         for seq in &judged.refused {
@@ -72,8 +72,8 @@ mod tests {
     }
 
     proptest! {
-        /// Checks the answers against a simulated broker: each delivery is answered once, as it was
-        /// judged.
+        /// Checks against a simulated broker that each delivery gets exactly one response, in
+        /// accordance with its verdict.
         #[test]
         fn every_delivery_is_answered_once_with_its_verdict(
             many in 1_u64..40,
@@ -83,7 +83,7 @@ mod tests {
             let mut broker: BTreeMap<u64, &str> = (1..=many).map(|tag| (tag, "open")).collect();
             let (mut through, mut refusable) = (0, 1);
             for (next, mut refused) in steps {
-                // The intake refuses only what it has not committed before.
+                // The intake only refuses frames that it hasn't committed before.
                 refused.retain(|seq| *seq >= refusable && *seq <= many);
                 through = next.max(through);
                 refusable = through + 1;

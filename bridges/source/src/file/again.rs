@@ -1,17 +1,17 @@
-//! Files of a folder that a person wants to read again.
+//! Files in a directory that someone has asked to have reread.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Paths of files to read again, shared between the code that requests them and the source that
-/// reads them.
+/// Paths of files to reread, shared between the code that requests this and the source that reads
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct FilesAgain(Arc<Mutex<BTreeSet<String>>>);
 
 impl FilesAgain {
-    /// Requests that the file with this path is read again. The path is
-    /// [`RecordDetails::file`](crate::RecordDetails::file).
+    /// Requests that the file with this path, which is
+    /// [`RecordDetails::file`](crate::RecordDetails::file), be reread.
     pub fn ask(&self, path: &str) {
         self.0.lock().insert(path.to_owned());
     }

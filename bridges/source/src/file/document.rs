@@ -1,23 +1,23 @@
-//! Reads a file with one JSON document, and checks whether it is complete. Bytes beyond the limit
-//! of a record are counted, but not kept.
+//! Reads a file that contains one JSON document, and checks whether it's complete. Bytes beyond a
+//! record's limit are counted but not kept.
 
 use bytes::Bytes;
 use callbridge_call::framing::BYTE_ORDER_MARK;
 use std::io::{self, Read};
 
-/// Files longer than this are not read to their end, so it is not known whether they are complete.
+/// Files longer than this aren't read to the end, so there's no telling whether they're complete.
 const SCANNED_BYTES_MAX: u64 = 16 << 20;
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A document, of which only the beginning may be kept.
+/// A document, of which possibly only the start is kept.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Document {
-    /// The document (or the beginning of it), without a byte-order mark or surrounding whitespace
-    /// and NUL bytes.
+    /// The document (or the start of it), without a byte-order mark or surrounding whitespace and
+    /// NUL bytes.
     pub(super) bytes: Bytes,
-    /// Length of the document in bytes, or of the part that was read.
+    /// Length in bytes of the document, or of the part that was read.
     pub(super) length: u64,
-    /// The file contains one whole JSON object, and nothing after it.
+    /// Whether the file contains exactly one complete JSON object, with nothing after it.
     pub(super) is_complete: bool,
 }
 
@@ -75,17 +75,17 @@ const fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0
 }
 
-/// Finds the end of a JSON object by its braces and brackets. Does not check whether the document
-/// can be decoded.
+/// Finds the end of a JSON object by counting braces and brackets, without checking whether the
+/// document can be decoded.
 #[derive(Debug, Default)]
 struct ObjectScan {
     /// Number of open braces and brackets.
     depth: u64,
     in_text: bool,
     is_escaped: bool,
-    /// The object has ended.
+    /// Whether the object has ended.
     is_over: bool,
-    /// Something other than one object was found.
+    /// Whether anything other than a single object was found.
     is_other: bool,
 }
 

@@ -1,19 +1,19 @@
-//! Reads a folder into which the PBX puts one file per record (`mod_json_cdr`). With its option
-//! `rotate`, the PBX makes subfolders named by the second (`2026-11-22-10-31-26`), and writes into
-//! the newest.
+//! Reads a directory into which the PBX writes one file per record (`mod_json_cdr`). With `rotate`,
+//! the PBX creates subdirectories named after the current second (`2026-11-22-10-31-26`), and
+//! writes into the newest.
 //!
-//! A file is finished when it holds a complete document, or when it has not changed for a minute. A
-//! finished file is given to the intake once, with its path. A file that changes later is given
-//! again.
+//! A file is finished once it contains a complete document or hasn't changed for a minute. Each
+//! finished file is passed to the intake once, along with its path, and again if it changes later.
 //!
-//! For a folder, the offset of a [`FilePosition`] is a time in microseconds. Every change of a file
-//! up to this time (its `ctime`) was read. The inode is also a time: files that were written
-//! earlier are not read. After a restart, files that changed less than ten minutes before the
-//! offset are given again. The spool recognizes their calls, and no change is lost.
+//! For a directory, the offset in a [`FilePosition`] is a time in microseconds, up to which every
+//! change of a file (its `ctime`) has been read. The inode is also a time, and files written before
+//! it aren't read. After a restart, files that changed less than ten minutes before the offset are
+//! passed on again, so that no change is lost. The spool recognizes any calls it already has.
 //!
-//! New names and changes come from inotify. A network file system reports neither, so the whole
-//! folder is also listed when its modification time differs. Listings use at most 1 % of the time.
-//! Each listing also checks the files again that were given although they were not complete.
+//! New names and changes are reported by inotify. Since a network file system doesn't report
+//! either, the whole directory is also listed whenever its modification time has changed, taking up
+//! at most 1 % of the time. Each listing also rechecks the files that were passed on while
+//! incomplete.
 
 use super::document::{self, Document};
 use super::waiting::{FileState, WaitingFiles};
@@ -34,53 +34,55 @@ use std::{
     os::unix::fs::MetadataExt as _,
 };
 
-/// Maximum files given in one poll.
+/// Maximum number of files to pass on per poll.
 const GIVEN_MAX: usize = 256;
-/// Files that changed this long before the last position are given again after a restart.
+/// After a restart, files that changed up to this long before the last position are passed on
+/// again.
 const AGAIN_MICROS: u64 = 600_000_000;
-/// Listings use at most 1/100 of the time: the wait after a listing is 100 times its duration.
+/// Listings may take up at most 1/100 of the time, so the wait after a listing is 100 times as long
+/// as the listing.
 const LISTING_SHARE: u32 = 100;
-/// Size in bytes of the buffer for inotify's events.
+/// Size of the buffer for inotify events in bytes.
 const EVENT_BYTES: usize = 16 << 10;
-/// A file without a complete document is finished once it has not changed for this long.
+/// A file without a complete document is considered finished once it hasn't changed for this long.
 const UNCHANGED_FOR: Duration = Duration::from_secs(60);
-/// Longest record that is read when a person asks for its file.
+/// Maximum length in bytes of a record whose file someone has asked for.
 const ASKED_BYTES_MAX: usize = 16 << 20;
 
-/// Finds the files of a folder that were not given yet.
+/// Finds the files in a directory that haven't been passed on yet.
 #[derive(Debug)]
 pub(crate) struct RecordFolder {
     path: PathBuf,
     from: From,
     resume: Option<FilePosition>,
-    /// The first poll that did not fail is over.
+    /// Whether there has been a poll that didn't fail.
     is_open: bool,
-    /// The last poll did not fail.
+    /// Whether the last poll didn't fail.
     is_up: bool,
     events: Option<OwnedFd>,
-    /// State of each listed folder, by name. The folder itself has an empty name. The other names
-    /// are its dated subfolders.
+    /// The state of each listed directory by name, which is empty for the main directory. All
+    /// others are its dated subdirectories.
     listed: BTreeMap<OsString, Listed>,
-    /// The next listing is not before this time. `None` if a listing is due now.
+    /// Earliest time for the next listing, or `None` if one is due now.
     list_after: Option<Instant>,
-    /// Key of this process for the hashes of names.
+    /// This process's key for hashing names.
     key: RandomState,
-    /// Files that wait to be given.
+    /// Files waiting to be passed on.
     waiting: WaitingFiles,
-    /// Files without a complete document, each with its state at the last read.
+    /// Files without a complete document, along with their state when they were last read.
     unfinished: BTreeMap<OsString, Unfinished>,
-    /// Files that could not be read at the last poll.
+    /// Files that couldn't be read during the last poll.
     failed: BTreeSet<OsString>,
-    /// Files given as unreadable, each with its `ctime`, which a change of its rights also changes.
-    /// A file is read again when its `ctime` differs.
+    /// Files passed on as unreadable, along with their `ctime`, which also changes with the
+    /// permissions. A file is reread once its `ctime` is different.
     refused: BTreeMap<OsString, (i64, i64)>,
-    /// Files that were given without a complete document. Each listing checks them again.
+    /// Files passed on without a complete document. Each listing rechecks them.
     incomplete: BTreeSet<OsString>,
-    /// Files that a person wants to read again.
+    /// Files that someone has asked to have reread.
     asked: BTreeSet<OsString>,
     again: FilesAgain,
     began_micros: u64,
-    /// Latest change of a file that was given.
+    /// The latest change to any of the files passed on.
     newest_micros: u64,
 }
 
@@ -88,38 +90,38 @@ pub(crate) struct RecordFolder {
 #[derive(Debug)]
 struct Unfinished {
     state: FileState,
-    /// Time of the last read that found a new state of the file.
+    /// When the file was last found to have a new state.
     since: Instant,
 }
 
-/// Result of reading a file.
+/// The result of reading a file.
 enum Outcome {
-    /// The file has a whole record, or a part to which nothing is expected to be added.
+    /// The file has a complete record, or part of one to which nothing is likely to be added.
     Finished(FileRecord),
-    /// The file is gone, or still being written.
+    /// The file is gone or still being written.
     NotYet,
 }
 
-/// State of a folder when it was last listed.
+/// The state of a directory when it was last listed.
 #[derive(Debug, Default)]
 struct Listed {
     watch: Option<i32>,
-    /// Files of the folder that were given, or that existed before callbridge first ran: from the
-    /// hash of a name to the hash of the file's state then.
+    /// Files in the directory that were passed on or that existed before callbridge was first
+    /// started, as a map from the hash of each file's name to the hash of its state at that time.
     given: HashMap<u64, u64>,
     changed: Option<(i64, i64)>,
-    /// The last two listings found the same modification time. One listing is not enough, because
-    /// the disk's clock advances in steps of some milliseconds, and a second file can be written
-    /// within a step.
+    /// Whether the last two listings found the same modification time. A single listing isn't
+    /// enough, because the disk's clock advances in steps of a few milliseconds, and a second file
+    /// may be written within one step.
     is_certain: bool,
-    /// inotify's events for the folder were lost, so the next listing compares all files with the
-    /// state in which they were given.
+    /// Whether inotify events for the directory were lost, so that the next listing compares all
+    /// files with the state in which they were passed on.
     may_have_changes: bool,
 }
 
 impl Listed {
-    /// Notes that inotify's events for the folder were lost. The next listing compares all of its
-    /// files with the state in which they were given.
+    /// Records that inotify events for the directory were lost, so that the next listing compares
+    /// all of its files with the state in which they were passed on.
     const fn note_lost_events(&mut self) {
         self.changed = None;
         self.may_have_changes = true;
@@ -133,7 +135,7 @@ impl RecordFolder {
         resume: Option<FilePosition>,
         again: FilesAgain,
     ) -> Self {
-        // A position in another folder is not valid for this one.
+        // A position from a different directory isn't valid for this one.
         let resume = resume.filter(|position| Path::new(&position.path) == path);
         Self {
             path,
@@ -157,7 +159,7 @@ impl RecordFolder {
         }
     }
 
-    /// Lists the folder if that is due, and reads its new records.
+    /// Lists the directory if that's due, and reads its new records.
     pub(crate) fn poll(&mut self, now: Instant) -> Vec<Sight> {
         let mut sights = Vec::new();
         if let Err(error) = self.see(&mut sights, now) {
@@ -210,7 +212,7 @@ impl RecordFolder {
         Ok(())
     }
 
-    /// Adds unfinished files, files that could not be read, and files that a person requests to the
+    /// Adds unfinished files, files that couldn't be read, and files that someone asked for to the
     /// waiting files.
     fn notice_again(&mut self) {
         let unfinished = self.unfinished.keys().chain(&self.failed);
@@ -226,8 +228,8 @@ impl RecordFolder {
         }
     }
 
-    /// Adds the files that inotify reports to the waiting files. A new dated folder makes a listing
-    /// due.
+    /// Adds the files reported by inotify to the waiting files. A new dated directory makes a
+    /// listing due.
     fn take_events(&mut self) {
         let Some(events) = self.events.take() else {
             return;
@@ -259,13 +261,13 @@ impl RecordFolder {
         self.events = Some(events);
     }
 
-    /// Lists each folder that has changed since its last listing, and adds its new files to the
+    /// Lists each directory that has changed since its last listing, and adds its new files to the
     /// waiting files.
     fn list(&mut self) -> io::Result<()> {
         for folder in self.listed.keys().cloned().collect::<Vec<_>>() {
             match self.list_one(&folder) {
                 Ok(()) => {}
-                // A dated folder that is no longer written to can be deleted.
+                // A dated directory may be deleted once it's no longer written to.
                 Err(_) if !folder.is_empty() => drop(self.listed.remove(&folder)),
                 Err(error) => return Err(error),
             }
@@ -308,7 +310,7 @@ impl RecordFolder {
             }
         }
         if let Some(listed) = self.listed.get_mut(folder) {
-            // Names that are gone are forgotten.
+            // Forget any names that are gone.
             listed.given.retain(|name, _| there.contains(name));
             listed.changed = changed;
             listed.is_certain = same;
@@ -321,14 +323,14 @@ impl RecordFolder {
         Ok(())
     }
 
-    /// Returns the hash of the state in which the file was given. `None` if it was not given.
+    /// Returns the hash of the state in which the file was passed on, or `None` if it wasn't.
     fn given_print(&self, name: &OsStr) -> Option<u64> {
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
         let listed = self.listed.get(folder.as_os_str())?;
         listed.given.get(&self.key.hash_one(name)).copied()
     }
 
-    /// Remembers the state in which a file was given.
+    /// Remembers the state in which a file was passed on.
     fn remember(&mut self, name: &OsStr, state: FileState) {
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
         let hash = self.key.hash_one(name);
@@ -342,13 +344,13 @@ impl RecordFolder {
         self.key.hash_one(state.content)
     }
 
-    /// Adds a regular file to the waiting files, unless it was given in its current state.
+    /// Adds a regular file to the waiting files, unless it has been passed on in its current state.
     fn notice(&mut self, name: OsString) {
         let own = Path::new(&name).file_name().unwrap_or_default();
         if own.as_encoded_bytes().first() == Some(&b'.') {
             return;
         }
-        // The file can be gone by now.
+        // The file may be gone by now.
         let about = std::fs::symlink_metadata(self.path.join(&name)).ok();
         let Some(about) = about.filter(Metadata::is_file) else {
             self.forget(&name);
@@ -367,8 +369,8 @@ impl RecordFolder {
         self.waiting.insert(name, state);
     }
 
-    /// At the first poll, leaves out the files that were given before a restart, or that existed
-    /// before callbridge first ran.
+    /// During the first poll, omits the files that were passed on before a restart or that existed
+    /// before callbridge was first started.
     fn leave_out(&mut self) {
         let mut ours_from = 0;
         let mut changed_from = 0;
@@ -387,7 +389,7 @@ impl RecordFolder {
         }
     }
 
-    /// Forgets a file that is gone.
+    /// Forgets a file that's gone.
     fn forget(&mut self, name: &OsStr) {
         self.unfinished.remove(name);
         self.failed.remove(name);
@@ -396,7 +398,7 @@ impl RecordFolder {
         self.asked.remove(name);
     }
 
-    /// Reads the file, and decides whether it is finished. `state` is the file's state when it was
+    /// Reads the file, and decides whether it's finished. `state` is the file's state when it was
     /// added to the waiting files.
     fn read_record(&mut self, name: &OsString, state: FileState, now: Instant) -> Outcome {
         let is_asked = self.asked.contains(name);
@@ -441,9 +443,9 @@ impl RecordFolder {
         self.finish_record(bytes, details)
     }
 
-    /// Reads the file. Returns its document, and the state of the file before it was read. If the
-    /// file changed during the read, the document does not count as complete. Its next state
-    /// differs, so the file is read again.
+    /// Reads the file, returning its document and the state it was in before that. If the file
+    /// changed while it was being read, the document isn't considered complete. Since its next
+    /// state will be different, the file is then reread.
     fn read(&self, name: &OsStr, is_asked: bool) -> io::Result<(Document, FileState)> {
         let (file, about) = opening::open_entry(&self.path.join(name))?;
         let opened = FileState::from_metadata(&about);
@@ -453,8 +455,8 @@ impl RecordFolder {
         Ok((document, opened))
     }
 
-    /// Handles a file that cannot be read. After the second failure, the file is given without
-    /// bytes and with the reason, so that it does not block other files.
+    /// Processes a file that can't be read. After the second failure, it's passed on without any
+    /// bytes but with the reason, so that it doesn't block other files.
     fn unreadable(&mut self, name: &OsString, error: &io::Error) -> Outcome {
         let is_asked = self.asked.contains(name);
         if self.failed.insert(name.clone()) && !is_asked {
@@ -491,7 +493,7 @@ impl RecordFolder {
         })
     }
 
-    /// Returns the time up to which every change was read.
+    /// Returns the time up to which every change has been read.
     fn read_to_micros(&self) -> u64 {
         let unfinished = self.unfinished.values().map(|file| file.state.changed);
         let unread = unfinished.chain(self.waiting.first_changed()).min();
@@ -516,7 +518,7 @@ fn is_unchanged_since(last: Option<&Unfinished>, state: FileState) -> bool {
     last.is_some_and(|last| last.state.content == state.content)
 }
 
-/// Returns the length up to which a record is read.
+/// Returns up to what length a record is read.
 const fn bytes_max(is_asked: bool) -> usize {
     if is_asked {
         ASKED_BYTES_MAX
@@ -529,7 +531,7 @@ fn changed_inode(about: &Metadata) -> (i64, i64) {
     (about.ctime(), about.ctime_nsec())
 }
 
-/// Returns `true` for the name of a folder that the PBX makes with `rotate`, such as
+/// Returns `true` for the name of a directory that the PBX creates with `rotate`, such as
 /// `2026-11-22-10-31-26`.
 fn is_dated(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();

@@ -1,5 +1,5 @@
-//! Tests of a folder of records. Each file is read once, in order, and a bad file does not block
-//! other files.
+//! Tests of a directory of records. Each file must be read once and in order, and a bad file
+//! mustn't block other files.
 
 use super::*;
 use rustix::thread::CapabilitySet;
@@ -7,7 +7,7 @@ use std::fs::{File, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
-/// Writes a file whose time of the last change is `second` seconds after 1970.
+/// Writes a file that was last changed `second` seconds after 1970.
 fn put(folder: &Path, name: &str, text: &str, second: u64) {
     let path = folder.join(name);
     std::fs::write(&path, text).expect("written");
@@ -16,14 +16,14 @@ fn put(folder: &Path, name: &str, text: &str, second: u64) {
     file.set_modified(at).expect("a time");
 }
 
-/// Returns the text of a record, or the reason why it cannot be read.
+/// Returns a record's text, or why it can't be read.
 fn record_text(record: &FileRecord) -> String {
     let details = record.details.as_ref().expect("details");
     let text = String::from_utf8(record.bytes.to_vec()).expect("text");
     details.fault.clone().unwrap_or(text)
 }
 
-/// Returns the file of a record, and the length of the whole record if the record was cut.
+/// Returns a record's file, and the length of the complete record if it was truncated.
 fn file_of(record: &FileRecord) -> (String, Option<u64>) {
     let details = record.details.as_ref().expect("details");
     (
@@ -32,7 +32,7 @@ fn file_of(record: &FileRecord) -> (String, Option<u64>) {
     )
 }
 
-/// Polls the folder four times. Returns the texts of the records, and the last position.
+/// Polls the directory four times, and returns the records' texts and the last position.
 fn poll_records(folder: &mut RecordFolder) -> (Vec<String>, Option<FilePosition>) {
     poll_records_at(folder, Instant::now())
 }
@@ -129,7 +129,7 @@ fn unreadable_file_blocks_no_other_and_is_read_when_fixed() {
     put(dir.path(), "b.json", "{\"n\":2}", 1_001);
     let path = dir.path().join("a.json");
     std::fs::set_permissions(&path, Permissions::from_mode(0o000)).expect("changed");
-    // Root can read every file, so this thread gives up the rights of root.
+    // Root can read every file, so this thread gives up root's capabilities.
     let mut rights = rustix::thread::capabilities(None).expect("rights");
     let of_root = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
     rights.effective.remove(of_root);
@@ -171,7 +171,7 @@ fn names_of_removed_files_are_forgotten() {
     let mut folder = open_folder(dir.path(), From::Start, None);
     assert_eq!(poll_records(&mut folder).0, ["{\"n\":1}"]);
     std::fs::remove_file(dir.path().join("a.json")).expect("removed");
-    // The clock of the disk can be unchanged since the last poll.
+    // The disk's clock may not have advanced since the last poll.
     folder
         .listed
         .values_mut()
@@ -282,7 +282,7 @@ fn half_written_file_waits_a_minute_without_change() {
     );
 }
 
-/// Writes a long record in pieces of 64 KiB, as a PBX does.
+/// Writes a long record in 64 KiB pieces, as a PBX would.
 fn write_in_pieces(path: &Path) {
     let mut file = File::create(path).expect("created");
     let record = format!("{{\"n\":\"{}\"}}", "x".repeat(2 << 20));
@@ -319,7 +319,7 @@ fn file_changed_after_reading_is_read_again() {
     put(dir.path(), "a.json", "{\"n\":2}", 1_001);
     put(dir.path(), "old.json", "{\"n\":3}", 1_002);
     assert_eq!(poll_records(&mut folder).0, ["{\"n\":2}", "{\"n\":3}"]);
-    // A change of the file's permissions is no change of the file's content.
+    // Changing the file's permissions doesn't change its content.
     let path = dir.path().join("a.json");
     std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("changed");
     assert_eq!(poll_records(&mut folder).0, [""; 0]);
@@ -364,7 +364,7 @@ fn file_changed_during_a_restart_is_read_again() {
     put(dir.path(), "b.json", "{\"n\":2}", 5_000_000);
     let (texts, position) = poll_records(&mut folder);
     assert_eq!(texts, ["{\"n\":1}", "{\"n\":2}"]);
-    // The writer sets an old modification time, but the change time of the system shows the change.
+    // The writer sets an old modification time, but the system's change time reveals the change.
     put(dir.path(), "a.json", "{\"n\":3}", 1_001);
     let mut again = open_folder(dir.path(), From::End, position);
     assert_eq!(poll_records(&mut again).0, ["{\"n\":3}", "{\"n\":2}"]);

@@ -1,5 +1,5 @@
-//! Follows a file while it grows, is renamed, truncated, copied and truncated, or deleted and made
-//! again. Each poll checks the disk without waiting.
+//! Follows a file as it grows, is renamed, truncated, copied and truncated, or deleted and
+//! recreated. Each poll checks the disk without waiting.
 
 use super::opened::{FileRecord, Opened, ReadOutcome, is_same, write_time};
 use super::opening;
@@ -9,27 +9,27 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A result of one poll of a file or folder.
+/// Something found when polling a file or directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
-    /// Complete frames, in order, each with the position after it.
+    /// Complete frames in order, each with the position after it.
     Frames(Vec<FileRecord>),
-    /// The file or folder was opened: the source is up.
+    /// The file or directory was opened, which means that the source is up.
     Open,
     /// Records may be missing before the next ones.
     Gap(String),
-    /// There is nothing new. The file has another name now, and is followed for a few more polls.
+    /// There's nothing new. The file has been renamed, and will be followed for a few more polls.
     Wait,
-    /// The file cannot be read now.
+    /// The file currently can't be read.
     Trouble(String),
-    /// The file does not exist, so no records wait in it.
+    /// The file doesn't exist, so it has no pending records.
     Absent(String),
-    /// Everything was read. Reading continues at this position.
+    /// Everything has been read, and reading continues at this position.
     End(FilePosition),
 }
 
-/// Number of polls for which a renamed file stays open after its last byte. The PBX can still write
-/// to the renamed file until it opens the new file.
+/// Number of polls for which a renamed file stays open after its last byte, since the PBX may keep
+/// writing to it until it opens the new file.
 const LINGER: u32 = 2;
 
 #[derive(Debug)]
@@ -39,10 +39,10 @@ pub(crate) struct Follower {
     from: From,
     resume: Option<FilePosition>,
     current: Option<Opened>,
-    /// The current file has another name now. The file is read to its end, and then closed.
+    /// Whether the current file has been renamed, so that it's read to its end and then closed.
     leaving: bool,
     lingered: u32,
-    /// The next file at `path` is read from its start, because the file was created after reading
+    /// Whether the next file at `path` is read from its start because it was created after reading
     /// began.
     from_start: bool,
 }
@@ -54,7 +54,7 @@ impl Follower {
         from: From,
         resume: Option<FilePosition>,
     ) -> Self {
-        // A position in another file is not valid for this one.
+        // A position in a different file isn't valid for this one.
         let resume = resume.filter(|position| Path::new(&position.path) == path);
         Self {
             path,
@@ -69,11 +69,11 @@ impl Follower {
     }
 
     /// Checks the disk once. `End`, `Wait`, `Trouble`, or `Absent` at the end of the list means
-    /// that there is nothing more to read now.
+    /// that there's nothing more to read for now.
     pub(crate) fn poll(&mut self) -> Vec<Sight> {
         let mut sights = Vec::new();
         if let Err(error) = self.step(&mut sights) {
-            // If reading a file fails, it is opened again at the same position.
+            // If a file can't be read, it's reopened at the same position.
             if let Some(current) = self.current.take() {
                 self.resume = Some(current.position());
             }
@@ -110,7 +110,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Opens the next file to read. Returns `false` if there is none.
+    /// Opens the next file to read, returning `false` if there is none.
     fn open(&mut self, sights: &mut Vec<Sight>) -> io::Result<bool> {
         if let Some(position) = self.resume.take() {
             let later = match self.find_or_list_later(&position) {
@@ -141,7 +141,7 @@ impl Follower {
                 Opened::open_at(&self.path, &self.path, self.format, 0)
             }
         };
-        // Any file that appears at `path` from now on is new, and is read from its start.
+        // Any file that appears at `path` from now on is new, so it's read from its start.
         self.from_start = match &opened {
             Ok(_) => true,
             Err(error) => error.kind() == ErrorKind::NotFound,
@@ -164,8 +164,8 @@ impl Follower {
         }
     }
 
-    /// Opens the file of `position`, under any name. If that file is gone, returns the siblings
-    /// that were written later.
+    /// Opens the file of `position`, no matter what it's called now. If that file is gone, returns
+    /// the siblings that were written later.
     fn find_or_list_later(&mut self, position: &FilePosition) -> io::Result<Vec<PathBuf>> {
         self.find(position)?;
         if self.current.is_none() && position.written != EventTime::default() {
@@ -175,7 +175,8 @@ impl Follower {
         }
     }
 
-    /// Opens the file of `position`, under any name. Opens no file if that file is gone.
+    /// Opens the file of `position`, no matter what it's called now. If that file is gone, nothing
+    /// is opened.
     fn find(&mut self, position: &FilePosition) -> io::Result<()> {
         self.from_start = true;
         let here = match is_same(&self.path, position) {
@@ -189,14 +190,14 @@ impl Follower {
         if let Some(path) = self.find_rotated(position)? {
             return self.go_on(&path, position.offset);
         }
-        // Another inode with the same first bytes is a copy that replaced the file.
+        // A different inode with the same first bytes is a copy that replaced the file.
         if is_same(&own, position).is_ok_and(|same| same.is_some()) {
             return self.go_on(&own, position.offset);
         }
         Ok(())
     }
 
-    /// Continues at `offset` in the file at `path`, which can also be a rotated file.
+    /// Continues at `offset` in the file at `path`, which may also be a rotated file.
     fn go_on(&mut self, path: &Path, offset: u64) -> io::Result<()> {
         self.current = Some(Opened::open_at(path, &self.path, self.format, offset)?);
         self.leaving = path != self.path;
@@ -219,8 +220,8 @@ impl Follower {
                 return Ok(());
             }
             if here.is_none() {
-                // The file was renamed or deleted, and there is no new file yet. The PBX can still
-                // write to the open file.
+                // The file was renamed or deleted, and there's no new file yet. The PBX may still
+                // be writing to the open file.
                 let message = "it was renamed or deleted; callbridge waits for the next one";
                 sights.push(Sight::Absent(self.name_file(message)));
                 return Ok(());
@@ -234,19 +235,19 @@ impl Follower {
         sights.extend(current.rest()?.map(|record| Sight::Frames(vec![record])));
         let last_write = current.written;
         let inode = current.inode;
-        // This list is made again for each file, because files have other names after a rotation.
+        // This list is created anew for each file, because a rotation renames files.
         let later = self.find_written_after(last_write, Some(inode))?;
         self.current = None;
         self.from_start = true;
         self.go_on_in_first(later, sights);
         if self.current.is_none() {
-            // Open the new file at once, because it could also be rotated before the next poll.
+            // Open the new file right away, because it may be rotated before the next poll too.
             self.open(sights)?;
         }
         Ok(())
     }
 
-    /// Continues at the start of the first of these files that can be read, if there is one.
+    /// Continues at the start of the first of these files that can be read, if any.
     fn go_on_in_first(&mut self, files: Vec<PathBuf>, sights: &mut Vec<Sight>) {
         for path in files {
             let Err(error) = self.go_on(&path, 0) else {
@@ -258,7 +259,7 @@ impl Follower {
         }
     }
 
-    /// Handles a file at `path` that was truncated. If a copy was made first (`copytruncate`), the
+    /// Processes a file at `path` that was truncated. If it was copied first (`copytruncate`), the
     /// unread records are in the copy.
     fn on_replaced(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
         let Some(current) = self.current.take() else {
@@ -277,14 +278,15 @@ impl Follower {
         }
     }
 
-    /// Finds the sibling (`cel.csv.1`, `cel.csv-20261120`) that is the file of `position`, or a
-    /// copy of it.
+    /// Finds the sibling (`cel.csv.1`, `cel.csv-20261120`) that is the file of `position` or a copy
+    /// of it.
     fn find_rotated(&self, position: &FilePosition) -> io::Result<Option<PathBuf>> {
-        // Of several copies with the same first bytes, use the newest, because that copy was just
-        // made.
+        // If several copies have the same first bytes, use the newest, since that's the one just
+        // created.
         let mut copy = None;
         for path in self.siblings()? {
-            // A file that cannot be read, or is being rotated now, is not the wanted file.
+            // A file that can't be read or is being rotated right now isn't the one we're looking
+            // for.
             let Ok(Some(metadata)) = is_same(&path, position) else {
                 continue;
             };
@@ -298,8 +300,8 @@ impl Follower {
         Ok(copy.map(|(_, path)| path))
     }
 
-    /// Returns the siblings whose last write was after `moment`, oldest first. The file with the
-    /// inode `own` is left out.
+    /// Returns the siblings last written after `moment`, oldest first, except for the file with the
+    /// inode `own`.
     fn find_written_after(&self, moment: EventTime, own: Option<u64>) -> io::Result<Vec<PathBuf>> {
         let mut later = Vec::new();
         for path in self.siblings()? {
@@ -315,8 +317,8 @@ impl Follower {
         Ok(later.into_iter().map(|(_, path)| path).collect())
     }
 
-    /// Returns the rotated files in the same folder. Each name is the name of `path`, then a dot or
-    /// dash, then a number or date.
+    /// Returns the rotated files in the same directory. Each is named after `path`, followed by a
+    /// dot or dash and a number or date.
     fn siblings(&self) -> io::Result<Vec<PathBuf>> {
         let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else {
             return Ok(Vec::new());

@@ -1,6 +1,6 @@
-//! Follows a file that grows (`cel_custom`'s CSV, or a recording of AMI), or a folder with one file
-//! per record. The file or folder is polled four times a second. Every frame has its position, so
-//! reading continues after a restart where the spool's last commit ended.
+//! Follows either a file that grows (`cel_custom`'s CSV, or an AMI recording) or a directory with
+//! one file per record. The file or directory is polled four times a second. Every frame has a
+//! position, so after a restart, reading continues where the spool's last commit ended.
 
 mod again;
 mod document;
@@ -23,15 +23,15 @@ use std::path::{Path, PathBuf};
 use std::{io::Read as _, time::Duration};
 use tokio::time::Instant;
 
-/// Progress towards the report that a file is read to its end.
+/// How close the source is to reporting that a file has been read to its end.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// The last poll found something to read, or there was no poll yet.
+    /// The last poll found something to read, or there hasn't been a poll yet.
     Unseen,
-    /// Since this time, there was nothing to read.
+    /// There has been nothing to read since this time.
     Seen(Instant),
-    /// The end was reported as `Item::Idle`. It is reported again only after new frames or an
-    /// outage.
+    /// The end was reported as `Item::Idle`. It won't be reported again until there have been new
+    /// frames or an outage.
     Reported,
 }
 
@@ -39,20 +39,20 @@ enum End {
 type ReadStep = Box<dyn FnMut() -> Vec<Sight> + Send>;
 
 /// Returns `true` if `format` has one file per record, and the path ends with a slash or is a
-/// folder on the disk.
+/// directory on disk.
 fn is_folder(path: &Path, format: Format) -> bool {
     let has_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
     format.has_file_per_record() && (has_slash || path.is_dir())
 }
 
-/// A file that is followed, or a folder with one file per record.
+/// A file that's being followed, or a directory with one file per record.
 pub(crate) struct Tail {
     poll: ReadStep,
     verdicts: VerdictReader,
     end: End,
 }
 
-/// Opens the file and reads one byte, or lists the folder.
+/// Opens the file and reads one byte, or lists the directory.
 pub(crate) async fn probe(path: &Path, format: Format) -> Result<(), Error> {
     let own = path.to_owned();
     let read = tokio::task::spawn_blocking(move || {
@@ -96,7 +96,7 @@ impl Tail {
     pub(crate) async fn follow(&mut self, context: &mut Context) -> Result<(), Gone> {
         loop {
             self.verdicts.wait_for_pause(false).await;
-            // The disk can hang, and the thread of a live connection must not hang with it.
+            // The disk may hang, and a live connection's thread mustn't hang along with it.
             let mut poll = std::mem::replace(&mut self.poll, Box::new(Vec::new));
             let looked = tokio::task::spawn_blocking(move || (poll(), poll));
             let Ok((sights, given_back)) = looked.await else {
@@ -135,7 +135,7 @@ impl Tail {
             }
             Sight::Wait => Ok(()),
             Sight::End(position) => {
-                // The file may have had another name for a while.
+                // The file may have had a different name for a while.
                 line.up(false).await?;
                 let now = Instant::now();
                 let since = match self.end {

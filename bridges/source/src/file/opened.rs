@@ -1,5 +1,5 @@
-//! Reads one open file. Turns the file's bytes into frames with positions, and checks whether the
-//! content is still the same file's.
+//! Reads one open file, turning its bytes into frames with positions and checking that it still has
+//! the same content.
 
 use super::opening;
 use crate::item::{KEPT_BYTES, hash};
@@ -11,11 +11,11 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::{os::unix::fs::MetadataExt, path::Path, time::Duration};
 
-/// Length in bytes of the head: the start of a file, by which the file is recognized.
+/// Length in bytes of the head, which is the start of a file by which it's recognized.
 const HEAD_BYTES_MAX: usize = 1_024;
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// Returns the hash of a head that has its full length. `None` if the head can still grow.
+/// Returns the hash of a head that has its full length, or `None` if it may still grow.
 fn hash_of_whole(head: &[u8]) -> Option<u64> {
     (head.len() >= HEAD_BYTES_MAX).then(|| hash(head))
 }
@@ -24,7 +24,7 @@ fn head_len(offset: u64) -> usize {
     usize::try_from(offset).map_or(HEAD_BYTES_MAX, |offset| offset.min(HEAD_BYTES_MAX))
 }
 
-/// Reads this many bytes of the file from `offset` on, or fewer at its end.
+/// Reads this many bytes from `offset` on, or fewer at the end of the file.
 fn read_at(mut file: &File, bytes: usize, offset: u64) -> io::Result<Vec<u8>> {
     let mut read = Vec::with_capacity(bytes);
     file.seek(SeekFrom::Start(offset))?;
@@ -32,8 +32,8 @@ fn read_at(mut file: &File, bytes: usize, offset: u64) -> io::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// Returns the offset after the last complete record in `bytes`, for a reader that begins at the
-/// end. `None` if no record ends there.
+/// Returns the offset after the last complete record in `bytes`, for a reader that starts at the
+/// end, or `None` if no record ends there.
 fn last_end(format: Format, bytes: &[u8]) -> Option<usize> {
     let mut ends = memchr::memrchr_iter(b'\n', bytes);
     let end = match format.framing() {
@@ -43,12 +43,12 @@ fn last_end(format: Format, bytes: &[u8]) -> Option<usize> {
             matches!(&bytes[start..*end], b"" | b"\r")
         }),
     };
-    // A record also begins after a hole of NUL bytes, which `copytruncate` leaves.
+    // A record may also start after a hole of NUL bytes left behind by `copytruncate`.
     let end = end.or_else(|| memchr::memrchr(0, bytes));
     end.map(|at| at + 1)
 }
 
-/// A record of a file, with the position after it.
+/// A record in a file, along with the position after it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileRecord {
     pub(super) bytes: Bytes,
@@ -70,7 +70,7 @@ impl From<FileRecord> for FrameContent {
 /// A copy of the framer's message.
 enum Cut {
     Whole(Bytes),
-    /// The place of a message that is longer than the limit.
+    /// The location of a message that's longer than the limit.
     TooLong {
         bytes: u64,
         start: u64,
@@ -86,7 +86,7 @@ impl From<Frame<'_>> for Cut {
     }
 }
 
-/// Returns the time of the last write to a file.
+/// Returns when a file was last written to.
 pub(super) fn write_time(metadata: &Metadata) -> EventTime {
     let nanos = u64::try_from(metadata.mtime_nsec()).unwrap_or(0);
     EventTime::from_seconds(metadata.mtime()).plus(Duration::from_nanos(nanos))
@@ -96,38 +96,38 @@ pub(super) fn write_time(metadata: &Metadata) -> EventTime {
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) inode: u64,
-    /// The path as configured, for positions.
+    /// The configured path, to be used in positions.
     path: SmolStr,
-    /// Number of NUL bytes before the head. NUL bytes are the same in every file with such a hole,
-    /// so they do not identify a file.
+    /// Number of NUL bytes before the head. They're the same in every file with such a hole, so
+    /// they don't identify a file.
     head_at: u64,
     head: Vec<u8>,
-    /// The hash of the head, once the head has its full length.
+    /// The head's hash, once it has its full length.
     head_hash: Option<u64>,
-    /// Bytes read from the file's start.
+    /// Number of bytes read since the start of the file.
     read: u64,
     framer: Framer,
-    /// The header of a file that is not read from its start. The header is given before the first
-    /// record, because a new decoder knows neither delimiter nor columns.
+    /// The header of a file that isn't read from its start. It's passed on before the first record,
+    /// because a new decoder doesn't know the delimiter or the columns.
     header: Option<Bytes>,
     /// Time of the last write, as of the last poll.
     pub(super) written: EventTime,
-    /// Length and time of change at the last poll.
+    /// Length and change time, as of the last poll.
     seen: Option<(u64, i64, i64)>,
 }
 
-/// A result of one poll of an open file.
+/// The result of polling an open file.
 pub(super) enum ReadOutcome {
-    /// New bytes were read. They completed these records, possibly none.
+    /// New bytes were read, which completed these records, if any.
     More(Vec<FileRecord>),
-    /// The whole file was read.
+    /// The whole file has been read.
     End,
-    /// The file has other content, because it was truncated or written again.
+    /// The file has different content, because it was truncated or rewritten.
     Replaced,
 }
 
-/// Returns the metadata of the file at `path` if it is the file of `position`, by its length and
-/// its first bytes.
+/// Returns the metadata of the file at `path` if its length and first bytes show that it's the file
+/// of `position`.
 pub(super) fn is_same(path: &Path, position: &FilePosition) -> io::Result<Option<Metadata>> {
     if !std::fs::metadata(path)?.is_file() {
         return Ok(None);
@@ -146,7 +146,8 @@ pub(super) fn is_same(path: &Path, position: &FilePosition) -> io::Result<Option
 }
 
 impl Opened {
-    /// Opens the file at `path` to continue at `offset`. Positions contain the path `configured`.
+    /// Opens the file at `path` to continue at `offset`. Positions will contain the path
+    /// `configured`.
     pub(super) fn open_at(
         path: &Path,
         configured: &Path,
@@ -183,8 +184,9 @@ impl Opened {
         let from = length.saturating_sub(CHUNK_BYTES as u64);
         let tail = read_at(&file, CHUNK_BYTES, from)?;
         let complete = last_end(format, &tail).map_or_else(
-            // No record ends in the bytes read. A short file is one record that is being written.
-            // In a long file, the bytes are the middle of a record, whose end comes next.
+            // No record ends in the bytes that were read. If the file is short, it's a single
+            // record still being written. If it's long, the bytes are from the middle of a record
+            // whose end is yet to come.
             || if from == 0 { 0 } else { length },
             |at| from + at as u64,
         );
@@ -212,8 +214,8 @@ impl Opened {
         }
     }
 
-    /// Reads the next piece of the file (128 KiB at most), after a check that the file's first
-    /// bytes have not changed.
+    /// Reads the next piece of the file (up to 128 KiB), after checking that the file's first bytes
+    /// haven't changed.
     pub(super) fn poll(&mut self) -> io::Result<ReadOutcome> {
         let metadata = self.file.metadata()?;
         let now = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
@@ -236,7 +238,7 @@ impl Opened {
         self.read += chunk.len() as u64;
         let mut records = Vec::new();
         if let Some(header) = self.header.take() {
-            // The header's record has the current position, so it does not change where reading
+            // The header's record has the current position, so it doesn't affect where reading
             // continues after a restart.
             records.push(self.record(Cut::Whole(header))?);
         }
@@ -261,8 +263,8 @@ impl Opened {
         }
     }
 
-    /// Returns the record with the position after it. If the record is too long, its beginning is
-    /// read from the file again.
+    /// Returns the record along with the position after it. If the record is too long, its start is
+    /// reread from the file.
     fn record(&self, cut: Cut) -> io::Result<FileRecord> {
         let (bytes, cut_from) = match cut {
             Cut::Whole(bytes) => (bytes, None),
@@ -284,7 +286,7 @@ impl Opened {
         })
     }
 
-    /// Returns the last record of a finished file, if it has no line end.
+    /// Returns a finished file's last record if it isn't terminated by a newline.
     pub(super) fn rest(&mut self) -> io::Result<Option<FileRecord>> {
         let cut = self.framer.finish().map(Cut::from);
         cut.map(|cut| self.record(cut)).transpose()

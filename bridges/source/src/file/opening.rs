@@ -1,5 +1,5 @@
-//! Opens a path only if it is a regular file. Opening a FIFO would hang, and its data can be read
-//! only once. A device has no end.
+//! Opens a path only if it's a regular file. Opening a FIFO would hang, and its data can only be
+//! read once, whereas a device has no end.
 
 use crate::url::{Format, From};
 use callbridge_formats::{Frame, Frames, is_header};
@@ -8,37 +8,37 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-/// Bytes of a file that are read to check its format.
+/// Number of bytes in a file that are read to check its format.
 const SAMPLE_BYTES: u64 = 256 << 10;
-/// Bytes at the start of a file in which a header is searched for.
+/// Number of bytes at the start of a file in which to look for a header.
 const HEADER_BYTES_MAX: u64 = 16 << 10;
-/// Number of records searched for a header, which may be preceded by a line drawn by a database
+/// Number of records in which to look for a header, which may come after a line drawn by a database
 /// client.
 const HEADER_RECORDS_MAX: usize = 2;
-/// Files of a folder that are read to check their format.
+/// Number of files in a directory that are read to check their format.
 const SAMPLE_FILES: usize = 16;
 
-/// Opens the file, and returns it with its metadata.
+/// Opens the file, and returns it along with its metadata.
 ///
 /// # Errors
-/// If the path does not exist, cannot be read, or is not a regular file.
+/// Returns an error if the path doesn't exist, can't be read, or isn't a regular file.
 pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    // This check comes first, because opening a FIFO would release a writer that waits for a
-    // reader.
+    // This has to be checked first, because opening a FIFO would release a writer that's waiting
+    // for a reader.
     only_files(&std::fs::metadata(path)?)?;
     open_with(path, OFlags::NONBLOCK)
 }
 
-/// Opens an entry of a folder that other users can write to. A link is not followed.
+/// Opens an entry in a directory that other users may write to. Symbolic links aren't followed.
 ///
 /// # Errors
-/// The errors of [`open`].
+/// Returns the same errors as [`open`].
 pub(super) fn open_entry(path: &Path) -> io::Result<(File, Metadata)> {
     open_with(path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
 }
 
-/// Opens the path without waiting for a writer, and checks the opened file again, because the path
-/// may name something else by then.
+/// Opens the path without waiting for a writer, and then checks the opened file, because the path
+/// may refer to something else by then.
 fn open_with(path: &Path, flags: OFlags) -> io::Result<(File, Metadata)> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | flags;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -57,11 +57,12 @@ fn only_files(metadata: &Metadata) -> io::Result<()> {
     }
 }
 
-/// Reads whole records at the end or the start of a file, depending on `from`. A CSV file's header
-/// comes first, because the records cannot be read without it. A folder gives a few of its records.
+/// Reads complete records at the start or end of a file, depending on `from`. For a CSV file, its
+/// header comes first, because the records can't be read without it. For a directory, a few of its
+/// records are read.
 ///
 /// # Errors
-/// If the file or folder cannot be opened or read.
+/// Returns an error if the file or directory can't be opened or read.
 pub fn sample(path: &Path, format: Format, from: &From) -> io::Result<Vec<u8>> {
     if std::fs::metadata(path)?.is_dir() {
         return records(path);
@@ -78,7 +79,7 @@ pub fn sample(path: &Path, format: Format, from: &From) -> io::Result<Vec<u8>> {
         file.seek(SeekFrom::End(-i64::try_from(SAMPLE_BYTES).unwrap_or(0)))?;
         let mut end = Vec::new();
         file.take(SAMPLE_BYTES).read_to_end(&mut end)?;
-        // The first line is probably cut.
+        // The first line is probably incomplete.
         let begin = end.iter().position(|byte| *byte == b'\n');
         bytes.extend_from_slice(&end[begin.map_or(0, |at| at + 1)..]);
         return Ok(bytes);
@@ -92,7 +93,7 @@ pub fn sample(path: &Path, format: Format, from: &From) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Counts the NUL bytes at the beginning of a file. Returns at most `most`.
+/// Counts the NUL bytes at the start of a file, stopping at `most`.
 pub(super) fn leading_nuls(mut file: &File, most: u64) -> io::Result<u64> {
     let mut piece = vec![0; 128 << 10];
     let mut nuls = 0;
@@ -108,7 +109,7 @@ pub(super) fn leading_nuls(mut file: &File, most: u64) -> io::Result<u64> {
     Ok(nuls.min(most))
 }
 
-/// Reads the header of a CSV file at the offset `from`. `None` if there is no header.
+/// Reads the header of a CSV file at the offset `from`, or returns `None` if there's no header.
 pub(super) fn header(mut file: &File, format: Format, from: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(from))?;
@@ -120,7 +121,7 @@ pub(super) fn header(mut file: &File, format: Format, from: u64) -> io::Result<O
     }))
 }
 
-/// Reads a few records of a folder with one file per record. Returns one line per record.
+/// Reads a few records in a directory with one file per record, and returns one line per record.
 fn records(path: &Path) -> io::Result<Vec<u8>> {
     let mut lines = Vec::new();
     let entries = std::fs::read_dir(path)?.filter_map(Result::ok);
@@ -139,7 +140,7 @@ fn records(path: &Path) -> io::Result<Vec<u8>> {
     Ok(lines)
 }
 
-/// Describes the failure to open a file, with its fix.
+/// Describes why a file couldn't be opened, including the fix.
 pub(super) fn message(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! Tests that changes to log files make the follower neither miss a record nor read one twice.
+//! Tests that the follower neither misses a record nor reads one twice when log files change.
 
 use super::follow::{Follower, Sight};
 use crate::FilePosition;
@@ -8,12 +8,12 @@ use std::io::Write;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// A followed log file in a temporary folder, and what the follower has reported.
+/// A log file being followed in a temporary directory, along with what the follower has reported.
 struct Desk {
     folder: tempfile::TempDir,
     follower: Follower,
     lines: Vec<String>,
-    /// Lengths of the records that were cut.
+    /// Lengths of the records that were truncated.
     cut: Vec<u64>,
     gaps: Vec<String>,
     troubles: Vec<String>,
@@ -39,7 +39,7 @@ impl Desk {
         self.folder.path().join("cel.csv")
     }
 
-    /// Returns the path of another file in the folder of the log file.
+    /// Returns the path of another file in the log file's directory.
     fn sibling(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -48,7 +48,8 @@ impl Desk {
         append(&self.path(), text);
     }
 
-    /// Polls until several polls in a row find nothing new. Returns the lines that were read.
+    /// Polls until several polls in a row don't find anything new, and returns the lines that were
+    /// read.
     fn read(&mut self) -> Vec<String> {
         self.lines.clear();
         let mut quiet = 0;
@@ -77,7 +78,7 @@ impl Desk {
         self.lines.clone()
     }
 
-    /// Replaces the follower, as a restart of callbridge after the last frame does.
+    /// Replaces the follower, as if callbridge were restarted after the last frame.
     fn restart(&mut self, from: From) {
         let stored = self.position.as_ref().map(|position| {
             let text = serde_json::to_string(position).expect("a position is JSON");
@@ -151,7 +152,7 @@ fn renamed_file_is_read_to_its_end_then_the_new_one() {
             .expect("a reason")
             .contains("renamed or deleted")
     );
-    // The writer still has the old file open, and the last line of that file has no end.
+    // The writer still has the old file open, whose last line has no end yet.
     append(&desk.sibling("cel.csv.1"), "b\nc");
     assert_eq!(desk.read(), ["b"]);
     desk.write("d\n");
@@ -194,8 +195,8 @@ fn copytruncate_loses_nothing_that_the_copy_has() {
     assert!(desk.gaps.is_empty());
 }
 
-/// Copies the log file to `copy` and truncates the log file. Writes `text` at the old end, as a
-/// writer does that keeps its offset.
+/// Copies the log file to `copy` and truncates it, then writes `text` where it used to end, as a
+/// writer that keeps its offset would.
 fn copytruncate(desk: &Desk, copy: &str, text: &str) {
     let offset = fs::metadata(desk.path()).expect("there").len();
     fs::copy(desk.path(), desk.sibling(copy)).expect("copied");
@@ -217,7 +218,7 @@ fn copytruncate_with_a_kept_write_offset_loses_nothing() {
     assert_eq!(desk.read(), line_texts(100..105));
     desk.write(&lines(105..106));
     assert_eq!(desk.read(), line_texts(105..106));
-    // The second hole is like the first hole. The records before the second hole are in the second
+    // The second hole looks just like the first one, and the records before it are in the second
     // copy.
     desk.write(&lines(106..108));
     copytruncate(&desk, "cel.csv-2", &lines(108..109));
@@ -267,7 +268,7 @@ fn truncation_without_a_copy_is_a_gap_and_reading_continues() {
     let mut desk = Desk::new(From::End);
     desk.write(&lines(0..10));
     desk.read();
-    // Between two polls, the file was replaced by a longer file. Only the first bytes show the
+    // Between two polls, the file was replaced with a longer one. Only the first bytes reveal the
     // change.
     fs::write(desk.path(), lines(20..60)).expect("written");
     assert_eq!(desk.read(), line_texts(20..60));
@@ -305,8 +306,8 @@ fn restart_reads_new_lines_even_if_first_run_read_none() {
     assert_eq!(desk.read(), ["new"]);
 }
 
-/// Makes a file that was rotated twice since it was read. `.2` has one more row, `.1` has two rows,
-/// and the new file has one row.
+/// Creates a file that has been rotated twice since it was read. `.2` has one more row, `.1` has
+/// two rows, and the new file has one.
 fn rotate_twice() -> Desk {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..50));
@@ -335,7 +336,7 @@ fn rotation_while_old_files_are_read_skips_none_of_them() {
     desk.restart(From::End);
     let first = desk.follower.poll();
     assert!(matches!(&first[..], [Sight::Open, Sight::Frames(frames)] if frames.len() == 1));
-    // Each file has another name now, and a folder with the name of one of them is not a file.
+    // Each file has been renamed, and a directory that has the name of one of them isn't a file.
     for (from, to) in [("cel.csv.2", "cel.csv.3"), ("cel.csv.1", "cel.csv.2")] {
         fs::rename(desk.sibling(from), desk.sibling(to)).expect("renamed");
     }
@@ -375,7 +376,7 @@ fn next_file_is_kept_open_before_it_is_rotated_too() {
     fs::rename(desk.path(), desk.sibling("cel.csv.1")).expect("renamed");
     desk.write("b\n");
     while desk.follower.poll() == [Sight::Wait] {}
-    // The disk is full for an hour, and the file is not polled.
+    // The disk is full for an hour, during which the file isn't polled.
     fs::rename(desk.sibling("cel.csv.1"), desk.sibling("cel.csv.2")).expect("renamed");
     fs::rename(desk.path(), desk.sibling("cel.csv.1")).expect("renamed");
     desk.write("c\n");
@@ -395,8 +396,8 @@ fn truncated_file_is_kept_open_before_it_is_rotated_too() {
     assert_eq!(desk.read(), line_texts(70..73));
 }
 
-/// Sets the time of the last change of a file, so the order of files does not depend on the
-/// precision of the clock.
+/// Sets a file's modification time, so that the order of files doesn't depend on the clock's
+/// precision.
 fn set_modified(path: &Path, seconds: u64) {
     let file = OpenOptions::new().write(true).open(path).expect("opens");
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_795_151_317 + seconds);
@@ -409,8 +410,8 @@ fn reused_inode_is_recognized_by_the_first_bytes() {
     desk.write(&lines(0..50));
     desk.read();
     let inode = desk.position.as_ref().expect("read").inode;
-    // The inode gets other and longer content. On ext4, this happens if a file is deleted and
-    // created again. Here, the file is overwritten.
+    // The inode gets different and longer content. On ext4, this happens if a file is deleted and
+    // recreated, but here, the file is simply overwritten.
     fs::write(desk.path(), lines(70..150)).expect("written");
     desk.restart(From::End);
     assert_eq!(desk.read(), line_texts(70..150));

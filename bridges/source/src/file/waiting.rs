@@ -1,24 +1,25 @@
-//! Files of a folder that wait to be given, and the states that show whether a file has changed.
+//! Files in a directory that are waiting to be passed on, and the states that show whether a file
+//! has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
-/// The state of a file at one moment.
+/// A file's state at a particular moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileState {
-    /// Values that differ whenever the file was written to or replaced.
+    /// Values that differ whenever the file has been written to or replaced.
     pub(super) content: ContentState,
-    /// Time of the last write, in microseconds since the epoch. At most `changed`, because a
-    /// program can set this time.
+    /// When the file was last written to, in microseconds since the epoch. This is capped at
+    /// `changed`, because any program can set this time.
     pub(super) written: u64,
-    /// Time of the last change of the file or its entry (`ctime`), in microseconds since the epoch.
-    /// No program can set it.
+    /// When the file or its directory entry was last changed (`ctime`), in microseconds since the
+    /// epoch. No program can set this time.
     pub(super) changed: u64,
 }
 
-/// Size, modification time, and inode of a file.
+/// A file's size, modification time, and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ContentState {
     pub(super) size: u64,
@@ -46,7 +47,7 @@ fn micros(seconds: i64, nanos: i64) -> u64 {
     seconds.saturating_mul(1_000_000) + u64::try_from(nanos).unwrap_or(0) / 1_000
 }
 
-/// Files that wait, each once. The file that was written first is given first.
+/// The waiting files, each listed once. The file written first is passed on first.
 #[derive(Debug, Default)]
 pub(super) struct WaitingFiles {
     states: BTreeMap<OsString, FileState>,
@@ -59,7 +60,7 @@ impl WaitingFiles {
         self.states.is_empty()
     }
 
-    /// Adds a file in this state. An earlier state of the same file is replaced.
+    /// Adds a file in this state, replacing any earlier state of the same file.
     pub(super) fn insert(&mut self, name: OsString, state: FileState) {
         if let Some(earlier) = self.states.insert(name.clone(), state) {
             self.by_written.remove(&(earlier.written, name.clone()));
@@ -95,17 +96,17 @@ impl WaitingFiles {
         older
     }
 
-    /// Returns the time of the earliest change of a waiting file.
+    /// Returns the time of the earliest change to a waiting file.
     pub(super) fn first_changed(&self) -> Option<u64> {
         self.by_changed.first().map(|(changed, _)| *changed)
     }
 
-    /// Returns the time of the latest change of a waiting file. 0 if no file waits.
+    /// Returns the time of the latest change to a waiting file, or 0 if there is none.
     pub(super) fn last_changed(&self) -> u64 {
         self.by_changed.last().map_or(0, |(changed, _)| *changed)
     }
 
-    /// Returns the time at which the newest waiting file was written. 0 if no file waits.
+    /// Returns when the newest waiting file was written, or 0 if there is none.
     pub(super) fn last_written(&self) -> u64 {
         self.by_written.last().map_or(0, |(written, _)| *written)
     }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 /// Maximum number of unanswered pings to keep track of. Any beyond that are ignored.
 const SENT_MAX: usize = 256;
 
-/// A ping that got its response, by our boot clock.
+/// A ping that was responded to, by our boot clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PingAnswer {
     pub(crate) asked: EventTime,
@@ -35,7 +35,7 @@ pub(crate) struct Pings {
 }
 
 impl Pings {
-    /// Notes that the ping with this number is sent `now`.
+    /// Records that the ping with this number is being sent `now`.
     pub(crate) fn note_sent(&mut self, number: u64, now: EventTime) {
         if self.waiting.len() < SENT_MAX {
             self.waiting.push_back((number, now));

@@ -1,6 +1,6 @@
-//! Finds out whether a connection is stalled: a ping has waited too long for its response, or the
-//! connection wasn't read for too long. Times of the boot clock go in, and changes are reported to
-//! the intake.
+//! Detects whether a connection is stalled, which is the case if a ping has waited too long for its
+//! response or if the connection hasn't been read for too long. Its input is times by the boot
+//! clock, and its output is the changes reported to the intake.
 //!
 //! ```text
 //! pings        ▲1       ▲2 ▲3 ▲4   ▲5
@@ -8,8 +8,8 @@
 //! what arrives  1                  2 events 3 4 5
 //! stalled                  ██████████████████      from the late response to ping 2 being due
 //! ```
-//! The response to a ping that was sent during the stall proves nothing, because it can come before
-//! the events that were held behind it. Only ping 5, sent after the first late byte, ends the
+//! A ping sent during the stall is inconclusive, because its response may arrive before the events
+//! that were held up behind it. Only ping 5, which was sent after the first late byte, ends the
 //! stall.
 
 use super::pings::Pings;
@@ -21,7 +21,7 @@ enum Flow {
     Prompt,
     /// A ping has gone unanswered for too long, and nothing has arrived since.
     Held,
-    /// Late bytes arrive, the first of them at `since`.
+    /// Late bytes have been arriving since `since`.
     Late {
         since: EventTime,
     },
@@ -39,9 +39,9 @@ pub(super) struct Stall {
 /// What the connection has to do after a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Checked {
-    /// The reader itself was suspended, so its silence says nothing about the line.
+    /// Whether the reader itself was suspended, so that its silence says nothing about the line.
     pub(super) stood_still: bool,
-    /// Send a ping, since the stall can't end without one.
+    /// Whether to send a ping, since the stall can't end without one.
     pub(super) ping: bool,
 }
 
@@ -61,7 +61,7 @@ impl Stall {
         let stood_still = now.since(self.checked) > PROMPT_RESPONSE;
         self.checked = now;
         self.flow = match self.flow {
-            // Bytes that wait in the socket are read before the response to a ping sent now.
+            // Any bytes waiting in the socket are read before the response to a ping sent now.
             _ if stood_still => Flow::Late { since: now },
             Flow::Prompt if is_overdue(now, pings) => after_stall(now, has_read),
             Flow::Held => after_stall(now, has_read),
@@ -149,7 +149,7 @@ mod tests {
         wait(&mut stall, &pings, 4.0, 5.5);
         assert_eq!(stall.flow, Flow::Held);
         pings.note_sent(2, time_at(5.9));
-        // The line goes on. First comes the response to ping 2, and then the events behind it.
+        // The line resumes. The response to ping 2 arrives first, followed by the events behind it.
         let checked = stall.check(time_at(6.0), &pings, true);
         assert_eq!(checked, Checked::default(), "ping 2 still waits");
         pings.note_answer(2, time_at(6.0));

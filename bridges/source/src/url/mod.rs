@@ -1,4 +1,4 @@
-//! `--source` URLs. They are parsed and checked completely before anything is opened.
+//! `--source` URLs, which are parsed and checked completely before anything is opened.
 //!
 //! ```text
 //! ami://USER@HOST[:5038]      amis://USER@HOST[:5039]      AMI over TCP, over TLS
@@ -9,7 +9,7 @@
 //! ```
 //! Every URL accepts `pbx=`, `secret-file=`, and `ca-file=`. Broker URLs also accept `exchange=`,
 //! `bind=`, `declare=yes`, and `heartbeat=`. Percent-encoded characters such as `%2F` are decoded,
-//! and `+` is a plus.
+//! and `+` stands for itself.
 
 mod parse;
 
@@ -19,8 +19,8 @@ use crate::EventTime;
 use percent_encoding::percent_decode_str;
 use std::{fmt, net::IpAddr, path::PathBuf};
 
-/// One error in a `--source` or `--dead-letter-queue` URL, with its fix. The URL is shown as it was
-/// given, with its password masked.
+/// An error in a `--source` or `--dead-letter-queue` URL, along with its fix. The URL is shown as
+/// given, except that its password is masked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{url}: {message}")]
 pub struct UrlFault {
@@ -28,27 +28,26 @@ pub struct UrlFault {
     message: String,
 }
 
-/// Host and port of a TCP server, and whether it uses TLS.
+/// A TCP server's host and port, and whether it uses TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpEndpoint {
-    /// Name or address. An IPv6 address has no brackets.
+    /// Hostname or address. An IPv6 address has no brackets.
     pub host: String,
-    /// TCP port. If the URL has none, it is the default of the scheme.
+    /// TCP port, which is the scheme's default if the URL doesn't have one.
     pub port: u16,
-    /// `true` for TLS, as with `amis`, `wss`, and `amqps`.
+    /// Whether TLS is used, as with `amis`, `wss`, and `amqps`.
     pub tls: bool,
 }
 
 impl TcpEndpoint {
-    /// Returns `true` if the data does not leave this machine.
+    /// Returns `true` if the data doesn't leave this machine.
     pub fn is_loopback(&self) -> bool {
         let address = self.host.parse::<std::net::IpAddr>();
         self.host.eq_ignore_ascii_case("localhost")
             || address.is_ok_and(|address| address.to_canonical().is_loopback())
     }
 
-    /// Returns `true` if other machines on the network could read the data, because there is no
-    /// TLS.
+    /// Returns `true` if other machines on the network could read the data because TLS isn't used.
     pub fn is_clear(&self) -> bool {
         !self.tls && !self.is_loopback()
     }
@@ -64,48 +63,48 @@ impl fmt::Display for TcpEndpoint {
     }
 }
 
-/// A broker and how to log in to it.
+/// A broker, along with how to log in to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broker {
-    /// The node that is tried first.
+    /// The node to try first.
     pub endpoint: TcpEndpoint,
-    /// Other nodes of the same broker, tried in turn.
+    /// The broker's other nodes, which are tried in turn.
     pub others: Vec<TcpEndpoint>,
     /// The user to log in as, from the URL.
     pub user: String,
-    /// The virtual host. If the URL has none, it is `/`.
+    /// The virtual host, which is `/` if the URL doesn't have one.
     pub vhost: String,
-    /// Heartbeat interval in seconds. The connection is given up after twice this time without a
-    /// byte.
+    /// Heartbeat interval in seconds. The connection is given up if nothing is received for twice
+    /// as long.
     pub heartbeat: u16,
 }
 
-/// A queue of a broker, and how it is declared.
+/// A broker's queue, and how to declare it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSource {
     /// The broker that has the queue.
     pub broker: Broker,
-    /// The name of the queue.
+    /// The queue's name.
     pub queue: String,
     /// Format of the queue's messages (`format=`).
     pub format: Format,
-    /// `true` if a missing queue is declared as durable (`declare=yes`).
+    /// Whether to declare the queue as durable if it's missing (`declare=yes`).
     pub declare: bool,
-    /// The exchange that the queue is bound to (`exchange=`). Only with `declare=yes`.
+    /// The exchange to bind the queue to (`exchange=`). Only valid with `declare=yes`.
     pub exchange: Option<String>,
-    /// The binding key, or `NAME=VALUE[,NAME=VALUE…]` for a headers exchange. Several bindings are
+    /// The binding key, or `NAME=VALUE[,NAME=VALUE…]` for a headers exchange. Multiple bindings are
     /// separated by `;`.
     pub bind: Option<String>,
 }
 
-/// The position at which a file is read for the first time.
+/// Where to start when a file is read for the first time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum From {
-    /// The file's current end. Only later records are read.
+    /// At the file's current end, so that only later records are read.
     End,
-    /// The file's start. All records are read.
+    /// At the file's start, so that all records are read.
     Start,
-    /// The file's start. The reader of the frames must leave out calls that began before this time,
+    /// At the file's start. Whoever reads the frames must skip calls that started before this time,
     /// because only the decoder knows their times.
     Since(UrlDate),
 }
@@ -113,14 +112,15 @@ pub enum From {
 /// A date in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UrlDate {
-    /// A time with its offset: `2026-11-20T08:00:00+05:00`.
+    /// A time with an offset, such as `2026-11-20T08:00:00+05:00`.
     Absolute(EventTime),
-    /// A time without an offset, in the PBX's zone: `2026-11-20`, `2026-11-20T08:00:00`.
+    /// A time in the PBX's time zone without an offset, such as `2026-11-20` or
+    /// `2026-11-20T08:00:00`.
     Local(jiff::civil::DateTime),
 }
 
 impl UrlDate {
-    /// Returns the time, if `zone` is the PBX's time zone.
+    /// Returns the time, given the PBX's time zone.
     pub fn event_time(&self, zone: &jiff::tz::TimeZone) -> EventTime {
         match self {
             Self::Absolute(time) => *time,
@@ -132,17 +132,17 @@ impl UrlDate {
     }
 }
 
-/// The protocol of a source, and where it is reached.
+/// A source's protocol and address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// AMI text over TCP or TLS.
     Ami {
-        /// The manager port of the PBX.
+        /// The PBX's manager port.
         endpoint: TcpEndpoint,
         /// The manager user (`manager.conf`) to log in as.
         user: String,
     },
-    /// FreeSWITCH's event socket, over plain TCP.
+    /// FreeSWITCH's event socket over plain TCP.
     Esl {
         /// The event socket's host and port, without TLS.
         endpoint: TcpEndpoint,
@@ -154,22 +154,22 @@ pub enum Transport {
         /// The path to request.
         path: String,
     },
-    /// A queue of a broker.
+    /// A broker's queue.
     Amqp(QueueSource),
-    /// A file that grows, or a folder with one file per record.
+    /// A file that grows, or a directory with one file per record.
     File {
-        /// Absolute path of the file or folder.
+        /// Absolute path of the file or directory.
         path: PathBuf,
         /// Format of the records (`format=`).
         format: Format,
-        /// The first position to read, if the spool has none (`from=`).
+        /// Where to start reading if the spool has no position yet (`from=`).
         from: From,
     },
 }
 
 impl Transport {
-    /// Returns the endpoint of a live connection, which does not repeat earlier events. `None` for
-    /// a broker and a file.
+    /// Returns the endpoint of a live connection, which doesn't resend earlier events, or `None`
+    /// for a broker and a file.
     pub const fn live_endpoint(&self) -> Option<&TcpEndpoint> {
         match self {
             Self::Ami { endpoint, .. }
@@ -179,7 +179,7 @@ impl Transport {
         }
     }
 
-    /// Returns the format of the protocol. For a broker and a file, it is the value of `format=`.
+    /// Returns the protocol's format. For a broker and a file, that's the value of `format=`.
     pub const fn format(&self) -> Format {
         match self {
             Self::Ami { .. } => Format::Ami,
@@ -191,28 +191,28 @@ impl Transport {
     }
 }
 
-/// One valid `--source` URL.
+/// A valid `--source` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceUrl {
     pub(crate) shown: String,
-    /// The protocol, with its parts of the URL.
+    /// The protocol, along with its parts of the URL.
     pub transport: Transport,
     /// The PBX that the source belongs to (`pbx=`).
     pub pbx: Option<String>,
     /// The file whose first line is the secret (`secret-file=`).
     pub secret_file: Option<PathBuf>,
-    /// PEM certificates that replace the system's roots (`ca-file=`).
+    /// PEM certificates that replace the system's root certificates (`ca-file=`).
     pub ca_file: Option<PathBuf>,
 }
 
 impl SourceUrl {
-    /// Returns the format of the source's messages, as [`Transport::format`].
+    /// Returns the format of the source's messages, like [`Transport::format`].
     pub const fn format(&self) -> Format {
         self.transport.format()
     }
 
-    /// Returns the URL as it was given, without `secret-file=`, for pages and messages that other
-    /// people see.
+    /// Returns the URL as given but without `secret-file=`, for pages and messages that other
+    /// people will see.
     pub fn public(&self) -> String {
         without_secret_file(&self.shown)
     }
@@ -222,7 +222,7 @@ impl SourceUrl {
         self.shown.split("://").next().unwrap_or_default()
     }
 
-    /// Returns the endpoint of the source, or the first one of a broker. `None` for a file.
+    /// Returns the source's endpoint, or a broker's first one, or `None` for a file.
     pub const fn endpoint(&self) -> Option<&TcpEndpoint> {
         match &self.transport {
             Transport::Amqp(queue) => Some(&queue.broker.endpoint),
@@ -230,8 +230,8 @@ impl SourceUrl {
         }
     }
 
-    /// Returns the name of the source in the spool. The name does not depend on keys of the URL
-    /// that do not identify the source (`from=`, `secret-file=`, …).
+    /// Returns the source's name in the spool, which doesn't depend on those keys in the URL that
+    /// don't identify the source (`from=`, `secret-file=`, …).
     pub fn key(&self) -> String {
         match &self.transport {
             Transport::Ami { endpoint, user } => {
@@ -252,8 +252,8 @@ impl SourceUrl {
         }
     }
 
-    /// Returns the address of the source in a normalized form, to compare it with the addresses of
-    /// other sources.
+    /// Returns the source's address in a normalized form, for comparing it with other sources'
+    /// addresses.
     pub fn address(&self) -> Address {
         Address(match &self.transport {
             Transport::Ami { endpoint, .. } | Transport::Esl { endpoint } => {
@@ -266,8 +266,8 @@ impl SourceUrl {
                 address_parts("queue", &broker.endpoint, &[&broker.vhost, queue])
             }
             Transport::File { path, .. } => {
-                // `//` and `/./` do not change the file, so they are removed. `..` stays, because
-                // after a link it can lead to another file.
+                // `//` and `/./` are removed, since they don't change which file is meant. `..` is
+                // kept, because after a symbolic link it may lead to a different file.
                 let path: PathBuf = path.components().collect();
                 vec!["file".to_owned(), path.display().to_string()]
             }
@@ -276,48 +276,48 @@ impl SourceUrl {
 }
 
 impl fmt::Display for SourceUrl {
-    /// Writes the URL as it was given. It cannot contain a secret.
+    /// Writes the URL as given. It can't contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
 }
 
-/// A queue for publishing: `amqp://USER@HOST/VHOST?queue=Q` (`--dead-letter-queue`).
+/// A queue to publish to, in the form `amqp://USER@HOST/VHOST?queue=Q` (`--dead-letter-queue`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerUrl {
     shown: String,
-    /// The broker's nodes, and the user that publishes.
+    /// The broker's nodes, and the user to publish as.
     pub broker: Broker,
-    /// The name of the queue.
+    /// The queue's name.
     pub name: String,
-    /// Calls that wait for a lead or employee are published too (`waiting=yes`).
+    /// Whether to publish calls waiting for a lead or employee as well (`waiting=yes`).
     pub waiting: bool,
     /// The file whose first line is the secret (`secret-file=`).
     pub secret_file: Option<PathBuf>,
-    /// PEM certificates that replace the system's roots (`ca-file=`).
+    /// PEM certificates that replace the system's root certificates (`ca-file=`).
     pub ca_file: Option<PathBuf>,
 }
 
 impl BrokerUrl {
-    /// Returns the URL as it was given, without `secret-file=`.
+    /// Returns the URL as given, without `secret-file=`.
     pub fn public(&self) -> String {
         without_secret_file(&self.shown)
     }
 }
 
 impl fmt::Display for BrokerUrl {
-    /// Writes the URL as it was given. It cannot contain a secret.
+    /// Writes the URL as given. It can't contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
 }
 
-/// Decodes `%2F` to `/`. A plus stays a plus. Bytes that are not UTF-8 become U+FFFD.
+/// Decodes `%2F` to `/`, leaving a plus as is. Bytes that aren't UTF-8 become U+FFFD.
 fn decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// Removes `secret-file=` from a URL, however the key is encoded.
+/// Removes `secret-file=` from a URL, no matter how the key is encoded.
 pub fn without_secret_file(shown: &str) -> String {
     let Some((front, query)) = shown.split_once('?') else {
         return shown.to_owned();
@@ -332,14 +332,15 @@ pub fn without_secret_file(shown: &str) -> String {
     }
 }
 
-/// Address that identifies a source. The scheme, TLS, and user are left out, because one port has
-/// one server. The port is included, because one host name (such as `localhost`) can forward
-/// several ports to different PBXs. Port 5039 can be a second PBX, or TLS of the first one.
+/// An address that identifies a source. It doesn't include the scheme, TLS, and user, since a port
+/// only has one server. It does include the port, because a host name (such as `localhost`) may
+/// forward several ports to different PBXs. Port 5039 may be a second PBX, or the first one's TLS
+/// port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(Vec<String>);
 
 impl Address {
-    /// Iterates over the kind (`line`, `queue`, `file`), and then over the other parts. No two
+    /// Iterates over the kind (`line`, `queue`, `file`), followed by the other parts. No two
     /// addresses have the same parts.
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
@@ -356,8 +357,8 @@ fn address_parts(kind: &str, endpoint: &TcpEndpoint, rest: &[&str]) -> Vec<Strin
     parts
 }
 
-/// Returns a host in a normalized form. `127.0.0.1` and `::1` become `localhost`. Other loopback
-/// addresses can be different PBXs.
+/// Returns a host in a normalized form, where `127.0.0.1` and `::1` become `localhost`. Other
+/// loopback addresses may belong to different PBXs.
 fn host(text: &str) -> String {
     let name = text.strip_suffix('.').unwrap_or(text).to_lowercase();
     match name.parse::<IpAddr>().map(|ip| ip.to_canonical()) {

@@ -1,4 +1,4 @@
-//! Parses a URL from text. Returns the checked URL, or all of its errors.
+//! Parses a URL, returning either the checked URL or all of its errors.
 
 use super::{Broker, BrokerUrl, Format, From, QueueSource, SourceUrl, TcpEndpoint, Transport};
 use super::{UrlDate, UrlFault, decode};
@@ -10,16 +10,17 @@ use url::Url;
 const SCHEMES: &str = "ami://, amis://, esl://, ws://, wss://, amqp://, amqps://, file:///";
 const SOURCE_EXAMPLE: &str = "for instance ami://USER@HOST:5038 or ws://HOST:8000/";
 const QUEUE_EXAMPLE: &str = "for instance amqp://USER@HOST/VHOST?queue=Q";
-/// Default seconds between two heartbeats. A dead connection is noticed after 30 seconds.
+/// Default number of seconds between two heartbeats, with which a dead connection is noticed after
+/// 30 seconds.
 const HEARTBEAT: u16 = 15;
-/// Maximum hosts of a broker. No client needs to know more nodes of a cluster.
+/// Maximum number of hosts for a broker. No client needs to know more of a cluster's nodes.
 const HOSTS_MAX: usize = 16;
 
 const AMI_SECRET: &str = "CALLBRIDGE_AMI_SECRET";
 const ESL_SECRET: &str = "CALLBRIDGE_ESL_SECRET";
 const AMQP_SECRET: &str = "CALLBRIDGE_AMQP_SECRET";
 
-/// Allowed keys of a URL, as an error lists them: `pbx=, ca-file=`.
+/// A URL's allowed keys, as listed in errors (`pbx=, ca-file=`).
 const LINE_KEYS: &str = "pbx=, secret-file=, ca-file=";
 const ESL_KEYS: &str = "clear=, pbx=, secret-file=";
 const FILE_KEYS: &str = "format=, from=, pbx=, secret-file=, ca-file=";
@@ -37,7 +38,7 @@ const QUEUE_FORMATS: [Format; 5] = [
     Format::CelAmqp, Format::CdrAmqp, Format::Wazo, Format::Freeswitch, Format::Call,
 ];
 
-/// Joins the names of formats for an error: `ami, ami-json or call`.
+/// Joins the names of formats for an error, as in `ami, ami-json or call`.
 fn list_formats(formats: &[Format]) -> String {
     let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
     match names.split_last() {
@@ -47,10 +48,10 @@ fn list_formats(formats: &[Format]) -> String {
 }
 
 impl SourceUrl {
-    /// Parses the value of one `--source`. It opens nothing.
+    /// Parses the value of a `--source` flag, without opening anything.
     ///
     /// # Errors
-    /// All errors in it, each a full sentence with its fix.
+    /// Returns all errors in the value, each as a full sentence with its fix.
     pub fn parse(text: &str) -> Result<Self, Vec<UrlFault>> {
         let mut url = UrlReader::new(text, SOURCE_EXAMPLE)?;
         type Read = fn(&mut UrlReader) -> Transport;
@@ -90,10 +91,10 @@ impl SourceUrl {
 }
 
 impl BrokerUrl {
-    /// Parses the value of `--dead-letter-queue`. It opens nothing.
+    /// Parses the value of `--dead-letter-queue`, without opening anything.
     ///
     /// # Errors
-    /// All errors in it, each a full sentence with its fix.
+    /// Returns all errors in the value, each as a full sentence with its fix.
     pub fn queue(text: &str) -> Result<Self, Vec<UrlFault>> {
         let variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
         let url = UrlReader::new(text, QUEUE_EXAMPLE)?;
@@ -101,14 +102,14 @@ impl BrokerUrl {
     }
 }
 
-/// A URL whose parts are taken one by one, while its errors are collected.
+/// A URL whose parts are taken one by one while its errors are collected.
 struct UrlReader {
-    /// The URL as it was given, with its password masked.
+    /// The URL as given, with its password masked.
     shown: String,
     url: Url,
-    /// A broker's hosts after the first one.
+    /// A broker's hosts, except for the first one.
     other_hosts: Vec<String>,
-    /// Keys after the question mark that were not taken yet.
+    /// Keys after the question mark that haven't been taken yet.
     keys: BTreeMap<String, String>,
     errors: Vec<UrlFault>,
 }
@@ -169,7 +170,7 @@ impl UrlReader {
         }
     }
 
-    /// Refuses a password in the URL, because every user of the machine could read it.
+    /// Rejects a password in the URL, because every user on the machine could read it.
     fn check_password(&mut self, variable: &str) {
         if self.url.password().is_some() {
             self.add_error(format!(
@@ -179,7 +180,7 @@ impl UrlReader {
         }
     }
 
-    /// Splits the query. Keys that are not `known` and repeated keys are errors.
+    /// Splits the query. Keys that aren't in `known` and duplicate keys are errors.
     fn read_keys(&mut self, known: &str) {
         let query = self.url.query().unwrap_or_default().to_owned();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -207,7 +208,7 @@ impl UrlReader {
         self.take(key).map(PathBuf::from)
     }
 
-    /// Parses a value with `read`. If this fails, an error is added.
+    /// Parses a value with `read`, adding an error if that fails.
     fn value<T>(
         &mut self,
         key: &str,
@@ -222,7 +223,7 @@ impl UrlReader {
         value
     }
 
-    /// Parses `yes` or `no`. Returns `false` if the key is missing.
+    /// Parses `yes` or `no`, returning `false` if the key is missing.
     fn is_yes(&mut self, key: &str) -> bool {
         let answer = self.value(key, "yes or no", |text| match text {
             "yes" => Some(true),
@@ -232,7 +233,7 @@ impl UrlReader {
         answer == Some(true)
     }
 
-    /// Parses the `format=` key. If it is missing, an error is added.
+    /// Parses the `format=` key, adding an error if it's missing.
     fn format(&mut self, formats: &[Format]) -> Format {
         let before = self.errors.len();
         let allowed = list_formats(formats);
@@ -396,7 +397,7 @@ impl UrlReader {
         })
     }
 
-    /// Parses the URL of a queue for publishing.
+    /// Parses the URL of a queue to publish to.
     fn read_queue_url(mut self, known: &str, variable: &str) -> Result<BrokerUrl, Vec<UrlFault>> {
         if !matches!(self.url.scheme(), "amqp" | "amqps") {
             return Err(self.unknown_scheme("amqp://, amqps://"));
@@ -419,12 +420,12 @@ impl UrlReader {
     }
 }
 
-/// Masks a password in `text`. It also works on text that is not a URL.
+/// Masks a password in `text`, which doesn't have to be a valid URL.
 fn mask_password(text: &str) -> String {
     let Some(start) = text.find("://").map(|at| at + 3) else {
         return text.to_owned();
     };
-    // Search up to the last `@` before the query, because a password can contain a slash or an `@`.
+    // Search up to the last `@` before the query, because a password may contain a slash or an `@`.
     let end = text.find('?').unwrap_or(text.len()).max(start);
     let Some(at) = text[start..end].rfind('@').map(|at| at + start) else {
         return text.to_owned();
@@ -435,7 +436,7 @@ fn mask_password(text: &str) -> String {
     }
 }
 
-/// Splits `amqp://USER@H1,H2:5673/V` into a URL of its first host, and the other hosts.
+/// Splits `amqp://USER@H1,H2:5673/V` into a URL with the first host, and the other hosts.
 fn split_hosts(text: &str) -> (String, Vec<String>) {
     let start = text.find("://").map_or(text.len(), |at| at + 3);
     let rest = &text[start..];
@@ -449,8 +450,8 @@ fn split_hosts(text: &str) -> (String, Vec<String>) {
     (format!("{front}{first}{}", &rest[end..]), others)
 }
 
-/// Parses one of the hosts after the first, such as `host` or `host:5673`. `port` is the default
-/// port. `None` if the text is not a host.
+/// Parses one of the hosts after the first, such as `host` or `host:5673`, or returns `None` if the
+/// text isn't a host. `port` is the default port.
 fn other_endpoint(text: &str, tls: bool, port: u16) -> Option<TcpEndpoint> {
     let url = Url::parse(&format!("amqp://{text}")).ok()?;
     let plain = url.path().is_empty() && url.username().is_empty() && url.query().is_none();

@@ -1,5 +1,5 @@
-//! AMI as JSON over a WebSocket (amiws and similar gateways). A gateway turns its clients' messages
-//! into actions of the PBX, so callbridge sends only protocol pings and pongs.
+//! AMI as JSON over a WebSocket (amiws and similar gateways). Since a gateway turns its clients'
+//! messages into PBX actions, callbridge only sends protocol-level pings and pongs.
 
 mod unmask;
 
@@ -17,17 +17,17 @@ use tokio_tungstenite::tungstenite::{Error as Trouble, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use unmask::{Filter, Unmasked};
 
-/// The longest message. An AMI event has a few kilobytes. A gateway that sends more than this is
-/// broken, and the connection ends.
+/// Maximum length of a message in bytes. An AMI event has a few kilobytes, so a gateway that sends
+/// more than this is broken, and its connection is ended.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// A connection to a gateway.
 struct WebSocketLine {
     target: Target,
     socket: WebSocketStream<Join<Unmasked<ReadHalf<Stream>>, WriteHalf<Stream>>>,
-    /// The last received message, until it is processed.
+    /// The last message received, until it's processed.
     received: Option<Message>,
-    /// The number of the ping that must be sent.
+    /// The number of the ping that has to be sent.
     ping: Option<u64>,
     /// Number of pings so far.
     pinged: u64,
@@ -48,14 +48,14 @@ pub(crate) async fn session(
     }
 }
 
-/// Opens a connection, and closes it.
+/// Opens a connection, and then closes it.
 pub(crate) async fn probe(
     endpoint: &TcpEndpoint,
     path: &str,
     access: &Access,
 ) -> Result<(), Error> {
     let mut line = open(endpoint, path, access).await?;
-    // A clean close. It does not matter whether the other side answers it.
+    // This is a clean close. It doesn't matter whether the other side responds to it.
     let _ = timeout(line.target.within, line.socket.close(None)).await;
     Ok(())
 }

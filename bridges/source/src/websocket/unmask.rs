@@ -1,14 +1,15 @@
-//! Turns WebSocket text frames into binary frames, before the WebSocket library tungstenite reads
+//! Turns WebSocket text frames into binary frames before tungstenite (the WebSocket library) reads
 //! them.
 //!
-//! tungstenite ends a connection if one byte in a text frame is not UTF-8, and amiws passes
-//! callers' names on unchanged. In binary frames, such names reach the decoder, which repairs them.
+//! tungstenite ends a connection if a single byte in a text frame isn't valid UTF-8, and amiws
+//! passes on callers' names unchanged. In binary frames, such names reach the decoder, which
+//! repairs them.
 //!
 //! ```text
 //! HTTP/1.1 101 …\r\n…\r\n\r\n          skipped
 //! ┌ FIN RSV opcode ┬ mask, len 7 ┬ len 16 or 64 ┬ key 32 ┬ payload ┐
-//! │  opcode 1 → 2  │     0..=125 │  for 126, 127 │ if mask │         │  a control frame may
-//! └────────────────┴─────────────┴──────────────┴────────┴─────────┘  stand between fragments
+//! │  opcode 1 → 2  │     0..=125 │  for 126, 127 │ if mask │         │  a control frame may come
+//! └────────────────┴─────────────┴──────────────┴────────┴─────────┘  between fragments
 //! ```
 
 use std::pin::Pin;
@@ -18,20 +19,21 @@ use tokio::io::{AsyncRead, ReadBuf};
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 
-/// Changes text frames to binary frames, and keeps the position in the stream. Pure: the result
-/// does not depend on how the stream is split into reads.
+/// Changes text frames to binary frames, keeping track of the position in the stream. The result
+/// doesn't depend on how the stream is split into reads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
-    /// The HTTP answer is complete, and frames follow.
+    /// Whether the HTTP response is complete, so that frames follow.
     upgraded: bool,
-    /// The last bytes of the answer, and later the received part of a frame's head.
+    /// The last bytes of the HTTP response and, later on, the part of a frame's head received so
+    /// far.
     head: Vec<u8>,
     /// Remaining bytes of the frame's key and payload.
     left: u64,
 }
 
 impl Filter {
-    /// Changes the opcodes in these bytes, in place.
+    /// Changes the opcodes in these bytes in place.
     pub(crate) fn pass(&mut self, bytes: &mut [u8]) {
         let mut at = 0;
         loop {
@@ -74,7 +76,7 @@ impl Filter {
     }
 }
 
-/// The read side of a stream, with the [`Filter`] applied.
+/// The read half of a stream, with the [`Filter`] applied.
 pub(crate) struct Unmasked<S> {
     pub(crate) stream: S,
     pub(crate) filter: Filter,
@@ -101,7 +103,7 @@ mod tests {
 
     const HTTP: &[u8] = b"HTTP/1.1 101 Switching\r\nA: \r\r\n\x01\x81\r\n\r\n";
 
-    /// Makes a frame as in RFC 6455 §5.2.
+    /// Creates a frame as defined in RFC 6455 §5.2.
     fn frame(first: u8, payload: &[u8], masked: bool) -> Vec<u8> {
         let mask = if masked { 0x80 } else { 0 };
         let mut frame = vec![first];

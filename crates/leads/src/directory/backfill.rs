@@ -1,22 +1,23 @@
-//! The backfill (`--lead-directory`): the choice of the next page of `lead/filter`, and the news in
-//! each answer. The CRM does not repeat events (§6.1.8), so this is how missed changes are found.
+//! The backfill (`--lead-directory`), which chooses the next page of `lead/filter` to read and
+//! extracts the news from each response. Since the CRM doesn't repeat events (§6.1.8), this is how
+//! missed changes are found.
 //!
-//! **By range** is the initial way. Leads come in the order of their last change. Each request asks
-//! for leads that changed since the newest second read so far, so the leads of that second are read
-//! again. The next page is only requested if one second fills a page. So changes during the round
-//! do no harm. A round ends with a page that is not full. The next round begins [`OVERLAP`] before
-//! the newest second, because changes can be written late.
+//! **By range** is how it starts. Leads come in the order they were last changed. Each request asks
+//! for leads changed since the newest second read so far, which means that the leads of that second
+//! are read again. The next page is only requested if a single second fills a page, so changes made
+//! during a round do no harm. A round ends with a page that isn't full. The next round starts
+//! [`OVERLAP`] before the newest second, because changes may be written late.
 //!
-//! **By page** is used if the CRM refuses or ignores the range. It reads from the last page down,
-//! until a page contains a change that an earlier round has read ([`OVERLAP`] is read again). Leads
-//! that change during the round move to the last page, and all others move toward the first. So a
-//! lead can be read twice, but none is missed.
+//! **By page** is used if the CRM rejects or ignores the range. It reads from the last page
+//! backward until a page contains a change that an earlier round has already read (reading
+//! [`OVERLAP`] again). Leads that change during the round move to the last page, and all others
+//! move toward the first, so a lead may be read twice, but none is missed.
 //!
-//! Leads without an `updatedTimestamp` (§2.5) are in no range, and come first or last. So the
-//! second round reads by page, which reaches those that come last.
+//! Leads without an `updatedTimestamp` (§2.5) aren't in any range, and come first or last. That's
+//! why the second round reads by page, which reaches those that come last.
 //!
-//! If the payload does not match these assumptions, or a whole round of leads has no time, the
-//! backfill pauses until the next start.
+//! If the response doesn't match these assumptions, or if none of the leads in a whole round has a
+//! time, the backfill pauses until the next startup.
 
 use super::news::LeadNews;
 use super::rows::{LeadRow, page};
@@ -26,60 +27,60 @@ use callbridge_model::Country;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Leads per page (§4.7).
+/// Number of leads per page (§4.7).
 pub const SIZE: u32 = 50;
-/// Time before the newest second that a new round reads again, for changes written late.
+/// How far before the newest second a new round starts, because changes may be written late.
 pub const OVERLAP: Duration = Duration::from_secs(300);
-/// Wait until the next try if the token has no right to read leads.
+/// How long to wait before trying again if the token isn't allowed to read leads.
 const NO_GRANT: Duration = Duration::from_secs(3600);
-/// Wait after a failure. It doubles with each further failure, up to [`NO_GRANT`].
+/// How long to wait after a failure. This doubles with each further failure, up to [`NO_GRANT`].
 const FAILED: Duration = Duration::from_secs(60);
 
-/// Settings of the backfill, which `--lead-directory` turns on.
+/// The settings for the backfill, which `--lead-directory` turns on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLeads {
-    /// Country of numbers without a country code.
+    /// The country of numbers without a country code.
     pub country: Option<Country>,
-    /// Time from the end of a round to the next.
+    /// Time from the end of one round until the next.
     pub every: Duration,
 }
 
-/// Progress of the backfill. Stored in the spool as JSON: fields can be added, never renamed.
+/// The backfill's progress. Stored in the spool as JSON, so fields may be added but never renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Backfill {
-    /// Everything that changed before this second is read.
+    /// Everything that changed before this second has been read.
     read_to: Option<i64>,
     /// The newest second that this round has seen.
     newest: Option<i64>,
-    /// The CRM refuses or ignores the range, so all rounds read by page.
+    /// Whether the CRM rejects or ignores the range, so that all rounds read by page.
     by_page: bool,
-    /// A round by page has read the leads that come last.
+    /// Whether a round by page has read the leads that come last.
     #[serde(default)]
     last_read: bool,
-    /// This round has read a lead with a time.
+    /// Whether this round has read a lead with a time.
     #[serde(default)]
     timed: bool,
     /// Number of leads without a time that this round has read.
     #[serde(default)]
     untimed: u64,
-    /// The page to read next. `None` between two rounds, and for a round by page that must first
-    /// learn how many pages there are.
+    /// The next page to read, or `None` between two rounds and for a round by page that first has
+    /// to find out how many pages there are.
     page: Option<u32>,
     reading: bool,
-    /// Rounds completed so far, by range or by page.
+    /// Number of rounds completed so far, whether by range or by page.
     pub rounds: u64,
-    /// Rows read, including those read again.
+    /// Number of rows read, including those read again.
     pub rows: u64,
-    /// Failures in a row, each of which doubles the wait for the next try.
+    /// Number of consecutive failures, each of which doubles the wait before the next attempt.
     failures: u32,
     /// Earliest time of the next read, in microseconds since the epoch.
     not_before: i64,
-    /// At least one row so far had a field for phones.
+    /// Whether any row so far had a field for phones.
     phones_seen: bool,
-    /// The token has no right to read leads.
+    /// Whether the token isn't allowed to read leads.
     pub no_grant: bool,
-    /// Why the backfill is paused until the next start. `None` while it runs.
+    /// Why the backfill is paused until the next startup, or `None` while it's running.
     pub left: Option<String>,
 }
 
@@ -88,13 +89,13 @@ pub enum Next {
     Read(LeadsPage),
     /// Nothing is due before this time.
     At(EventTime),
-    /// Nothing is due before the next start.
+    /// Nothing is due before the next startup.
     Never,
 }
 
 impl Backfill {
     /// Returns the page to read now, or the earliest time of the next read. `begun` is `true` if
-    /// this process has already read a page. The first round of each process begins at once.
+    /// this process has already read a page. Each process starts its first round right away.
     pub fn next(&self, now: EventTime, begun: bool) -> Next {
         if begun && self.left.is_some() {
             return Next::Never;
@@ -119,20 +120,20 @@ impl Backfill {
         })
     }
 
-    /// Returns `true` if this round reads by page, not by range.
+    /// Returns `true` if this round reads by page rather than by range.
     fn reads_by_page(&self) -> bool {
         self.by_page || self.read_to.is_some() && !self.last_read
     }
 
-    /// Returns the second from which changes are read again: [`OVERLAP`] before the newest second
-    /// read. `None` until a whole round is done.
+    /// Returns the second from which changes are read again, which is [`OVERLAP`] before the newest
+    /// second read, or `None` until a whole round is done.
     fn read_from(&self) -> Option<i64> {
         let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
         Some(self.read_to?.saturating_sub(back))
     }
 
-    /// Processes the answer for the page `asked`: moves on to the next page, and returns the news
-    /// of the leads on the answered page.
+    /// Processes the response for the page `asked`, which means moving on to the next page and
+    /// returning the news about the leads on this one.
     pub fn process_answer(
         &mut self,
         asked: &LeadsPage,
@@ -173,7 +174,7 @@ impl Backfill {
                 | ApiError::WrongAddress { .. }
                 | ApiError::Rejected { .. }),
             ) => self.leave(&format!("the CRM has no lead/filter: {error}")),
-            // This includes a 404 from a proxy, which can be temporary.
+            // This includes a 404 from a proxy, which may be temporary.
             Ok(_)
             | Err(
                 ApiError::NotFound { own: false, .. }
@@ -200,7 +201,7 @@ impl Backfill {
         learned
     }
 
-    /// Notes that the token can read leads now.
+    /// Records that the token is now allowed to read leads.
     pub fn note_grant(&mut self) {
         self.no_grant = false;
         self.not_before = 0;
@@ -247,8 +248,8 @@ impl Backfill {
         rows.into_iter().filter_map(|row| row.news).collect()
     }
 
-    /// Continues by range: from the newest second, or with the next page if one second fills this
-    /// page.
+    /// Continues by range, either from the newest second or with the next page if a single second
+    /// fills this one.
     fn turn_on(&mut self, asked: &LeadsPage, rows: usize, newest: Option<i64>, total: Option<u32>) {
         let last = match total {
             Some(total) => asked.page >= total,
@@ -262,7 +263,7 @@ impl Backfill {
         self.reading = true;
     }
 
-    /// Continues by page, from the last page down.
+    /// Continues by page, from the last page backward.
     fn turn_down(&mut self, asked: &LeadsPage, oldest: Option<i64>, total: Option<u32>) {
         let total = match total {
             Some(total) => total,
@@ -275,7 +276,7 @@ impl Backfill {
             return self.end();
         }
         self.reading = true;
-        // The first answer of a round only shows how many pages there are.
+        // A round's first response only shows how many pages there are.
         self.page = Some(if began { asked.page - 1 } else { total });
         if !began && total == 1 {
             self.end();
@@ -292,7 +293,8 @@ impl Backfill {
         self.restart();
     }
 
-    /// Returns the word for people: `reading`, `waiting`, `no_grant` or `left`.
+    /// Returns the displayed name of the state, which is `reading`, `waiting`, `no_grant`, or
+    /// `left`.
     pub fn state(&self) -> &'static str {
         match (&self.left, self.no_grant, self.reading) {
             (Some(_), _, _) => "left",
@@ -302,7 +304,7 @@ impl Backfill {
         }
     }
 
-    /// Returns the second of the newest change that a whole round has read.
+    /// Returns the second of the newest change read by a whole round.
     pub fn read_to(&self) -> Option<EpochSeconds> {
         self.read_to.map(EpochSeconds::new)
     }
@@ -314,7 +316,7 @@ impl Backfill {
     }
 }
 
-/// Returns the reason why a page cannot be used. `None` if the page can be used.
+/// Returns why a page can't be used, or `None` if it can.
 fn differs(rows: &[LeadRow], phones_seen: bool) -> Option<&'static str> {
     if rows.is_empty() {
         return None;
@@ -322,7 +324,7 @@ fn differs(rows: &[LeadRow], phones_seen: bool) -> Option<&'static str> {
     if rows.iter().all(|row| row.lead.is_none()) {
         return Some("its rows have no ids");
     }
-    // A few leads can have no phones and leave out null fields.
+    // A few leads may have no phones, with null fields omitted.
     if !phones_seen && rows.len() >= SIZE as usize {
         return Some("its rows have no phones");
     }

@@ -1,4 +1,4 @@
-//! Tests of the backfill, which reads the leads of the CRM into the directory.
+//! Tests of the backfill, which reads the CRM's leads into the directory.
 
 use super::super::memory::Remembered;
 use super::*;
@@ -18,15 +18,15 @@ fn time_at(seconds: i64) -> EventTime {
 /// Stands for the time of a lead that has none.
 const NO_TIME: i64 = i64::MIN;
 
-/// A CRM. Each lead has its id and the second of its last change.
+/// A CRM, in which each lead has an ID and the second when it was last changed.
 #[derive(Clone, Debug)]
 struct Service {
     leads: Vec<(i64, i64)>,
-    /// Leads without a time come last, not first.
+    /// Whether leads without a time come last rather than first.
     untimed_last: bool,
-    /// How the CRM treats the range `since` of a request.
+    /// How the CRM treats a request's `since` range.
     range: Range,
-    /// `true` if the answers of the CRM have `totalPages`.
+    /// Whether the CRM's responses have `totalPages`.
     has_page_count: bool,
     /// Number of requests so far.
     requests: u32,
@@ -54,7 +54,7 @@ impl Service {
         }
     }
 
-    /// Returns the CRM's answer to a request for a page of leads.
+    /// Returns the CRM's response to a request for a page of leads.
     fn answer(&mut self, request: &LeadsPage) -> ApiResult {
         self.requests += 1;
         if self.range == Range::Refused && request.since.is_some() {
@@ -102,8 +102,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads pages until a round has ended, or no page is due at `now`. Calls `meanwhile` after
-    /// each page.
+    /// Reads pages until a round has ended or no page is due at `now`. Calls `meanwhile` after each
+    /// page.
     fn run_round(
         &mut self,
         service: &mut Service,
@@ -122,7 +122,7 @@ impl Reader {
             for news in self.backfill.process_answer(&page, &heard, now, HOW) {
                 self.known.learn(&news);
             }
-            // The state is stored and read again, as in a restart of the program.
+            // The state is stored and read again, as if the program were restarted.
             let kept = serde_json::to_string(&self.backfill).expect("JSON");
             self.backfill = serde_json::from_str(&kept).expect("what was written");
             self.begun = true;
@@ -137,7 +137,7 @@ impl Reader {
     }
 }
 
-/// Reads all leads of a CRM in one round, and returns the reader.
+/// Reads all of a CRM's leads in one round, and returns the reader.
 fn read_all(service: &mut Service) -> Reader {
     let mut reader = Reader::default();
     reader.run_round(service, time_at(0), |_| ());
@@ -267,8 +267,8 @@ fn backfill_without_grant_waits_hour_and_without_list_stops() {
     ));
 }
 
-/// Returns why a backfill ends if its first answer has 50 rows. `row` makes each row from its
-/// number, which is 1 to 50.
+/// Returns why a backfill ends if its first response has 50 rows. `row` creates each row from its
+/// number, from 1 to 50.
 fn end_reason(row: impl Fn(i64) -> Value) -> String {
     let mut backfill = Backfill::default();
     let Next::Read(page) = backfill.next(time_at(0), false) else {

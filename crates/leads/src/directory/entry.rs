@@ -1,21 +1,21 @@
 //! Everything reported about one lead. Applying news is commutative and idempotent, so the result
-//! does not depend on its order or on repeats:
+//! doesn't depend on its order or on duplicates:
 //!
-//! | fact | valid report of two |
+//! | fact | which of two reports is valid |
 //! |---|---|
-//! | name of a slot; name, responsible, stage of the lead | the newer ([`super::profile`]) |
-//! | phones of a slot | the newer; in one second by [`ChangeKind::rank`], then more phones |
-//! | a phone that a contact gave up | the newer |
-//! | the lead is living, deleted, or reported whole | the newer |
-//! | the lead was merged | the newer; in one second the higher surviving id |
+//! | a slot's name; a lead's name, responsible employee, stage | the newer ([`super::profile`]) |
+//! | a slot's phones | the newer one; if equal, by [`ChangeKind::rank`], then by more phones |
+//! | a phone that a contact gave up | the newer one |
+//! | the lead is living, deleted, or completely reported | the newer one |
+//! | the lead was merged | the newer one; if equal, the one with the higher surviving ID |
 //!
-//! If two reports are still equal, the order of the phones decides. So two changes of a contact
-//! within one second, whose order is unknown, have the same result in any order.
+//! If two reports are still equal, the order of the phones decides. This way, two changes to a
+//! contact within the same second, whose order is unknown, have the same result in either order.
 //!
-//! **A deleted lead** is living again only after a snapshot from a later second than its deletion.
-//! The CRM writes an event together with its change (§6.1), so such a snapshot shows that the lead
-//! was restored. **A merged lead** never lives again. Its calls go to the surviving lead, which has
-//! its history, whatever is reported later.
+//! **A deleted lead** is only considered living again after a snapshot from a second later than its
+//! deletion. The CRM writes an event together with its change (§6.1), so such a snapshot shows that
+//! the lead was restored. **A merged lead** never comes back. Its calls go to the surviving lead,
+//! which has taken over its history, no matter what's reported later.
 
 use super::fact::{ChangeKind, FactUpdate};
 use super::news::{LeadNews, Slot};
@@ -25,20 +25,20 @@ use callbridge_model::{LeadId, Phone};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum phones that are kept of one lead, including phones that its contacts gave up. Further
-/// phones are left out.
+/// Maximum number of phones to keep per lead, including those that its contacts gave up. Any
+/// further ones are dropped.
 pub const ROWS_MAX: usize = 1_000;
 
-/// The phones of a slot, with the second and the source of their report. Of two facts about a slot,
-/// the one with the higher precedence is valid.
+/// A slot's phones, along with when they were reported and by what. Of two facts about a slot, the
+/// one with the higher precedence is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
     pub at: EpochSeconds,
     pub source: ChangeKind,
     /// Empty if the slot is empty.
     pub phones: BTreeSet<Phone>,
-    /// Name of the slot's contact, with its second. `None` if no name was reported, or if the name
-    /// was forgotten.
+    /// The name of the slot's contact, along with when it was reported, or `None` if no name was
+    /// reported or the name was forgotten.
     pub name: Option<Known<Name>>,
 }
 
@@ -63,40 +63,40 @@ impl Fact {
     }
 }
 
-/// Everything that was reported of one lead and is still valid.
+/// Everything reported about one lead that's still valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// Phones by their contact or snapshot.
     pub slots: BTreeMap<Slot, Fact>,
-    /// Newest second at which a contact gave the phone up.
+    /// Newest second at which a contact gave up the phone.
     pub gone: BTreeMap<(Slot, Phone), EpochSeconds>,
     pub life: Life,
-    /// Name, responsible employee and stage.
+    /// Name, responsible employee, and stage.
     pub profile: ProfileFacts,
 }
 
-/// Newest seconds at which a lead was reported living, whole, deleted and merged.
+/// Newest seconds at which a lead was reported as living, complete, deleted, and merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Life {
     pub living: Option<EpochSeconds>,
-    /// Newest second at which all contacts of the lead were reported. Earlier reports of contacts
-    /// no longer count.
+    /// Newest second at which all of the lead's contacts were reported. Earlier reports about
+    /// contacts no longer count.
     pub whole: Option<EpochSeconds>,
     pub deleted: Option<EpochSeconds>,
-    /// Second of the merge, and the surviving lead. `None` if the lead was not merged.
+    /// When the lead was merged and the surviving lead, or `None` if it wasn't merged.
     pub merged: Option<(EpochSeconds, LeadId)>,
 }
 
 impl Life {
-    /// Returns `true` if the lead was deleted, and no later report shows it living.
+    /// Returns `true` if the lead was deleted and no later report shows that it's living.
     pub fn is_deleted(&self) -> bool {
         self.deleted.is_some() && self.living <= self.deleted
     }
 }
 
 impl Entry {
-    /// Adds news of this lead. For the leads that were merged into this lead, call [`Entry::merge`]
-    /// of their entries.
+    /// Adds news about this lead. For leads merged into this one, call [`Entry::merge`] on their
+    /// entries.
     pub fn learn(&mut self, news: &LeadNews) {
         let source = news.what;
         let life = &mut self.life;
@@ -138,15 +138,15 @@ impl Entry {
         self.forget_names();
     }
 
-    /// Notes that this lead was merged into another.
+    /// Records that this lead was merged into another one.
     pub fn merge(&mut self, survivor: LeadId, at: EpochSeconds) {
         self.life.merged = self.life.merged.max(Some((at, survivor)));
         self.forget_names();
     }
 
-    /// Returns the displayed profile, with the main contact's name if known. The main contact is
-    /// the contact that has the snapshot's `phone` (§2.5). If no such phone is reported, it is the
-    /// only contact.
+    /// Returns the displayed profile, with the main contact's name if it's known. The main contact
+    /// is the one that has the snapshot's `phone` (§2.5), or the only contact if no such phone is
+    /// reported.
     pub fn profile(self) -> LeadProfile {
         let snapshot = self.slots.get(&Slot::SNAPSHOT);
         let first_phone = snapshot.and_then(|fact| fact.phones.first());
@@ -170,7 +170,7 @@ impl Entry {
             .collect()
     }
 
-    /// Returns every phone in the entry, including phones that contacts gave up.
+    /// Returns every phone in the entry, including those that contacts gave up.
     pub fn named_phones(&self) -> BTreeSet<Phone> {
         let gone = self.gone.keys().map(|(_, phone)| phone.clone());
         self.phones().into_iter().chain(gone).collect()

@@ -1,16 +1,16 @@
-//! The source of a fact about a lead, and the precedence of facts that were reported for one
-//! second.
+//! Where a fact about a lead comes from, and which of several facts reported for the same second
+//! takes precedence.
 
-/// Source of a fact or of news of a lead: an event of §6.2, or an answer of the API. It is stored
-/// as its number, so never change a number.
+/// Where a fact or news about a lead comes from, which is either an event (§6.2) or an API
+/// response. It's stored as its number, so never change a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(i64)]
 #[derive(strum::EnumString, strum::FromRepr, strum::IntoStaticStr)]
 pub enum ChangeKind {
-    /// The lead is new.
+    /// The lead was created.
     #[strum(serialize = "LEAD_CREATED")]
     Created = 0,
-    /// Another employee is responsible for the lead.
+    /// A different employee is now responsible for the lead.
     #[strum(serialize = "LEAD_ASSIGNED")]
     Assigned = 1,
     #[strum(serialize = "LEAD_STAGE_CHANGED")]
@@ -18,35 +18,35 @@ pub enum ChangeKind {
     /// The lead's name, contacts, or other properties changed.
     #[strum(serialize = "LEAD_PROPERTIES_UPDATED")]
     PropertiesUpdated = 3,
-    /// Other leads were merged into this lead (`mergedLeadIds`).
+    /// Other leads were merged into this one (`mergedLeadIds`).
     #[strum(serialize = "LEAD_MERGED")]
     Merged = 4,
-    /// The lead was deleted, or a `GET lead/{id}` was answered 409 (§7.4).
+    /// The lead was deleted, or the response to `GET lead/{id}` was 409 (§7.4).
     #[strum(serialize = "LEAD_DELETED")]
     Deleted = 5,
-    /// A row of `lead/filter`, which the backfill reads.
+    /// A row of `lead/filter`, as read by the backfill.
     #[strum(serialize = "lead/filter")]
     Filter = 6,
-    /// The answer to `GET lead/{id}`.
+    /// The response to `GET lead/{id}`.
     #[strum(serialize = "GET lead")]
     Read = 7,
 }
 
 impl ChangeKind {
-    /// Returns the source for an event of this kind (§6.2). `None` if the kind does not concern
+    /// Returns the source for an event of this kind (§6.2), or `None` if the kind isn't about
     /// leads.
     pub fn from_event(kind: &str) -> Option<Self> {
         kind.parse().ok().filter(|kind| *kind <= Self::Deleted)
     }
 
-    /// Returns the name of the event or endpoint, for messages.
+    /// Returns the name of the event or endpoint for messages.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// Returns the rank of the source. Of two facts of one second, the one with the higher rank is
-    /// valid. A lead is created before its other events, and an answer is read after the events of
-    /// the same second.
+    /// Returns the source's rank. If two facts are from the same second, the one with the higher
+    /// rank is valid. A lead is created before its other events, and a response is read after any
+    /// events from the same second.
     pub const fn rank(self) -> u8 {
         match self {
             Self::Created => 0,
@@ -60,10 +60,10 @@ impl ChangeKind {
     }
 }
 
-/// The effect of a piece of news on one fact.
+/// What a piece of news does to a fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FactUpdate<T> {
-    /// The news does not mention the fact.
+    /// The news doesn't mention the fact.
     #[default]
     Unchanged,
     /// The news shows that the lead has no such fact, or no usable one.

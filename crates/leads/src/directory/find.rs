@@ -1,5 +1,5 @@
-//! Looks up a number: the leads that have or had it, and the resulting lead with the reason as a
-//! text.
+//! Looks up a number, returning the leads that have or had it and the resulting lead, with the
+//! reason as text.
 
 use super::entry::Life;
 use super::fact::ChangeKind;
@@ -10,14 +10,14 @@ use callbridge_mapping::LeadAnswer;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeMap;
 
-/// Maximum holders in one answer.
+/// Maximum number of holders to list in a message.
 const NAMED_MAX: usize = 3;
 
-/// Relation of a lead to a number. If several apply to one lead, the first of them in this list
+/// A lead's relation to a number. If several apply to the same lead, the first one in this list
 /// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// The living lead has the number.
+    /// The lead is living and has the number.
     Has,
     /// The lead, or the lead it was merged into, was deleted at this second.
     Deleted(EpochSeconds),
@@ -25,16 +25,16 @@ pub enum Standing {
     GaveUp(EpochSeconds),
 }
 
-/// A lead that has a number, or had it.
+/// A lead that has or had a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The lead that the number was reported for.
     pub lead: LeadId,
-    /// The surviving lead if `lead` was merged, or else `lead`.
+    /// The surviving lead if `lead` was merged, or else `lead` itself.
     pub now: LeadId,
-    /// Second of the report that the lead has the number.
+    /// When it was reported that the lead has the number.
     pub since: EpochSeconds,
-    /// Source of the report at `since`.
+    /// Where the report at `since` comes from.
     pub source: ChangeKind,
     /// Whether the lead has the number, gave it up, or was deleted.
     pub standing: Standing,
@@ -47,7 +47,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Returns the living leads that have the number, each once.
+    /// Returns the living leads that have the number, each listed once.
     pub fn leads(&self) -> Vec<LeadId> {
         let mut leads: Vec<LeadId> = self.has().map(|holder| holder.now).collect();
         leads.sort_unstable();
@@ -55,7 +55,7 @@ impl Finding {
         leads
     }
 
-    /// Returns the one lead for the number, or two leads, or no lead, with the reason.
+    /// Returns the only lead for the number, two leads, or no lead, along with the reason.
     pub fn answer(&self) -> LeadAnswer {
         match self.leads()[..] {
             [] => {
@@ -83,7 +83,8 @@ impl Finding {
 }
 
 impl Holder {
-    /// Formats the holder: `lead 4001 (LEAD_CREATED, 2026-11-20T10:00:00Z), merged into 4002`.
+    /// Formats the holder, as in `lead 4001 (LEAD_CREATED, 2026-11-20T10:00:00Z), merged into
+    /// 4002`.
     pub fn text(&self) -> String {
         let lead = self.lead;
         let source = self.source.word();
@@ -102,19 +103,19 @@ impl Holder {
     }
 }
 
-/// Looks up every lead that has or had the number, and follows merges.
+/// Looks up every lead that has or had the number, following merges.
 ///
 /// # Errors
-/// The ledger's error.
+/// Returns the ledger's error.
 pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
     find_among(&ledger.lead_phones(phone)?, |lead| ledger.life(lead))
 }
 
-/// Does the same as [`find`] with a number's rows. `life` returns the state of a lead that isn't
-/// among them.
+/// Like [`find`], but uses a number's rows. `life` returns the state of a lead that isn't among
+/// them.
 ///
 /// # Errors
-/// The error of `life`.
+/// Returns the error of `life`.
 pub fn find_among<E>(
     rows: &[LeadPhone],
     life: impl Fn(LeadId) -> Result<Life, E>,
@@ -134,8 +135,8 @@ pub fn find_among<E>(
             let Some((since, source)) = row.held else {
                 continue;
             };
-            // The lead gave the number up if its contact did so later. A merged lead also gave it
-            // up if all contacts of the survivor were reported after the merge, because then only
+            // The lead gave up the number if its contact did so later. A merged lead also gave it
+            // up if all of the survivor's contacts were reported after the merge, because then only
             // the survivor's rows count.
             let gone = family
                 .iter()
@@ -179,8 +180,8 @@ fn read_life<E>(
     }
 }
 
-/// Formats a second in UTC, `2026-11-20T10:00:00Z`. A second outside of the calendar is shown as a
-/// number.
+/// Formats a second in UTC, as in `2026-11-20T10:00:00Z`. A second outside the calendar is shown as
+/// a number.
 pub fn moment(at: EpochSeconds) -> String {
     let moment = jiff::Timestamp::from_second(at.get());
     moment.map_or_else(|_| format!("{at} s"), |moment| moment.to_string())

@@ -1,4 +1,4 @@
-//! The storage of what is known about leads, and how news is applied to it.
+//! The storage for what's known about leads, and how news is applied to it.
 
 use super::entry::{Entry, Life};
 use super::fact::ChangeKind;
@@ -7,79 +7,79 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeSet;
 
-/// Maximum leads of one merge that are noted. Also the maximum merged leads that are read when
-/// their surviving lead changes.
+/// Maximum number of leads to record per merge. This is also the maximum number of merged leads to
+/// read when their surviving lead changes.
 const LEADS_MAX: usize = 1_000;
-/// Maximum phones in one [`Learned`]. With more phones, the result is [`Learned::Many`].
+/// Maximum number of phones in a [`Learned`]. If there are more, the result is [`Learned::Many`].
 const PHONES_MAX: usize = 10_000;
 
-/// Storage of entries that can be looked up by number.
+/// Storage for entries that can be looked up by number.
 pub trait Ledger {
     type Error;
 
-    /// Reads everything known of a lead. Empty if nothing is known.
+    /// Reads everything known about a lead. The entry is empty if nothing is.
     ///
     /// # Errors
-    /// If the storage fails.
+    /// Returns an error if the storage fails.
     fn entry(&self, lead: LeadId) -> Result<Entry, Self::Error>;
 
     /// Replaces the lead's entry `old` with `new`.
     ///
     /// # Errors
-    /// If the storage fails.
+    /// Returns an error if the storage fails.
     fn put(&self, lead: LeadId, old: &Entry, new: &Entry) -> Result<(), Self::Error>;
 
-    /// Returns the leads that were merged into this one, at most `limit`.
+    /// Returns up to `limit` leads that were merged into this one.
     ///
     /// # Errors
-    /// If the storage fails.
+    /// Returns an error if the storage fails.
     fn merged_into(&self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Self::Error>;
 
-    /// Returns every row of a number, sorted by lead.
+    /// Returns all of a number's rows, sorted by lead.
     ///
     /// # Errors
-    /// If the storage fails.
+    /// Returns an error if the storage fails.
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Self::Error>;
 
-    /// Reads the state of a lead. Returns the default if nothing is known of it.
+    /// Reads a lead's state, or returns the default if nothing is known about it.
     ///
     /// # Errors
-    /// If the storage fails.
+    /// Returns an error if the storage fails.
     fn life(&self, lead: LeadId) -> Result<Life, Self::Error>;
 }
 
-/// A number in one slot of a lead.
+/// A number in one of a lead's slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadPhone {
     /// The lead that the number was reported for.
     pub lead: LeadId,
-    /// The slot of the lead that has the number, or gave it up.
+    /// The lead's slot that has the number or gave it up.
     pub slot: Slot,
-    /// Second and source of the report that the slot has the number. `None` if the slot does not
-    /// have the number.
+    /// When it was reported that the slot has the number, and by what, or `None` if the slot
+    /// doesn't have it.
     pub held: Option<(EpochSeconds, ChangeKind)>,
-    /// Newest second at which the slot's contact gave the number up.
+    /// Newest second at which the slot's contact gave up the number.
     pub gone: Option<EpochSeconds>,
-    /// State of the lead, read together with the row.
+    /// The lead's state, which is read together with the row.
     pub life: Life,
 }
 
-/// Numbers whose lookup can change after a piece of news.
+/// Numbers whose lookup may have a different result after a piece of news.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Learned {
-    /// The news changed no entry.
+    /// The news didn't change any entry.
     Nothing,
-    /// Lookups of these phones can have changed.
+    /// Looking up these phones may have a different result.
     Phones(BTreeSet<Phone>),
-    /// Lookups of too many phones to list can have changed.
+    /// Looking up any of too many phones to list may have a different result.
     Many,
 }
 
-/// Applies one piece of news to the stored entries. Returns the numbers whose lookup can have
-/// changed.
+/// Applies one piece of news to the stored entries, and returns the numbers whose lookup may have a
+/// different result.
 ///
 /// # Errors
-/// The ledger's error.
+/// Returns the ledger's error.
 pub fn learn<L: Ledger>(ledger: &L, news: &LeadNews) -> Result<Learned, L::Error> {
     let mut changed = Changed::default();
     changed.put(ledger, news.lead, |entry| entry.learn(news))?;
@@ -94,8 +94,8 @@ pub fn learn<L: Ledger>(ledger: &L, news: &LeadNews) -> Result<Learned, L::Error
 struct Changed {
     any: bool,
     phones: BTreeSet<Phone>,
-    /// Leads whose state has changed. Lookups of phones of leads that were merged into these leads
-    /// can also have changed.
+    /// Leads whose state has changed. This may also affect lookups of phones of leads that were
+    /// merged into these.
     roots: Vec<LeadId>,
 }
 

@@ -1,4 +1,4 @@
-//! A directory in memory, for tests with few entries.
+//! An in-memory directory for tests with few entries.
 
 use super::entry::{Entry, Life};
 use super::find::{Finding, find};
@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-/// A ledger in memory, by lead.
+/// An in-memory ledger, by lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered(RefCell<BTreeMap<LeadId, Entry>>);
 
@@ -21,13 +21,13 @@ impl Remembered {
         learned
     }
 
-    /// Returns `true` if a lead has this number, or had it when the lead was deleted or merged.
+    /// Returns `true` if a lead has this number, or had it when it was deleted or merged.
     pub fn has(&self, phone: &Phone) -> bool {
         let entries = self.0.borrow();
         entries.values().any(|entry| entry.phones().contains(phone))
     }
 
-    /// Returns the number of leads that are neither merged nor deleted.
+    /// Returns the number of leads that have been neither merged nor deleted.
     pub fn living(&self) -> u64 {
         let entries = self.0.borrow();
         let living = entries.values().filter(|entry| {

@@ -1,26 +1,27 @@
-//! Follows merges to the lead that remains.
+//! Follows merges to the surviving lead.
 
 use callbridge_call::EpochSeconds;
 use callbridge_model::LeadId;
 
-/// Maximum merges that are followed from one lead.
+/// Maximum number of merges to follow from one lead.
 const HOPS_MAX: usize = 1_000;
 
 /// The end of a chain of merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// The lead that remains.
+    /// The surviving lead.
     pub lead: LeadId,
-    /// Second of the newest merge on the way to `lead`. `None` for a lead that was never merged.
+    /// When the newest merge on the way to `lead` happened, or `None` for a lead that was never
+    /// merged.
     pub merged: Option<EpochSeconds>,
 }
 
-/// Follows the merges from `lead` on. `merged` returns the merge of a lead: its second, and the
-/// lead it was merged into. A loop is cut at its oldest merge. Of several in one second, the merge
-/// of the lowest lead is cut. So the result is the same for every lead of a loop.
+/// Follows the merges starting from `lead`. `merged` returns when a lead was merged and into which
+/// one. A loop is cut at its oldest merge, or if there are several from the same second, at that of
+/// the lowest lead, so that the result is the same for every lead in the loop.
 ///
 /// # Errors
-/// The error of `merged`.
+/// Returns the error of `merged`.
 pub fn root<E>(
     lead: LeadId,
     mut merged: impl FnMut(LeadId) -> Result<Option<(EpochSeconds, LeadId)>, E>,
@@ -38,7 +39,7 @@ pub fn root<E>(
         let oldest = (begins..path.len()).min_by_key(|at| (path[*at].1, path[*at].0));
         if let Some(cut) = oldest {
             here = path[cut].0;
-            // The merge at the cut and later merges on the path do not count.
+            // The merge at the cut and any later merges on the path don't count.
             path.truncate(cut);
         }
         break;

@@ -1,24 +1,25 @@
-//! The directory of leads: which lead has which phone, as the CRM reported it. The CRM cannot find
-//! a lead by phone (§2.6), so the directory is built from `LEAD_*` events (§6) and pages of
-//! `lead/filter` (§4.7).
+//! The directory of leads, which knows which lead has which phone, as reported by the CRM. Since
+//! the CRM can't find a lead by phone (§2.6), the directory is built from `LEAD_*` events (§6) and
+//! pages of `lead/filter` (§4.7).
 //!
-//! Events come in any order, more than once, or not at all (§6.1). Each piece of [`news`] is added
-//! to the [`entry`] of its lead, in which the newest report of each fact is valid. A lookup
-//! ([`mod@find`]) finds the leads with the number, follows [`merges`] to the surviving leads, and
-//! leaves out deleted ones. So the result of a lookup does not depend on the order of the news.
+//! Events may arrive in any order, more than once, or not at all (§6.1). Each piece of [`news`] is
+//! added to its lead's [`entry`], in which the newest report of each fact is valid. A lookup
+//! ([`mod@find`]) finds the leads with the number, follows [`merges`] to the surviving ones, and
+//! omits those that were deleted. This way, a lookup's result doesn't depend on the order of the
+//! news.
 //!
-//! | module | content |
+//! | module | contents |
 //! |---|---|
 //! | [`news`] | one report about a lead, and contacts' phones read from texts |
-//! | [`fact`] | the event or answer that reported a fact, and updates of facts |
-//! | [`entry`] | everything known of one lead, and the precedence of facts |
-//! | [`profile`] | name, responsible employee and stage |
+//! | [`fact`] | the event or response that reported a fact, and updates to facts |
+//! | [`entry`] | everything known about one lead, and which facts take precedence |
+//! | [`profile`] | name, responsible employee, and stage |
 //! | [`merges`] | chains of merges, with loops cut |
-//! | [`ledger`] | the storage of entries, and how news is applied to it |
+//! | [`ledger`] | the storage for entries, and how news is applied to it |
 //! | [`mod@find`] | the lookup of a number, and its result as a message |
-//! | [`rows`] | a tolerant parser of rows of `lead/filter` |
-//! | [`backfill`] | the choice of the next page to read |
-//! | `memory` | a directory in memory, for tests |
+//! | [`rows`] | a tolerant parser for rows of `lead/filter` |
+//! | [`backfill`] | which page to read next |
+//! | `memory` | an in-memory directory for tests |
 
 pub mod backfill;
 pub mod entry;

@@ -1,4 +1,5 @@
-//! One report of the CRM about a lead: the facts of an event or a row, without its JSON.
+//! A report from the CRM about a lead, which contains the facts in an event or a row, without its
+//! JSON.
 
 use super::fact::{ChangeKind, FactUpdate};
 use super::profile::{Name, ProfileNews};
@@ -6,32 +7,32 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::number::e164;
 use callbridge_model::{Country, LeadId, Phone};
 
-/// Maximum phones of one contact. Further phones are left out.
+/// Maximum number of phones per contact. Any further ones are dropped.
 pub const PHONES_MAX: usize = 100;
 
-/// One report about a lead. News can come in any order, any number of times.
+/// A report about a lead. News may arrive in any order and any number of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadNews {
-    /// The lead. For a merge, the surviving lead (§6.6).
+    /// The lead, or for a merge, the surviving lead (§6.6).
     pub lead: LeadId,
-    /// Second of the report: an event's `occurredAt` (§6.5), a row's `updatedTimestamp` (§2.5), or
-    /// if the row has none, its `createdTimestamp`. Zero if the row has neither.
+    /// The report's second, which is an event's `occurredAt` (§6.5), or a row's `updatedTimestamp`
+    /// (§2.5) or else its `createdTimestamp`, or zero if the row has neither.
     pub at: EpochSeconds,
-    /// Kind of the event or answer that reported the news.
+    /// The kind of event or response that reported the news.
     pub what: ChangeKind,
-    /// Leads that no longer exist because they were merged into this lead.
+    /// Leads that no longer exist because they were merged into this one.
     pub merged: Vec<LeadId>,
-    /// The snapshot's `phone`: the first phone of the main contact (§2.5).
+    /// The snapshot's `phone`, which is the main contact's first phone (§2.5).
     pub phone: FirstPhone,
-    /// Name, responsible employee and stage, if the news has them.
+    /// Name, responsible employee, and stage, if the news contains them.
     pub profile: ProfileNews,
     pub contacts: Vec<ContactPhones>,
-    /// `true` if `contacts` are all contacts of the lead. Never true for an event (§6.7).
+    /// Whether `contacts` are all of the lead's contacts. Never true for an event (§6.7).
     pub whole: bool,
 }
 
 impl LeadNews {
-    /// Makes the news of a snapshot, without a profile and contacts.
+    /// Creates the news from a snapshot, without a profile or contacts.
     pub fn new(lead: LeadId, at: EpochSeconds, what: ChangeKind, phone: FirstPhone) -> Self {
         Self {
             lead,
@@ -46,56 +47,57 @@ impl LeadNews {
     }
 }
 
-/// The first phone of the main contact.
+/// The main contact's first phone.
 pub type FirstPhone = FactUpdate<Phone>;
 
 impl FirstPhone {
-    /// Reads the `phone` of a snapshot, which is null or absent if there is none (§2.5, §6.5).
+    /// Reads a snapshot's `phone`, which is null or missing if there is none (§2.5, §6.5).
     pub fn parse(text: Option<&str>, country: Option<Country>) -> Self {
         Self::from(text.and_then(|text| e164(text, country)))
     }
 }
 
-/// Source of some of a lead's phones, as its stored number: one contact by its id (§6.7
-/// `contactId`), the snapshot's `phone` (0), or the contacts of a row without ids (-1).
+/// Where some of a lead's phones come from, as the number stored for it. That's either one contact,
+/// given by its ID (§6.7 `contactId`), the snapshot's `phone` (0), or a row's contacts without IDs
+/// (-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot(pub i64);
 
 impl Slot {
-    /// The snapshot's `phone`. This phone belongs to the main contact, whose id is not known.
+    /// The snapshot's `phone`, which belongs to the main contact, whose ID isn't known.
     pub const SNAPSHOT: Self = Self(0);
-    /// Contacts of a row without ids.
+    /// A row's contacts without IDs.
     pub const NAMELESS: Self = Self(-1);
 
-    /// Returns the slot of the contact with this id in the CRM. Without a positive id, this is
-    /// [`Self::NAMELESS`].
+    /// Returns the slot for the contact with this ID in the CRM, which is [`Self::NAMELESS`] unless
+    /// the ID is positive.
     pub fn for_contact(id: Option<i64>) -> Self {
         id.filter(|id| *id > 0).map_or(Self::NAMELESS, Self)
     }
 
-    /// Returns `true` for phones of a contact with a known id.
+    /// Returns `true` for the phones of a contact with a known ID.
     pub const fn is_contact(self) -> bool {
         self.0 > 0
     }
 }
 
-/// The phones of one contact, and its name.
+/// One contact's phones and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContactPhones {
-    /// Slot of the contact. Nameless for all contacts of a row without ids.
+    /// The contact's slot, which is the nameless one for all of a row's contacts without IDs.
     pub slot: Slot,
-    /// Name of the contact, without its phones.
+    /// The contact's name, without its phones.
     pub name: FactUpdate<Name>,
-    /// Current phones of the contact. Empty if the contact was removed.
+    /// The contact's current phones, or empty if the contact was removed.
     pub now: Vec<Phone>,
-    /// Phones that the contact had before the change. Empty for rows, which contain no earlier
-    /// phones.
+    /// The phones that the contact had before the change. Empty for rows, which don't contain
+    /// earlier phones.
     pub before: Vec<Phone>,
 }
 
 impl ContactPhones {
-    /// Reads a `CONTACT` entry of `propertyChanges` (§6.7): `from` and `to` are
-    /// `<name> [<phone>, <phone>]`. Without `to`, the contact was removed.
+    /// Reads a `CONTACT` entry in `propertyChanges` (§6.7), where `from` and `to` have the form
+    /// `<name> [<phone>, <phone>]`. If `to` is missing, the contact was removed.
     pub fn read_change(
         slot: Slot,
         from: Option<&str>,
@@ -117,8 +119,8 @@ impl ContactPhones {
     }
 }
 
-/// Reads the phones of `<name> [<phone>, <phone>]`, each once, in their order. Names can contain
-/// brackets, so the phones are in the last brackets. Other text is left out.
+/// Reads the distinct phones in `<name> [<phone>, <phone>]`, in order. Since names may contain
+/// brackets, the phones are in the last ones. Anything that isn't a phone is skipped.
 pub fn phones_in(text: &str, country: Option<Country>) -> Vec<Phone> {
     let Some((_, rest)) = text.rsplit_once('[') else {
         return Vec::new();
@@ -127,8 +129,8 @@ pub fn phones_in(text: &str, country: Option<Country>) -> Vec<Phone> {
     phones_of(inner.split([',', ';']), country)
 }
 
-/// Parses texts as numbers, each once, in their order, at most [`PHONES_MAX`]. Other text is left
-/// out.
+/// Parses strings as numbers, returning up to [`PHONES_MAX`] distinct ones in order. Anything that
+/// isn't a number is skipped.
 pub fn phones_of<'a>(texts: impl Iterator<Item = &'a str>, country: Option<Country>) -> Vec<Phone> {
     let mut phones: Vec<Phone> = Vec::new();
     for phone in texts.filter_map(|text| e164(text, country)) {

@@ -1,10 +1,12 @@
-//! The profile of a lead: its name, its responsible employee, and its stage (§2.5, §6.7).
+//! A lead's profile, which consists of its name, its responsible employee, and its stage (§2.5,
+//! §6.7).
 //!
-//! Every fact is stored with the second of its report. The newest report is valid, in whatever
-//! order reports come. For reports of one second, an event about the fact counts more than other
-//! events: `LEAD_ASSIGNED` is better for the responsible employee than a stage change. A read
-//! (`lead/filter` or `GET lead/{id}`) counts most. Names are personal data. They are deleted with
-//! the lead ([`forget_until`]), and `Debug` does not show them.
+//! Every fact is stored with the second when it was reported. The newest report is valid,
+//! regardless of arrival order. For reports from the same second, an event that's specifically
+//! about the fact takes precedence over other events, so `LEAD_ASSIGNED` counts more for the
+//! responsible employee than a stage change. A read (`lead/filter` or `GET lead/{id}`) counts most.
+//! Names are personal data, so they're deleted along with the lead ([`forget_until`]), and `Debug`
+//! doesn't show them.
 //!
 //! [`forget_until`]: ProfileFacts::forget_until
 
@@ -16,16 +18,16 @@ use serde_json::Value;
 use smol_str::SmolStr;
 use std::fmt;
 
-/// Maximum bytes of a name.
+/// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = 200;
 
-/// A stored name: on one line, without characters that are hostile to a terminal, cut between
-/// characters.
+/// A stored name, which is a single line without any characters that are hostile to a terminal,
+/// truncated at a character boundary.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(SmolStr);
 
 impl Name {
-    /// Cleans a name. `None` if nothing is left.
+    /// Sanitizes a name, returning `None` if nothing is left.
     pub fn new(text: &str) -> Option<Self> {
         let mut name = String::with_capacity(text.len().min(NAME_BYTES_MAX));
         let mut gap = "";
@@ -43,12 +45,12 @@ impl Name {
         Self::from_stored(&name)
     }
 
-    /// Makes a name from a stored text of [`Name::new`]. `None` for an empty text.
+    /// Creates a name from a text stored by [`Name::new`], or returns `None` for an empty text.
     pub fn from_stored(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(text.into()))
     }
 
-    /// Returns the full name. It is personal data, which `Debug` does not show.
+    /// Returns the full name, which is personal data and therefore not shown by `Debug`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -68,20 +70,20 @@ impl From<Name> for String {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Responsible {
-    /// The employee's id in the CRM, `responsibleId`.
+    /// The employee's ID in the CRM, `responsibleId`.
     pub id: EmployeeId,
     pub name: Option<Name>,
 }
 
-/// Displayed name, responsible employee and stage of a lead.
+/// A lead's displayed name, responsible employee, and stage.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeadProfile {
-    /// Name of the main contact if one was reported, otherwise the lead's own.
+    /// The main contact's name if one was reported, or else the lead's own.
     pub name: Option<String>,
-    /// `None` if the lead has no responsible employee, or if no report named one.
+    /// `None` if the lead has no responsible employee or none was reported.
     pub responsible: Option<EmployeeId>,
-    /// Name of the responsible employee in the CRM.
+    /// The responsible employee's name in the CRM.
     pub responsible_name: Option<String>,
     pub stage: Option<String>,
 }
@@ -95,20 +97,21 @@ impl fmt::Debug for LeadProfile {
     }
 }
 
-/// A reported fact, or the report that there is no such fact. Of two reports, the greater is valid.
+/// A reported fact, or the report that there is no such fact. Of two reports, the greater one is
+/// valid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Known<T> {
     pub at: EpochSeconds,
-    /// Order of this report among the reports with the same `at`.
+    /// This report's order among those with the same `at`.
     pub rank: u8,
-    /// `None` if the lead has no such fact, according to the report.
+    /// `None` if the report says that the lead has no such fact.
     pub fact: Option<T>,
 }
 
 impl<T: Clone + Ord> Known<T> {
-    /// Makes a known fact from an update that the event or answer `by` reported. `None` if the fact
-    /// is unchanged. `own` is the event that is about this fact, so it counts more than other
-    /// events.
+    /// Creates a known fact from an update reported by the event or response `by`, or returns
+    /// `None` if the fact is unchanged. `own` is the event that's specifically about this fact and
+    /// therefore takes precedence over other events.
     pub fn from_update(
         update: &FactUpdate<T>,
         at: EpochSeconds,
@@ -127,7 +130,7 @@ impl<T: Clone + Ord> Known<T> {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfileNews {
-    /// The lead's own name, not a contact's.
+    /// The lead's own name, as opposed to a contact's.
     pub name: FactUpdate<Name>,
     /// `responsibleId` and `responsibleName`.
     pub responsible: FactUpdate<Responsible>,
@@ -135,7 +138,7 @@ pub struct ProfileNews {
 }
 
 impl ProfileNews {
-    /// Reads a lead's object, as in events (§2.5). An absent fact is unchanged.
+    /// Reads a lead's object as used in events (§2.5). A missing fact is unchanged.
     pub fn read(lead: &Value) -> Self {
         let id = match lead.get("responsibleId") {
             Some(Value::Null) => FactUpdate::None,
@@ -151,7 +154,7 @@ impl ProfileNews {
         }
     }
 
-    /// Reads an event's snapshot, in which null facts can be absent (§6.5).
+    /// Reads an event's snapshot, in which null facts may be missing (§6.5).
     pub fn read_snapshot(lead: &Value) -> Self {
         let news = Self::read(lead);
         Self {
@@ -170,10 +173,10 @@ fn name_under(lead: &Value, key: &str) -> FactUpdate<Name> {
     }
 }
 
-/// Newest profile facts of a lead, each with its second.
+/// A lead's newest profile facts, each with the second when it was reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfileFacts {
-    /// The lead's own name, not a contact's.
+    /// The lead's own name, as opposed to a contact's.
     pub name: Option<Known<Name>>,
     /// The responsible employee, or that there is none.
     pub responsible: Option<Known<Responsible>>,
@@ -181,7 +184,7 @@ pub struct ProfileFacts {
 }
 
 impl ProfileFacts {
-    /// Adds the facts from an event or answer of this second.
+    /// Adds the facts from an event or response from this second.
     pub fn learn(&mut self, news: &ProfileNews, at: EpochSeconds, by: ChangeKind) {
         let name = Known::from_update(&news.name, at, by, ChangeKind::PropertiesUpdated);
         self.name = self.name.take().max(name);
@@ -198,8 +201,8 @@ impl ProfileFacts {
         self.stage.take_if(|stage| stage.at <= end);
     }
 
-    /// Returns the displayed profile, with `contact`, the name of the main contact, as its name.
-    /// Without `contact`, the lead's own name is used.
+    /// Returns the displayed profile. Its name is `contact`, the main contact's name, or else the
+    /// lead's own.
     pub fn into_profile(self, contact: Option<&Name>) -> LeadProfile {
         let own_name = self.name.and_then(|known| known.fact);
         let responsible = self.responsible.and_then(|known| known.fact);

@@ -1,4 +1,4 @@
-//! Tests of the profiles of leads: names, responsible employees, and stages.
+//! Tests of lead profiles, which consist of names, responsible employees, and stages.
 
 use super::super::memory::Remembered;
 use super::super::{ChangeKind, ContactPhones, FirstPhone, LeadNews, Slot};
@@ -11,7 +11,7 @@ fn lead(id: i64) -> LeadId {
     LeadId::new(id).expect("positive")
 }
 
-/// Returns the news of an event about a lead at the second `at`.
+/// Returns the news in an event about a lead at second `at`.
 fn event(id: i64, at: i64, what: ChangeKind, snapshot: Value) -> LeadNews {
     let country = Country::parse("UZ");
     LeadNews {
@@ -32,8 +32,8 @@ fn snapshot(name: &str, responsible: i64, stage: &str) -> Value {
     })
 }
 
-/// Adds a change of the contact `id` to `news`. `to` is the contact after the change, such as
-/// `Anna [+998901110001]`.
+/// Adds a change to the contact `id` to `news`. `to` is the contact after the change, such as `Anna
+/// [+998901110001]`.
 fn add_contact(news: LeadNews, id: i64, to: Option<&str>) -> LeadNews {
     let change =
         ContactPhones::read_change(Slot::for_contact(Some(id)), None, to, Country::parse("UZ"));
@@ -55,8 +55,8 @@ fn text_or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// Returns the profile of a lead after this history, as one line. Checks that the history backward,
-/// and repeated news, give the same directory.
+/// Returns a lead's profile after this history, as a single line. Also checks that the reversed
+/// history and duplicate news result in the same directory.
 fn profile_text(history: &[LeadNews], id: i64) -> String {
     let directory = directory_of(history.iter());
     let backwards = directory_of(history.iter().rev().chain(history));
@@ -128,7 +128,7 @@ fn profile_shows_the_newest_value_of_each_fact() {
     };
     history.push(row);
     assert_eq!(profile_text(&history, 1), "Anna, 16 Employee 16, Lost");
-    // A fact that is missing in an event's snapshot is removed.
+    // A fact that's missing from an event's snapshot is removed.
     history.push(event(
         1,
         50,
@@ -210,7 +210,7 @@ fn lead_has_the_name_of_its_main_contact_if_known() {
         "Deal 1, 15 Employee 15, New",
         "the contact is gone"
     );
-    // A row with phones but without names does not change a name.
+    // A row with phones but without names doesn't change any name.
     let mut row = add_contact(
         event(1, 60, ChangeKind::Filter, json!({})),
         7,
@@ -309,7 +309,7 @@ fn invalid_names_and_employees_are_ignored() {
     );
 }
 
-/// Generates news of one lead, each with a different second.
+/// Generates news about one lead, each with a different second.
 fn any_history() -> impl Strategy<Value = Vec<LeadNews>> {
     let one = (0_u8..12, 0_i64..4, 0_i64..4, 0_i64..4);
     prop::collection::vec(one, 1..12).prop_map(|all| {

@@ -1,19 +1,19 @@
-//! A tolerant parser of rows of `lead/filter` and of the answer to `GET lead/{id}`. The CRM does
-//! not publish their form (§2.8, §4.7). So they are read like the snapshot of webhooks (§2.5), with
-//! these additional places:
+//! A tolerant parser for rows of `lead/filter` and the response to `GET lead/{id}`. Since the CRM
+//! doesn't document their form (§2.8, §4.7), they're read like the snapshot in webhooks (§2.5), but
+//! values may also be in other places:
 //!
 //! | value | places |
 //! |---|---|
 //! | rows | the array of objects in `data`, under any key, or `data` itself |
 //! | pages | `currentPage`, `totalPages` in `data` or next to it (§2.1) |
-//! | lead | `id` or `leadId`; the row can be wrapped in `lead` |
-//! | time | `updatedTimestamp`, or else `createdTimestamp`, which is not after it, or neither |
+//! | lead | `id` or `leadId`; the row may be wrapped in `lead` |
+//! | time | `updatedTimestamp`, or else `createdTimestamp`, which can't be after it, or neither |
 //! | name, responsible, stage | `name`, `responsibleId`, `responsibleName`, `statusName` |
-//! | name of a contact | its `name` |
+//! | a contact's name | its `name` |
 //! | phones | `phone`; `phones`; `phone` and `phones` of `contacts`, `contact`, `mainContact` |
 //!
-//! A phone is a text, a number, or an object with one under `phone`, `number`, `phoneNumber` or
-//! `value`.
+//! A phone is a string, a number, or an object with either of these under `phone`, `number`,
+//! `phoneNumber`, or `value`.
 
 use super::fact::{ChangeKind, FactUpdate};
 use super::news::{ContactPhones, FirstPhone, LeadNews, Slot, phones_of};
@@ -22,36 +22,36 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::{Country, LeadId};
 use serde_json::Value;
 
-/// Time of a row without a time, so that any other news about its lead is newer.
+/// The time of a row without a time, so that any other news about its lead is newer.
 const OLDEST: EpochSeconds = EpochSeconds::new(0);
 
-/// Maximum contacts of one row. Further contacts are left out.
+/// Maximum number of contacts per row. Any further ones are dropped.
 const CONTACTS_MAX: usize = 50;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowsPage {
-    /// In the order of the answer.
+    /// The rows, in the response's order.
     pub rows: Vec<LeadRow>,
-    /// `totalPages` of the answer. `None` if the answer does not have it.
+    /// The response's `totalPages`, or `None` if it's missing.
     pub total: Option<u32>,
 }
 
 /// A row, as far as it can be parsed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeadRow {
-    /// `id` or `leadId`. `None` if the row has no usable id.
+    /// `id` or `leadId`, or `None` if the row has no usable ID.
     pub lead: Option<LeadId>,
-    /// `updatedTimestamp`. `None` if the row has none.
+    /// `updatedTimestamp`, or `None` if the row has none.
     pub updated: Option<EpochSeconds>,
-    /// The row has an `updatedTimestamp` or a `createdTimestamp`.
+    /// Whether the row has an `updatedTimestamp` or a `createdTimestamp`.
     pub has_time: bool,
-    /// Facts that the row reports about its lead. `None` without an id.
+    /// What the row reports about its lead, or `None` without an ID.
     pub news: Option<LeadNews>,
-    /// The row has a field for phones, empty or not.
+    /// Whether the row has a field for phones, empty or not.
     pub has_phones: bool,
 }
 
-/// Reads an answer of `lead/filter`. `None` if it contains no list.
+/// Reads a response of `lead/filter`, or returns `None` if it doesn't contain a list.
 pub fn page(body: &Value, country: Option<Country>) -> Option<RowsPage> {
     let data = body.get("data").unwrap_or(body);
     let rows = list(data).or_else(|| list(body))?;
@@ -69,7 +69,7 @@ pub fn page(body: &Value, country: Option<Country>) -> Option<RowsPage> {
     })
 }
 
-/// Returns the rows: an array of objects, or an empty array if there is no other.
+/// Returns the rows, which are an array of objects, or an empty array if there's no other.
 fn list(value: &Value) -> Option<&Vec<Value>> {
     if let Value::Array(rows) = value {
         return Some(rows);
@@ -81,7 +81,7 @@ fn list(value: &Value) -> Option<&Vec<Value>> {
     filled.or_else(|| arrays.clone().find(|rows| rows.is_empty()))
 }
 
-/// Reads one lead of a row of `lead/filter`, or of the answer to `GET lead/{id}`.
+/// Reads one lead, either from a row of `lead/filter` or from the response to `GET lead/{id}`.
 pub fn read(row: &Value, what: ChangeKind, country: Option<Country>) -> LeadRow {
     let wrapped = row.get("lead").filter(|lead| lead.is_object());
     let row = wrapped.unwrap_or(row);
@@ -109,8 +109,8 @@ fn seconds_under(row: &Value, key: &str) -> Option<EpochSeconds> {
     read_integer(row.get(key)?).map(EpochSeconds::new)
 }
 
-/// Reads the phones of a row: the lead's first phone, the contacts' phones, and `true` if the row
-/// has all contacts of its lead.
+/// Reads a row's phones, which are the lead's first phone and the contacts' phones, and returns
+/// `true` along with them if the row has all of its lead's contacts.
 fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhones>, bool) {
     let phone = match row.get("phone") {
         None => FirstPhone::Unchanged,
@@ -148,7 +148,7 @@ fn slot_of(contact: &Value) -> Slot {
     Slot::for_contact(first_whole(contact, ["id", "contactId"]))
 }
 
-/// Reads the phones of a contact. `None` if the contact has no field for phones.
+/// Reads a contact's phones, or returns `None` if the contact has no field for phones.
 fn read_contact(contact: &Value, slot: Slot, country: Option<Country>) -> Option<ContactPhones> {
     let many = contact.get("phones").and_then(Value::as_array);
     let one = if slot.is_contact() || many.is_none() {
@@ -170,7 +170,7 @@ fn read_contact(contact: &Value, slot: Slot, country: Option<Country>) -> Option
     })
 }
 
-/// Merges contacts that share an id, and contacts without an id.
+/// Merges contacts that share an ID, as well as contacts without an ID.
 fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
     let mut each: Vec<ContactPhones> = Vec::new();
     for contact in contacts {
@@ -178,7 +178,7 @@ fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
         match known.find(|known| known.slot == contact.slot) {
             Some(known) => {
                 known.now.extend(contact.now);
-                // It is not known which contact has the name.
+                // There's no telling which of the contacts has the name.
                 if known.name != contact.name {
                     known.name = FactUpdate::Unchanged;
                 }

@@ -12,12 +12,12 @@ fn lead(id: i64) -> LeadId {
     LeadId::new(id).expect("positive")
 }
 
-/// Returns the phone number with the last digit `n`.
+/// Returns the phone number whose last digit is `n`.
 fn phone(n: i64) -> Phone {
     Phone::from_digits(998_901_110_000 + n).expect("a number")
 }
 
-/// Returns news of a lead at the second `at`. `first` is the last digit of the lead's first phone.
+/// Returns news about a lead at second `at`. `first` is the last digit of the lead's first phone.
 fn news(id: i64, at: i64, what: ChangeKind, first: Option<i64>) -> LeadNews {
     let first = first.map_or(FirstPhone::None, |n| FirstPhone::Is(phone(n)));
     LeadNews::new(lead(id), EpochSeconds::new(at), what, first)
@@ -32,7 +32,8 @@ fn phones(digits: &[i64]) -> Vec<Phone> {
     digits.iter().map(|n| phone(*n)).collect()
 }
 
-/// Adds a change of the contact `id` to `news`: the last digits of its phones before and now.
+/// Adds a change to the contact `id` to `news`, given the last digits of its phones before and
+/// after.
 fn add_contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> LeadNews {
     news.contacts.push(ContactPhones {
         name: FactUpdate::Unchanged,
@@ -43,7 +44,7 @@ fn add_contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> Lead
     news
 }
 
-/// Returns the news that the leads `from` were merged into the lead `into` at the second `at`.
+/// Returns the news that the leads `from` were merged into the lead `into` at second `at`.
 fn merge_news(into: i64, at: i64, first: Option<i64>, from: &[i64]) -> LeadNews {
     LeadNews {
         merged: from.iter().map(|id| lead(*id)).collect(),
@@ -59,14 +60,14 @@ fn directory_of(history: &[LeadNews]) -> Remembered {
     directory
 }
 
-/// Returns the leads of the phone number with the last digit `n`.
+/// Returns the leads for the phone number whose last digit is `n`.
 fn leads_of(directory: &Remembered, n: i64) -> Vec<i64> {
     let found = directory.find(&phone(n)).leads();
     found.into_iter().map(LeadId::get).collect()
 }
 
-/// Returns a directory with this history. Checks that the history backward gives the same
-/// directory.
+/// Returns a directory with this history, after checking that the reversed history results in the
+/// same directory.
 fn directory_in_both_orders(history: &[LeadNews]) -> Remembered {
     let backwards: Vec<LeadNews> = history.iter().rev().cloned().collect();
     let directory = directory_of(history);

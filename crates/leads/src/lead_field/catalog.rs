@@ -1,6 +1,6 @@
-//! The CRM's fields from `GET crm-field` (§2.4, §4.7), and whether an id can be written. Apart from
-//! `infoType`, the form of its records is not published. A missing property is never a reason to
-//! refuse a field.
+//! The CRM's fields from `GET crm-field` (§2.4, §4.7), and whether an ID can be written. Apart from
+//! `infoType`, the form of its records isn't documented, so a missing property is never a reason to
+//! reject a field.
 
 use super::FieldId;
 use callbridge_call::EventTime;
@@ -8,36 +8,36 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 
-/// Maximum fields that are kept of one catalog. A larger catalog counts as incomplete.
+/// Maximum number of fields to keep per catalog. A larger catalog is considered incomplete.
 pub const FIELDS_MAX: usize = 5_000;
 
-/// Maximum depth at which lists are searched.
+/// Maximum depth to which lists are searched.
 const DEPTH_MAX: u32 = 4;
 
-/// Characters of a field's name that are kept.
+/// Maximum length of a field's name in characters. Anything longer is cut off.
 const NAME_MAX: usize = 60;
 
-/// One field of the CRM.
+/// One of the CRM's fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrmField {
-    /// Id by which values are written (§2.4).
+    /// The ID used to write values (§2.4).
     pub id: FieldId,
-    /// `LED`, `CONTACT` or another word. `None` if the record has none.
+    /// `LED`, `CONTACT`, or some other word, or `None` if the record has none.
     pub info_type: Option<String>,
-    /// `name` or `title` of the record, cut to 60 characters. `None` if the record has neither.
+    /// The record's `name` or `title`, truncated to 60 characters, or `None` if it has neither.
     pub name: Option<String>,
 }
 
-/// The CRM's fields from the last read, or the reason why the read failed.
+/// The CRM's fields as last read, or why they couldn't be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Catalog {
-    /// Time of the read, or of its failure.
+    /// When the fields were read or couldn't be.
     pub at: EventTime,
-    /// At most [`FIELDS_MAX`].
+    /// Up to [`FIELDS_MAX`] fields.
     pub fields: Vec<CrmField>,
-    /// `fields` is complete. Otherwise an absent id can still be valid.
+    /// Whether `fields` is complete. If it isn't, a missing ID may still be valid.
     pub whole: bool,
-    /// Why the catalog could not be read, so that no id is checked. `None` if it was read.
+    /// Why the catalog couldn't be read, in which case no ID is checked, or `None` if it was read.
     pub unread: Option<String>,
 }
 
@@ -46,15 +46,15 @@ pub struct Catalog {
 pub enum Fit {
     /// A lead-level field (`infoType` `LED`), which can be written.
     Led,
-    /// The catalog does not show whether the field can be written, for this reason. The field is
-    /// written anyway.
+    /// The catalog doesn't show whether the field can be written, for this reason. It's written
+    /// anyway.
     Unsure(String),
-    /// The field is not a lead-level field, but has this `infoType`. The CRM would ignore a value
-    /// silently (§4.4.2).
+    /// The field isn't a lead-level field but has this `infoType`. The CRM would silently ignore a
+    /// value (§4.4.2).
     Other(String),
     /// The CRM has no such field.
     Unknown,
-    /// The field exists, but the CRM refused a value. The text shows the value and the reason.
+    /// The field exists, but the CRM rejected a value. The text contains the value and the reason.
     Refused(String),
 }
 
@@ -82,8 +82,9 @@ impl fmt::Display for Fit {
 }
 
 impl Catalog {
-    /// Makes a catalog of the fields that were read. `whole` means that these are all fields of the
-    /// CRM. If there are more than [`FIELDS_MAX`], the catalog is cut, and is incomplete.
+    /// Creates a catalog of the fields that were read. `whole` means that these are all of the
+    /// CRM's fields. If there are more than [`FIELDS_MAX`], the catalog is truncated and
+    /// incomplete.
     pub fn read(mut fields: Vec<CrmField>, whole: bool, at: EventTime) -> Self {
         let whole = whole && fields.len() <= FIELDS_MAX;
         fields.truncate(FIELDS_MAX);
@@ -99,7 +100,7 @@ impl Catalog {
         }
     }
 
-    /// Makes a catalog that could not be read, for this reason.
+    /// Creates a catalog that couldn't be read, for this reason.
     pub fn unread(why: String, at: EventTime) -> Self {
         Self {
             at,
@@ -113,7 +114,7 @@ impl Catalog {
         self.fields.iter().find(|field| field.id == id)
     }
 
-    /// Checks whether a field of this id can be written to a lead.
+    /// Checks whether the field with this ID can be written to a lead.
     pub fn fit(&self, id: FieldId) -> Fit {
         if let Some(why) = &self.unread {
             return Fit::Unsure(format!("the CRM's fields cannot be read ({why})"));
@@ -132,10 +133,9 @@ impl Catalog {
     }
 }
 
-/// Reads the fields in an answer to `GET crm-field`, and returns `true` with them if they are
-/// complete. Its payload is not published (§2.8): records with an `id` and an `infoType` are
-/// fields, in any list or group. If no record has an `infoType`, all records with an `id` are
-/// fields.
+/// Reads the fields in a response to `GET crm-field`, also returning `true` if they're complete.
+/// The payload isn't documented (§2.8), so any record with an `id` and an `infoType`, in any list
+/// or group, is considered a field. If no record has an `infoType`, all records with an `id` are.
 pub fn rows(envelope: &Value) -> Option<(Vec<CrmField>, bool)> {
     let data = envelope.get("data")?;
     let mut lists = Vec::new();
@@ -166,7 +166,7 @@ fn first_number(places: [&Value; 2], key: &str) -> Option<i64> {
         .find_map(|place| place.get(key)?.as_i64())
 }
 
-/// Collects lists in lists and under keys, because fields can be grouped.
+/// Collects lists that are inside lists or under keys, because fields may be grouped.
 fn gather<'a>(value: &'a Value, depth: u32, lists: &mut Vec<&'a Vec<Value>>) {
     if depth == 0 {
         return;
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Returns the fields in an answer as text, which ends in `true` if the answer has all fields.
+    /// Returns the fields in a response as text, ending with `true` if the response has all fields.
     fn fields_text(json: &str) -> String {
         let envelope = serde_json::from_str(json).expect("JSON");
         let Some((fields, whole)) = rows(&envelope) else {

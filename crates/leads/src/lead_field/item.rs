@@ -1,17 +1,17 @@
-//! Values of fields: parsed from typed text, and formatted for `POST lead/:leadId/field/list`
+//! Field values, which are parsed from typed text and formatted for `POST lead/:leadId/field/list`
 //! (§2.4).
 
 use super::FieldId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value, json};
 
-/// Maximum characters of one value. The document gives no limit.
+/// Maximum length of a value in characters. The CRM's document doesn't specify a limit.
 pub const VALUE_MAX: usize = 10_000;
 
-/// Maximum items of one request.
+/// Maximum number of items per request.
 pub const ITEMS_MAX: usize = 100;
 
-/// Value for a field, in the forms of the request (§2.4).
+/// A field's value, in one of the request's forms (§2.4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Given {
@@ -27,12 +27,12 @@ pub enum Given {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
     pub id: FieldId,
-    /// Value for the field, or null to clear it.
+    /// The field's value, or null to clear it.
     pub given: Given,
 }
 
 impl Item {
-    /// Makes an item with a text.
+    /// Creates an item with a text value.
     pub const fn text(id: FieldId, text: String) -> Self {
         Self {
             id,
@@ -40,12 +40,13 @@ impl Item {
         }
     }
 
-    /// Parses `ID=VALUE`: a literal text, `null` to clear, or a list `[a,b]` or JSON array. A text
-    /// that looks like one of these is written as a JSON string (`"null"`). Also parses `ID:=JSON`:
-    /// a number, `true`, `false`, a string, `null`, or a list of them, as JSON.
+    /// Parses `ID=VALUE`, where the value is a literal text, `null` to clear the field, or a list
+    /// (`[a,b]` or a JSON array). A text that looks like one of the latter is written as a JSON
+    /// string (`"null"`). Also parses `ID:=JSON`, where the value is a number, `true`, `false`, a
+    /// string, `null`, or a list of these, as JSON.
     ///
     /// # Errors
-    /// A message with the correct form.
+    /// Returns a message that shows the correct form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some((id, value)) = text.split_once('=') else {
             return Err(format!("`{text}` is not ID=VALUE or ID:=JSON"));
@@ -114,7 +115,7 @@ fn parse_given(text: &str) -> Result<Given, String> {
     Ok(Given::List(entries))
 }
 
-/// Parses a JSON value: a scalar, null, or a list of strings (§2.4).
+/// Parses a JSON value, which is a scalar, null, or a list of strings (§2.4).
 fn parse_exact(text: &str) -> Result<Given, String> {
     let not_json = "is not JSON: after := give 5, true, \"text\", null or [\"a\",\"b\"]";
     let value = serde_json::from_str(text).map_err(|_| not_json)?;
@@ -133,15 +134,15 @@ fn parse_exact(text: &str) -> Result<Given, String> {
     }
 }
 
-/// Returns `true` for a number that is sent exactly. A float reliably keeps 15 digits. With more,
-/// another number would be sent.
+/// Returns `true` for a number that will be sent exactly. A float reliably keeps 15 digits, so with
+/// more than that, a different number would be sent.
 fn is_kept(number: &Number, text: &str) -> bool {
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let digits = mantissa.bytes().filter(u8::is_ascii_digit);
     !number.is_f64() || digits.skip_while(|digit| *digit == b'0').count() <= 15
 }
 
-/// Converts the values of a list to texts (§2.4).
+/// Converts a list's values to texts (§2.4).
 fn texts(list: Vec<Value>) -> Result<Given, String> {
     let texts = list.into_iter().map(|entry| match entry {
         Value::String(text) => Ok(text),
@@ -153,8 +154,8 @@ fn texts(list: Vec<Value>) -> Result<Given, String> {
     texts.collect::<Result<_, _>>().map(Given::List)
 }
 
-/// Makes the body of the request: only the items, or the items under the key of
-/// `--field-list-wrapper` (§4.4 does not show its form).
+/// Creates the request's body, which is either just the items or the items under the key given by
+/// `--field-list-wrapper` (§4.4 doesn't show its form).
 pub fn body(items: &[Item], wrapper: Option<&str>) -> Value {
     let list: Vec<Value> = items.iter().map(Item::to_json).collect();
     match wrapper {
@@ -167,7 +168,7 @@ pub fn body(items: &[Item], wrapper: Option<&str>) -> Value {
 mod tests {
     use super::*;
 
-    /// Returns the JSON of a typed item, or its error.
+    /// Returns a typed item's JSON, or its error.
     fn json_of(text: &str) -> String {
         match Item::parse(text) {
             Ok(item) => item.to_json().to_string(),

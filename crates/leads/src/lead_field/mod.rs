@@ -1,14 +1,14 @@
-//! Lead fields that show the lead's calls (`--lead-field`), and values set by hand.
+//! Lead fields that show the lead's calls (`--lead-field`), and values set manually.
 //!
 //! The CRM only accepts lead-level fields (`infoType` `LED`, §4.4.2) and silently ignores all
-//! others. So each id is first compared with the catalog (`GET crm-field`).
+//! others. That's why each ID is first compared with the catalog (`GET crm-field`).
 //!
-//! | module | content |
+//! | module | contents |
 //! |---|---|
-//! | [`shows`] | the values that one lead must show, and their progress: the newest call wins |
-//! | [`catalog`] | the CRM's fields, and whether an id can be written |
-//! | [`item`] | values of fields, as typed and as sent (§2.4) |
-//! | [`refusal`] | values that the CRM refused, by field |
+//! | [`shows`] | the values that one lead must show (the newest call wins), and their progress |
+//! | [`catalog`] | the CRM's fields, and whether an ID can be written |
+//! | [`item`] | field values, as typed and as sent (§2.4) |
+//! | [`refusal`] | values that the CRM rejected, by field |
 
 pub mod catalog;
 pub mod item;
@@ -27,18 +27,18 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A field of the CRM (§2.4 `id`): a positive integer.
+/// The ID of one of the CRM's fields (§2.4 `id`), which is a positive integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FieldId(i64);
 
 impl FieldId {
-    /// Makes an id. `None` unless it is positive.
+    /// Creates an ID, or returns `None` unless it's positive.
     pub fn new(id: i64) -> Option<Self> {
         if id > 0 { Some(Self(id)) } else { None }
     }
 
-    /// Parses an id of only decimal digits. `None` otherwise.
+    /// Parses an ID that consists only of decimal digits, or returns `None` otherwise.
     pub fn parse(text: &str) -> Option<Self> {
         if !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
@@ -57,8 +57,8 @@ impl fmt::Display for FieldId {
     }
 }
 
-/// Fact about a lead's calls that a field can show. The words are those of the flag `--lead-field`.
-/// They are also stored.
+/// A fact about a lead's calls that a field can show. The names are those used in the
+/// `--lead-field` flag, and they're also stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
@@ -66,27 +66,27 @@ impl fmt::Display for FieldId {
 pub enum Name {
     /// Start of the lead's newest call.
     LastCall,
-    /// Start of the newest call by the customer that no one answered. Cleared once an employee has
-    /// talked with the customer.
+    /// Start of the newest call from the customer that nobody answered. Cleared once an employee
+    /// has talked to the customer.
     LastMissed,
-    /// The employee (§2.6 `employeeId`) of the newest call that has one.
+    /// The employee (§2.6 `employeeId`) in the newest call that has one.
     LastEmployee,
-    /// The trunk of the newest call.
+    /// The newest call's trunk.
     Trunk,
-    /// The number that the customer dialed in the newest inbound call for which it is known.
+    /// The number that the customer dialed in the newest inbound call for which it's known.
     Did,
-    /// `INBOUND` or `OUTBOUND`, of the newest call.
+    /// The newest call's direction, `INBOUND` or `OUTBOUND`.
     Direction,
     /// The extension that answered the newest answered call.
     AnsweredBy,
-    /// Missed calls of the customer since an employee last talked with them.
+    /// Number of missed calls from the customer since an employee last talked to them.
     MissedCount,
 }
 
 impl Name {
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Returns the word of the flag `--lead-field`: `last_call`.
+    /// Returns the fact's name in the `--lead-field` flag, such as `last_call`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -102,13 +102,13 @@ impl Name {
         }
     }
 
-    /// Parses the word of a name, with `-` or `_`. `None` for an unknown word.
+    /// Parses a name, which may contain `-` or `_`, or returns `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.replace('-', "_").parse().ok()
     }
 }
 
-/// Kind of value of a field. The types of the CRM's fields are not published (§2.8).
+/// The kind of value in a field. The types of the CRM's fields aren't documented (§2.8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::EnumString, strum::Display)]
@@ -119,13 +119,13 @@ pub enum Kind {
     Text,
     /// A whole number. Times are in epoch seconds.
     Number,
-    /// Yes or no: `false` for a count of 0, `true` for any other value.
+    /// Yes or no, which is `false` for a count of 0 and `true` for any other value.
     Boolean,
-    /// A date in the PBX's zone, `2026-11-20`.
+    /// A date in the PBX's time zone, such as `2026-11-20`.
     Date,
 }
 
-/// A field, and how it is written.
+/// A field, along with how it's written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
     pub id: FieldId,
@@ -141,24 +141,26 @@ impl fmt::Display for Field {
     }
 }
 
-/// The CRM's field for each name of `--lead-field`.
+/// The CRM's field for each name in `--lead-field`.
 pub type Fields = BTreeMap<Name, Field>;
 
-/// The checked `--lead-field`, and how values are written.
+/// The checked `--lead-field` flag, along with how values are written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The value of `--lead-field`: the CRM's field for each name.
+    /// The value of `--lead-field`, which maps each name to one of the CRM's fields.
     pub fields: Fields,
-    /// Zone of the PBX, in which times are shown.
+    /// The PBX's time zone, in which times are shown.
     pub zone: TimeZone,
-    /// The value of `--field-list-wrapper`: the key of the list. `None` sends only the list.
+    /// The value of `--field-list-wrapper`, which is the list's key. With `None`, just the list is
+    /// sent.
     pub wrapper: Option<String>,
 }
 
-/// Parses the value of `--lead-field`: `last_call=11,last_missed=12:date,last_employee=13:number`.
+/// Parses the value of `--lead-field`, such as
+/// `last_call=11,last_missed=12:date,last_employee=13:number`.
 ///
 /// # Errors
-/// A message per error: an unknown name, an invalid id, or a duplicate.
+/// Returns one message per error, which may be an unknown name, an invalid ID, or a duplicate.
 pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
     let mut fields = Fields::new();
     let mut errors = Vec::new();
@@ -207,17 +209,17 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
     }
 }
 
-/// Formats a time in a form that people can read and every CRM field accepts: ISO 8601 in the PBX's
-/// zone, with its offset, `2026-11-20T17:58:31+05:00`.
+/// Formats a time in a form that's readable and accepted by every CRM field, which is ISO 8601 in
+/// the PBX's time zone including the offset, as in `2026-11-20T17:58:31+05:00`.
 pub fn time(at: EpochSeconds, zone: &TimeZone) -> String {
     let moment = jiff::Timestamp::from_second(at.get()).map(|at| at.to_zoned(zone.clone()));
     let text = moment.map(|at| at.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string());
     text.unwrap_or_else(|_| at.to_string())
 }
 
-/// Returns what a journaled call writes into the fields of its lead. A value of `None` clears the
-/// field. `tries` is the number of missed calls of the customer since the last talk, or `None` if
-/// the call has no phone number.
+/// Returns what a journaled call writes into its lead's fields. A value of `None` clears the field.
+/// `tries` is the number of missed calls from the customer since the last conversation, or `None`
+/// if the call has no phone number.
 pub fn field_values(
     call: &CallRecord,
     settings: &Settings,
@@ -237,8 +239,8 @@ pub fn field_values(
     values
 }
 
-/// Returns the text that a call writes into the field of this name. `None` if the call has no such
-/// value.
+/// Returns the text that a call writes into the field with this name, or `None` if the call has no
+/// such value.
 fn value_of(name: Name, call: &CallRecord, zone: &TimeZone, tries: Option<u64>) -> Option<String> {
     match name {
         Name::LastCall => Some(time(call.started_at, zone)),
@@ -297,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Returns the values that the fields of a call show, as `name=value`.
+    /// Returns the values that a call's fields show, as `name=value`.
     fn value_texts(call: &CallRecord, settings: &Settings) -> Vec<String> {
         field_values(call, settings, Some(2))
             .into_iter()

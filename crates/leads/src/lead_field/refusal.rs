@@ -1,5 +1,5 @@
-//! Refused writes of fields: which item caused a refusal, and which fields are left out because of
-//! it.
+//! Rejected field writes, including which item caused the rejection and which fields are therefore
+//! omitted.
 
 use super::item::Given;
 use super::{Field, Fit, Item, Name};
@@ -10,35 +10,36 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Time for which a refused field is left out.
+/// How long a rejected field is omitted.
 const REST: Duration = Duration::from_secs(3600);
-/// A refusal whose time is further in the future was stored before the clock was set back.
+/// If a rejection's time is further in the future than this, the clock was set back after it was
+/// stored.
 const CLOCK_SLACK: Duration = Duration::from_secs(300);
-/// Characters of the CRM's message that are kept.
+/// Maximum length in characters of the CRM's message. Anything longer is cut off.
 const REASON_MAX: usize = 300;
 
-/// Why a write was refused, and which part caused it.
+/// Why a write was rejected, and which part of it is to blame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Text with the CRM's message.
+    /// The reason, including the CRM's message.
     pub reason: String,
     pub blames: RefusedPart,
 }
 
-/// Part of a write that caused its refusal.
+/// The part of a write that caused its rejection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusedPart {
-    /// Items at these places of the request's list, from 0.
+    /// The items at these positions in the request's list, counting from 0.
     Items(Vec<usize>),
-    /// Some item: the body was refused before its lead was looked up (§4.5.1).
+    /// Some item, because the body was rejected before its lead was looked up (§4.5.1).
     SomeItem,
-    /// Some item, or the lead: for an unknown lead, the write also FAILED (§3.2).
+    /// Some item or the lead, because a write for an unknown lead is also FAILED (§3.2).
     ItemOrLead,
 }
 
 impl Refusal {
-    /// Makes a refusal. `errors[]` names fields by their place in the body, `[1].value` (§7.5). If
-    /// `errors` names no field, `else_blames` applies.
+    /// Creates a rejection. `errors[]` identifies fields by their position in the body, as in
+    /// `[1].value` (§7.5). If it doesn't identify any field, `else_blames` applies.
     pub fn new(reason: String, errors: &Value, else_blames: RefusedPart) -> Self {
         let rows = errors.as_array().into_iter().flatten();
         let fields = rows.filter_map(|row| row.get("field")?.as_str());
@@ -58,27 +59,27 @@ fn place_in_list(field: &str) -> Option<usize> {
     place.parse().ok()
 }
 
-/// A field whose value the CRM refused.
+/// A field whose value the CRM rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RefusedField {
-    /// The field in `--lead-field` at the time of the refusal.
+    /// The field in `--lead-field` at the time of the rejection.
     field: Field,
     item: Item,
     lead: LeadId,
     reason: String,
     at: EventTime,
-    /// `true` if the field is known to cause the refusal, and not the lead.
+    /// Whether it's certain that the field rather than the lead caused the rejection.
     sure: bool,
 }
 
-/// Fields whose values the CRM refused. A field is removed once the CRM accepts a value for it.
+/// Fields whose values the CRM rejected. A field is removed once the CRM accepts a value for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RefusedFields(BTreeMap<Name, RefusedField>);
 
 impl RefusedFields {
-    /// Notes that the item of a field was refused. Returns `true` if it is new that the field
-    /// causes refusals.
+    /// Records that a field's item was rejected. Returns `true` if it wasn't known before that the
+    /// field causes rejections.
     pub fn note(
         &mut self,
         (name, field): (Name, Field),
@@ -103,8 +104,8 @@ impl RefusedFields {
         sure && !known
     }
 
-    /// Notes that the CRM accepted these items, and forgets the refusals of their fields. Returns
-    /// `true` if there was one. Null is ignored, because every field accepts null.
+    /// Records that the CRM accepted these items, and forgets their fields' rejections. Returns
+    /// `true` if there were any. Null is ignored, because every field accepts it.
     pub fn note_accepted(&mut self, items: &[(Name, Item)]) -> bool {
         let values = items.iter().filter(|(_, item)| item.given != Given::Null);
         let taken = values.filter(|(name, _)| self.0.remove(name).is_some());
@@ -116,20 +117,20 @@ impl RefusedFields {
         refused.filter(|refused| refused.sure && refused.field == field)
     }
 
-    /// Returns `true` if the field caused a refusal, so that it is tried separately.
+    /// Returns `true` if the field has caused a rejection, so that it's tried separately.
     pub fn is_refused(&self, name: Name, field: Field) -> bool {
         self.sure_refusal(name, field).is_some()
     }
 
-    /// Returns `true` if the field was refused within the last hour, so that it is not tried.
+    /// Returns `true` if the field was rejected within the last hour, so that it isn't tried.
     pub fn is_resting(&self, name: Name, field: Field, now: EventTime) -> bool {
         self.sure_refusal(name, field).is_some_and(|refused| {
             now < refused.at.plus(REST) && refused.at <= now.plus(CLOCK_SLACK)
         })
     }
 
-    /// Checks whether the field can be written. `fit` is the catalog's verdict. A refusal overrides
-    /// the verdict that the field can be written.
+    /// Checks whether the field can be written. `fit` is the catalog's verdict. If that says that
+    /// the field can be written, a rejection overrides it.
     pub fn fit(&self, name: Name, field: Field, fit: Fit) -> Fit {
         match self.sure_refusal(name, field) {
             Some(refused) if fit.is_writable() => {
@@ -169,7 +170,7 @@ mod tests {
         (lead, Item::text(id, "2".to_owned()))
     }
 
-    /// Returns the part that is blamed if the errors of an answer name these fields.
+    /// Returns the part to blame if a response's errors identify these fields.
     fn blamed_part(fields: &[&str]) -> RefusedPart {
         let rows = fields
             .iter()

@@ -1,4 +1,4 @@
-//! The values that one lead must show, and their progress. This is pure data, stored as a row of
+//! The values that one lead must show, and their progress. This is pure data, stored as a row in
 //! the spool.
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //!   a newer │ └─ again, back ─┘ │
 //!   call ───┴───────────────────┘
 //! ```
-//! Each value is stored with the start of its call. An older value never replaces a newer one, in
-//! whatever order calls are journaled. Only one request is in flight, because a second one could be
-//! carried out before the first.
+//! Each value is stored with the start of its call. An older value never replaces a newer one,
+//! regardless of the order in which calls are journaled. Only one request is in flight at a time,
+//! because a second one might be carried out before the first.
 
 use super::item::Given;
 use super::{Item, Kind, Name, RefusedFields, RefusedPart, Settings};
@@ -20,48 +20,49 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Time without an answer after which a write counts as lost. It is longer than any exchange.
+/// How long a write may go without a response before it's considered lost, which is longer than any
+/// exchange takes.
 pub const LOST: Duration = Duration::from_secs(120);
-/// Time after which a request is due again that was stopped, but not because of its content.
+/// How long until a request is due again that was stopped for a reason other than its content.
 pub const SOON: Duration = Duration::from_secs(15);
 /// Time from the acceptance of a write to its first poll.
 const FIRST_POLL: Duration = Duration::from_secs(2);
-/// Time after which a requestId is no longer polled (§4.6: 24 hours).
+/// How long a requestId is polled (§4.6: 24 hours).
 const READABLE: Duration = Duration::from_secs(23 * 3600);
-/// Tries of the same values before they are given up (§7.7: 3 to 5).
+/// Number of attempts to write the same values before they're given up (§7.7: 3 to 5).
 const TRIES_MAX: u32 = 5;
 
-/// Age of a value's call: by its start, then by its row.
+/// The age of a value's call, which goes by its start and then by its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Order {
-    /// Start of the call, which counts first.
+    /// When the call started, which is compared first.
     pub started: EpochSeconds,
-    /// Row of the call in the spool, for calls of the same second.
+    /// The call's row in the spool, for calls that started in the same second.
     pub row: i64,
 }
 
-/// Progress of a value on its way into its field.
+/// A value's progress on its way into its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteState {
     Waits,
     /// The value is in the request in flight.
     Sent,
-    /// The field has the value, or never had one that must be cleared.
+    /// The field has the value, or never had one that would need to be cleared.
     Written,
-    /// The value was refused, failed too often, or cannot be written.
+    /// The value was rejected, failed too often, or can't be written.
     GivenUp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
-    /// The value as a text. `None` to clear the field.
+    /// The value as text, or `None` to clear the field.
     pub text: Option<String>,
     pub of: Order,
     pub state: WriteState,
 }
 
-/// A value, as it was when its request was made. The field can have a newer value by now.
+/// A value as it was when its request was created. The field's value may be newer by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     pub name: Name,
@@ -72,12 +73,12 @@ pub struct Part {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
     pub at: EventTime,
-    /// The requestId, and the only token that can poll it. `None` until the CRM has accepted the
+    /// The requestId and the only token that can poll it, or `None` until the CRM has accepted the
     /// write.
     pub accepted: Option<(String, TokenFingerprint)>,
     /// Number of polls that found the write unfinished.
     pub polls: u32,
-    /// In the order of the request's list.
+    /// The items in the order of the request's list.
     pub items: Vec<(Name, Item)>,
 }
 
@@ -85,42 +86,41 @@ pub struct Write {
 #[strum(serialize_all = "snake_case")]
 pub enum NextAction {
     Write,
-    /// A poll of the write in flight (§4.6).
+    /// Poll the write in flight (§4.6).
     Poll,
 }
 
 impl NextAction {
-    /// Returns the word that is stored for the action.
+    /// Returns the word stored for the action.
     pub fn word(self) -> &'static str {
         self.into()
     }
 }
 
-/// Values that one lead must show, and their write in flight.
+/// The values that one lead must show, and their write in flight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeadFieldState {
     pub values: BTreeMap<Name, Shown>,
-    /// The write in flight. Only one at a time.
+    /// The write in flight, of which there's only one at a time.
     pub request: Option<Write>,
-    /// Unsuccessful tries of the waiting values.
+    /// Number of failed attempts for the waiting values.
     pub tries: u32,
     /// Time before which nothing is done, in microseconds since the epoch.
     pub due: i64,
-    /// A request of several values was refused, and the CRM did not say which value caused it. So
-    /// each value is sent separately.
+    /// Whether each value is sent separately, because a request with several values was rejected
+    /// and the CRM didn't say which one caused it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
 }
 
 impl LeadFieldState {
-    /// Sets the value of a journaled call, or clears it (`None`). Returns `false` if there is
-    /// already a value of this call or of a newer call. A field that never had a value is not
-    /// cleared.
+    /// Sets a journaled call's value, or clears it if it's `None`. Returns `false` if there's
+    /// already a value from this call or a newer one. A field that never had a value isn't cleared.
     pub fn learn(&mut self, name: Name, text: Option<String>, of: Order) -> bool {
         let state = match self.values.get(&name) {
             None if text.is_none() => WriteState::Written,
             Some(known) if known.of >= of => return false,
-            // The same text again need not be sent.
+            // The same text doesn't need to be sent again.
             Some(known) if known.text == text && known.state != WriteState::GivenUp => known.state,
             Some(_) | None => WriteState::Waits,
         };
@@ -131,7 +131,7 @@ impl LeadFieldState {
         true
     }
 
-    /// Returns the next request. `None` if nothing waits and no write is in flight.
+    /// Returns the next request, or `None` if nothing is waiting and no write is in flight.
     pub fn next_action(&self) -> Option<NextAction> {
         match &self.request {
             Some(write) if write.accepted.is_some() => Some(NextAction::Poll),
@@ -141,8 +141,8 @@ impl LeadFieldState {
         }
     }
 
-    /// Returns the start of the newest call of the values, in epoch seconds. 0 if there are no
-    /// values.
+    /// Returns the start of the newest call that any of the values comes from, in epoch seconds, or
+    /// 0 if there are no values.
     pub fn newest(&self) -> i64 {
         let started = self.values.values().map(|value| value.of.started.get());
         started.max().unwrap_or(0)
@@ -157,8 +157,9 @@ impl LeadFieldState {
         found.map(|value| value.state = to).count() as u64
     }
 
-    /// Makes the write that is due now: waiting values, and those of a lost request, for fields
-    /// that can be written. Fields that were refused before are tried separately, after all others.
+    /// Creates the write that's due now, which contains the waiting values and those of a lost
+    /// request, for fields that can be written. Fields that were rejected before are tried
+    /// separately, after all others.
     pub fn write(
         &self,
         settings: &Settings,
@@ -204,8 +205,8 @@ impl LeadFieldState {
         }
     }
 
-    /// Notes that this write is sent now, and returns how many values are given up because their
-    /// fields cannot be written.
+    /// Records that this write is being sent now, and returns how many values are given up because
+    /// their fields can't be written.
     pub fn note_sent(&mut self, write: &FieldWrite, now: EventTime) -> u64 {
         self.all(WriteState::Sent, WriteState::Waits);
         self.stand(&write.sent, WriteState::Sent);
@@ -222,8 +223,8 @@ impl LeadFieldState {
         left_out
     }
 
-    /// Sets this state for the values of `parts` that are not finished and have no newer value.
-    /// Returns how many values were set.
+    /// Sets this state for those values in `parts` that aren't finished and haven't been replaced
+    /// by a newer one. Returns how many values were set.
     fn stand(&mut self, parts: &[Part], state: WriteState) -> u64 {
         let mut count = 0;
         for part in parts {
@@ -238,7 +239,7 @@ impl LeadFieldState {
         count
     }
 
-    /// Notes that the request was accepted (§4.4).
+    /// Records that the request was accepted (§4.4).
     pub fn note_accepted(&mut self, request_id: String, token: TokenFingerprint, now: EventTime) {
         if let Some(write) = &mut self.request {
             write.accepted = Some((request_id, token));
@@ -246,13 +247,14 @@ impl LeadFieldState {
         }
     }
 
-    /// Notes that the write is polled. If there is no answer, the write is polled again after
+    /// Records that the write is being polled. If there's no response, it's polled again after
     /// [`LOST`].
     pub fn note_polled(&mut self, now: EventTime) {
         self.due = now.plus(LOST).micros();
     }
 
-    /// Notes that the write is unfinished, and sets the next poll: 3, 10, then every 60 s.
+    /// Records that the write is unfinished, and schedules the next poll after 3 s, then 10 s, then
+    /// every 60 s.
     pub fn note_unfinished(&mut self, now: EventTime) {
         let Some(write) = &mut self.request else {
             return;
@@ -270,17 +272,16 @@ impl LeadFieldState {
         self.due = now.plus(Duration::from_secs(wait)).micros();
     }
 
-    /// Notes that the write is done, and returns how many values and which items it wrote.
+    /// Records that the write is done, and returns how many values and which items were written.
     pub fn note_written(&mut self, now: EventTime) -> (u64, Vec<(Name, Item)>) {
         self.tries = 0;
         let written = self.all(WriteState::Sent, WriteState::Written);
         (written, self.finish(now))
     }
 
-    /// Notes that the write is refused permanently, or FAILED. The items that caused the refusal
-    /// are given up, and the other items are sent again. If the cause is not known, each item is
-    /// sent separately. Returns how many values are given up, and the items that caused the
-    /// refusal.
+    /// Records that the write was permanently rejected, or FAILED. The items that caused this are
+    /// given up, and the others are sent again, each of them separately if the cause isn't known.
+    /// Returns how many values are given up, and the items that caused the rejection.
     pub fn note_refused(
         &mut self,
         blames: &RefusedPart,
@@ -313,8 +314,8 @@ impl LeadFieldState {
         (given_up, blamed)
     }
 
-    /// Notes that it is not known whether the write was done. The write is sent again, because
-    /// repeating a write changes nothing. Returns how many values are given up because this
+    /// Records that it isn't known whether the write was done. It's sent again, because repeating a
+    /// write doesn't change anything. Returns how many values are given up because this has
     /// happened too often.
     pub fn again(&mut self, now: EventTime) -> u64 {
         self.all(WriteState::Sent, WriteState::Waits);
@@ -324,13 +325,13 @@ impl LeadFieldState {
             self.tries = 0;
             return self.all(WriteState::Waits, WriteState::GivenUp);
         }
-        // Each wait is longer than a lost request can still be on its way.
+        // Each wait is longer than a lost request can still be in transit.
         let wait = [15, 60, 300, 900][(self.tries as usize).saturating_sub(1).min(3)];
         self.due = now.plus(Duration::from_secs(wait)).micros();
         0
     }
 
-    /// Notes that the write was not sent, but not because of its content. The write is due again
+    /// Records that the write wasn't sent, for a reason other than its content. It's due again
     /// after [`SOON`].
     pub fn back(&mut self, now: EventTime) {
         self.all(WriteState::Sent, WriteState::Waits);
@@ -346,31 +347,31 @@ impl LeadFieldState {
     }
 }
 
-/// Converts a value to the kind of its field.
+/// Converts a value to its field's kind.
 fn convert(kind: Kind, value: &Shown) -> Given {
     let Some(text) = value.text.clone() else {
         return Given::Null;
     };
     match kind {
         Kind::Text => Given::Text(text),
-        // The text of a time begins with its date. The text is not a number, so for a number the
-        // call's start is sent instead.
+        // The text of a time starts with its date, but isn't a number, so for a number, the start
+        // of the call is sent instead.
         Kind::Date => Given::Text(text.chars().take(10).collect()),
         Kind::Number => Given::Number(text.parse().unwrap_or(value.of.started.get()).into()),
         Kind::Boolean => Given::Flag(text != "0"),
     }
 }
 
-/// A write of a lead's fields that is ready to send, and the values that are left out of it.
+/// A write to a lead's fields that's ready to send, along with the values that it omits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldWrite {
     /// The values in the request, in the order of its list.
     pub sent: Vec<Part>,
-    /// Waiting values whose fields cannot be written.
+    /// Waiting values whose fields can't be written.
     pub left_out: Vec<Part>,
-    /// One item per value in `sent`.
+    /// One item for each value in `sent`.
     pub items: Vec<Item>,
-    /// The whole body: the items, in the wrapper if there is one.
+    /// The complete body, which consists of the items, in the wrapper if there is one.
     pub body: serde_json::Value,
 }
 

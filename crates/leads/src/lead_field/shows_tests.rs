@@ -1,4 +1,5 @@
-//! Tests that a lead's fields show the newest call, in whatever order calls are journaled.
+//! Tests that a lead's fields show the newest call, regardless of the order in which calls are
+//! journaled.
 
 use super::*;
 use crate::lead_field::{CrmField, FieldId, Refusal};
@@ -8,7 +9,7 @@ fn time_at(seconds: i64) -> EventTime {
     EventTime::from_seconds(1_795_151_317 + seconds)
 }
 
-/// Returns the place in the order of calls of a call that started at this second.
+/// Returns the position in the order of calls of one that started at this second.
 fn order_of(started: i64) -> Order {
     Order {
         started: EpochSeconds::new(started),
@@ -16,7 +17,7 @@ fn order_of(started: i64) -> Order {
     }
 }
 
-/// Returns a catalog of fields. `kinds` has the id and the `infoType` of each field.
+/// Returns a catalog of fields. `kinds` has each field's ID and `infoType`.
 fn catalog(kinds: &[(i64, &str)]) -> Catalog {
     let fields = kinds.iter().map(|(id, kind)| CrmField {
         id: FieldId::new(*id).expect("positive"),
@@ -49,8 +50,8 @@ fn send(shows: &mut LeadFieldState, catalog: &Catalog) {
     shows.note_sent(&write, time_at(0));
 }
 
-/// Sends the waiting values to a CRM that has only the field 11. Returns the number of values that
-/// are given up.
+/// Sends the waiting values to a CRM that only has the field 11. Returns how many values are given
+/// up.
 fn send_field_11(shows: &mut LeadFieldState, now: EventTime) -> u64 {
     let write = write(shows, &catalog(&[(11, "LED")]));
     shows.note_sent(&write, now)
@@ -147,7 +148,7 @@ fn lost_answer_is_retried_and_given_up_after_the_last_try() {
         assert!(tries < 100, "no end");
     }
     assert_eq!((tries, given_up), (TRIES_MAX, 1));
-    // A newer call starts with new tries.
+    // A newer call starts over with its attempts.
     assert!(shows.learn(Name::LastCall, Some("2".into()), order_of(2)));
     assert_eq!(shows.next_action(), Some(NextAction::Write));
 }
@@ -233,7 +234,7 @@ proptest! {
                         other => panic!("{other:?}"),
                     };
                     send_field_11(&mut shows, now);
-                    // The sent value is not older than the value that was sent before.
+                    // The value isn't older than the one sent before.
                     prop_assert!(text >= last && text >= state);
                     prop_assert_eq!(text, newest);
                     last = text;
@@ -264,7 +265,7 @@ proptest! {
     }
 }
 
-/// Returns the waiting values in JSON, as a daemon with this `--lead-field` flag writes them.
+/// Returns the waiting values in JSON, as written by a daemon with this `--lead-field` flag.
 fn written_values(shows: &LeadFieldState, flag: &str) -> String {
     let all = catalog(&[(11, "LED"), (12, "LED"), (13, "LED"), (14, "LED")]);
     let (none, now) = (RefusedFields::default(), EventTime::from_seconds(0));
@@ -327,7 +328,7 @@ fn state_with_three_sent(all: &Catalog) -> LeadFieldState {
     shows
 }
 
-/// Returns the field ids of the waiting values.
+/// Returns the field IDs of the waiting values.
 fn ids(shows: &LeadFieldState, all: &Catalog) -> Vec<i64> {
     let items = items(shows, all).into_iter();
     items.map(|item| item.id.get()).collect()
@@ -368,7 +369,7 @@ fn refused_field_is_tried_separately_after_other_fields() {
     let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, Some("x".into()), order_of(1));
     shows.learn(Name::LastMissed, Some("x".into()), order_of(1));
-    // Both values are sent, and the answer never comes.
+    // Both values are sent, and there's never a response.
     send(&mut shows, &all);
     let mut refused = RefusedFields::default();
     let item = items(&shows, &all).remove(1);

@@ -1,36 +1,36 @@
-//! The requests about leads, and which of them are due.
+//! Requests about leads, and which of them are due.
 //!
-//! For each request, the spool stores when it is due, and how many tries failed. A request that is
-//! due can be sent as soon as the budget has room for it.
+//! For each request, the spool stores when it's due and how many attempts have failed. A request
+//! that's due can be sent as soon as the budget has room for it.
 
 use callbridge_call::EventTime;
 use callbridge_crm::{LeadsPage, Request};
 use callbridge_model::{LeadId, TokenFingerprint};
 use std::time::Duration;
 
-/// A request about leads, in addition to the calls.
+/// A request about leads, in addition to those for calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeadRequest {
-    /// `GET lead/{id}` (§4.7): the lead, if it exists.
+    /// `GET lead/{id}` (§4.7), which returns the lead if it exists.
     LookUp(LeadId),
-    /// `GET crm-field` (§4.7): the catalog of fields.
+    /// `GET crm-field` (§4.7), which returns the catalog of fields.
     Catalog,
-    /// `POST lead/{id}/field/list` (§4.4): the stored values for this lead.
+    /// `POST lead/{id}/field/list` (§4.4), which writes the values stored for this lead.
     FieldWrite(LeadId),
-    /// `GET request/{requestId}` (§4.6): the outcome of an accepted field write.
+    /// `GET request/{requestId}` (§4.6), which returns the outcome of an accepted field write.
     FieldPoll(FieldPoll),
-    /// `POST lead/filter` (§4.7): a page of leads.
+    /// `POST lead/filter` (§4.7), which returns a page of leads.
     Backfill(LeadsPage),
-    /// A command's request. The client that waits under this id gets the answer, and nothing is
+    /// A command's request. The response goes to the client waiting under this ID, and nothing is
     /// stored.
     Asked(RequestId, CommandRequest),
 }
 
-/// Id of a client that waits for an answer. It is not the CRM's requestId.
+/// The ID of a client waiting for a response, as opposed to the CRM's requestId.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// An accepted write whose outcome is polled.
+/// An accepted write whose outcome is being polled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPoll {
     pub lead: LeadId,
@@ -39,14 +39,14 @@ pub struct FieldPoll {
     pub token: TokenFingerprint,
 }
 
-/// A command's request: the CRM's fields, values for a lead, their outcome, or a page of the CRM's
-/// journal for the audit. There can be many of these pages, so calls and other commands' requests
-/// go before them.
+/// A command's request, which is for the CRM's fields, values for a lead, their outcome, or a page
+/// of the CRM's journal for the audit. There may be many such pages, so calls and other commands'
+/// requests go first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRequest {
     /// The request to the CRM, without its token.
     pub request: Request,
-    /// The only token that the request can be sent with. `None` for the current token.
+    /// The only token that the request can be sent with, or `None` for the current one.
     pub token: Option<TokenFingerprint>,
 }
 
@@ -64,14 +64,16 @@ impl From<Request> for CommandRequest {
     }
 }
 
-/// Share of the rate limit that a lead request can take from the calls.
+/// How much of the rate limit a lead request may take away from calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Sent before all calls, because the outcome cannot be polled any more once its token expires.
+    /// Sent before all calls, because the outcome can no longer be polled once the request's token
+    /// has expired.
     Ending,
-    /// Sent after live calls. While other calls wait, one such request is sent every ten seconds.
+    /// Sent after live calls. While other calls are waiting, one such request is sent every ten
+    /// seconds.
     Soon,
-    /// Sent only if there is nothing else to do, and from the spare half of the budget.
+    /// Sent only if there's nothing else to do, and only from the spare half of the budget.
     Spare,
 }
 
@@ -81,18 +83,18 @@ pub struct DueRequest {
     pub lead_request: LeadRequest,
 }
 
-/// Lead requests that are due, and the time of the next.
+/// The lead requests that are due, and when the next one will be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DueRequests {
     /// Some of the requests that are due, in order of precedence.
     pub due: Vec<DueRequest>,
-    /// Earliest time at which another request is due. `None` if there is no other request.
+    /// Earliest time at which another request will be due, or `None` if there is none.
     pub next: Option<EventTime>,
 }
 
 impl DueRequests {
-    /// Returns `true` if the time `due` is reached, or so far ahead that the clock was set back
-    /// since. Otherwise, notes that a request is due at that time.
+    /// Returns `true` if the time `due` has been reached, or is so far in the future that the clock
+    /// must have been set back. Otherwise, records that a request will be due at that time.
     pub fn is_due(&mut self, due: EventTime, now: EventTime) -> bool {
         if due <= now || due > now.plus(DAILY + CLOCK_SLACK) {
             return true;
@@ -101,12 +103,12 @@ impl DueRequests {
         false
     }
 
-    /// Notes that one more request is due at this time.
+    /// Records that another request will be due at this time.
     pub fn add_due(&mut self, due: EventTime) {
         self.next = self.next.into_iter().chain([due]).min();
     }
 
-    /// Adds a request that is due now.
+    /// Adds a request that's due now.
     pub fn push(&mut self, urgency: Urgency, lead_request: LeadRequest) {
         self.due.push(DueRequest {
             urgency,
@@ -114,15 +116,15 @@ impl DueRequests {
         });
     }
 
-    /// Adds a poll that is due, with the current or the previous token. With any other token, the
-    /// outcome cannot be polled, so the write is due again.
+    /// Adds a poll that's due, using the current or previous token. If the poll requires any other
+    /// token, the outcome can't be polled, so the write is due again.
     pub fn push_poll(&mut self, poll: FieldPoll, tokens: &[TokenFingerprint]) {
         let (urgency, lead_request) = match tokens.iter().position(|token| *token == poll.token) {
             Some(0) => (Urgency::Spare, LeadRequest::FieldPoll(poll)),
-            // The previous token: after it expires, the write cannot be polled.
+            // This is the previous token, and once it expires, the write can't be polled.
             Some(_) => (Urgency::Ending, LeadRequest::FieldPoll(poll)),
             // No token can poll the outcome, so the fields are written again. Repeating a write
-            // changes nothing.
+            // doesn't change anything.
             None => (Urgency::Spare, LeadRequest::FieldWrite(poll.lead)),
         };
         self.push(urgency, lead_request);
@@ -130,13 +132,13 @@ impl DueRequests {
 }
 
 impl LeadRequest {
-    /// Returns `true` for a request of the same kind. Two requests of one kind are never in flight
-    /// together.
+    /// Returns `true` for a request of the same kind, since two of the same kind are never in
+    /// flight at the same time.
     pub fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// Returns the only token that the request can be sent with. `None` for the current token.
+    /// Returns the only token that the request can be sent with, or `None` for the current one.
     pub const fn token(&self) -> Option<&TokenFingerprint> {
         match self {
             Self::FieldPoll(poll) => Some(&poll.token),
@@ -146,8 +148,9 @@ impl LeadRequest {
     }
 }
 
-/// Time after which the catalog is read again.
+/// How long until the catalog is read again.
 pub(super) const DAILY: Duration = Duration::from_secs(24 * 3600);
 
-/// Margin beyond the longest wait. A time further ahead is from before the clock was set back.
+/// Margin beyond the longest wait. If a time is further in the future, the clock must have been set
+/// back.
 pub(super) const CLOCK_SLACK: Duration = Duration::from_secs(1800);

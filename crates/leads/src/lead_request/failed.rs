@@ -1,70 +1,71 @@
-//! The next step of a call that FAILED (§3.2): send it to the lead that the call's lead was merged
-//! into, send it without an employee that the CRM does not know, or make it a dead letter with the
-//! cause.
+//! What to do next with a call that FAILED (§3.2). It's either sent to the lead that its own lead
+//! was merged into, sent without an employee that the CRM doesn't know, or turned into a dead
+//! letter that says what went wrong.
 
 use super::Finding;
 use callbridge_model::{CallRecord, LeadId};
 use serde::{Deserialize, Serialize};
 
-/// Maximum leads that a call is sent to. Chains of merges are short, and loops must end.
+/// Maximum number of leads to send a call to. Chains of merges are short, and loops have to end.
 const LEADS_MAX: usize = 8;
 
-/// Earlier leads and automatic changes of a call. If a person retries the call, its history is
-/// empty again.
+/// A call's earlier leads and automatic changes. If someone retries the call, its history is empty
+/// again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RerouteHistory {
     pub leads: Vec<LeadId>,
-    /// The call is sent without its employee.
+    /// Whether the call is sent without its employee.
     pub dropped: bool,
 }
 
-/// A call that is sent again, and why.
+/// A call that's being resent, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reroute {
-    /// The call with the other lead, or without the employee. Its UUID is the same.
+    /// The call with the other lead or without the employee. Its UUID stays the same.
     pub record: CallRecord,
-    /// History of the call, including this step.
+    /// The call's history, including this step.
     pub history: RerouteHistory,
-    /// Text for the call's attempts.
+    /// The text to show among the call's attempts.
     pub why: String,
 }
 
-/// A call that FAILED, with the values that decide its next step.
+/// A call that FAILED, with everything that determines its next step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedCall {
     pub record: CallRecord,
-    /// History of the call before this failure.
+    /// The call's history before this failure.
     pub history: RerouteHistory,
-    /// The lead that the call's lead was merged into. `None` if the call's lead was not merged.
+    /// The lead that the call's lead was merged into, or `None` if it wasn't merged.
     pub survivor: Option<LeadId>,
-    /// There is a sender that looks up leads.
+    /// Whether there's a sender that looks up leads.
     pub look_up: bool,
-    /// Result of a recent lookup of the call's lead, if there was one.
+    /// The result of a recent lookup of the call's lead, if there was one.
     pub finding: Option<Finding>,
-    /// Set for `--failed-employee=drop`: a failed call is sent again without its unknown employee.
+    /// Set by `--failed-employee=drop`, with which a failed call is resent without its unknown
+    /// employee.
     pub drop_employee: bool,
 }
 
-/// Next step of a call that FAILED (§3.2).
+/// The next step for a call that FAILED (§3.2).
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailedCallDecision {
-    /// The call is sent again to the lead that the call's lead was merged into.
+    /// Resend the call to the lead that its own lead was merged into.
     ToSurvivor(Reroute),
-    /// The call is sent again without its employee, because its lead exists.
+    /// Resend the call without its employee, because its lead exists.
     WithoutEmployee(Reroute),
-    /// The call becomes a dead letter.
+    /// Turn the call into a dead letter.
     Letter {
-        /// Text of the dead letter, for people.
+        /// The dead letter's human-readable text.
         message: String,
-        /// Result of the lookup behind the message. `None` if no lookup is possible.
+        /// The result of the lookup behind the message, or `None` if no lookup is possible.
         finding: Option<Finding>,
     },
-    /// The call becomes a dead letter with the CRM's message, until its lead is looked up.
+    /// Turn the call into a dead letter with the CRM's message, until its lead has been looked up.
     LookUp(LeadId),
 }
 
 impl FailedCall {
-    /// Decides the next step of the call. `crm_message` is the CRM's reason why the call FAILED.
+    /// Decides on the call's next step. `crm_message` is the CRM's reason why the call FAILED.
     pub fn decide(&self, crm_message: &str) -> FailedCallDecision {
         if let Some(survivor) = self.survivor
             && let Some(reroute) = to_survivor(&self.record, survivor, &self.history)
@@ -91,8 +92,8 @@ impl FailedCall {
     }
 }
 
-/// Returns the call with `survivor` as its lead. `None` if the call has no lead, was sent to
-/// `survivor` before, or was sent to too many leads.
+/// Returns the call with `survivor` as its lead, or `None` if the call has no lead, has been sent
+/// to `survivor` before, or has been sent to too many leads.
 pub fn to_survivor(
     call: &CallRecord,
     survivor: LeadId,
@@ -118,9 +119,9 @@ pub fn to_survivor(
     })
 }
 
-/// Returns the call without an employee that the CRM does not know (`--failed-employee drop`).
-/// `None` if the call has no employee, was sent without its employee before, or has a lead that is
-/// not known to exist.
+/// Returns the call without an employee that the CRM doesn't know (`--failed-employee drop`).
+/// Returns `None` if the call has no employee, has been sent without its employee before, or has a
+/// lead that isn't known to exist.
 pub fn without_employee(
     call: &CallRecord,
     found: Finding,
@@ -148,8 +149,8 @@ pub fn without_employee(
     })
 }
 
-/// Returns the dead letter's message, followed by the CRM's. `None` if the call has no lead, or if
-/// the lookup was unclear.
+/// Returns the dead letter's message, followed by the CRM's, or `None` if the call has no lead or
+/// the lookup was inconclusive.
 pub fn message(call: &CallRecord, found: Finding, crm_message: &str) -> Option<String> {
     let lead = call.lead_id?;
     let text = match (found, call.employee_id) {

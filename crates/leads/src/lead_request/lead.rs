@@ -1,7 +1,7 @@
-//! The effects of answers to lead requests, as changes for the spool.
+//! What follows from the responses to lead requests, as changes for the spool.
 //!
-//! No lead request stops calls. If the token has no right to a request, or the CRM refuses it,
-//! requests of that kind are paused for an hour, and the reason is stored.
+//! A lead request never stops any calls. If the token isn't allowed to make a request, or the CRM
+//! rejects it, requests of that kind are paused for an hour, and the reason is stored.
 
 use crate::directory::{ChangeKind, rows};
 use crate::lead_field::shows::FieldWrite;
@@ -14,30 +14,31 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Time for which a kind of lead request is paused after the CRM refused it.
+/// How long a kind of lead request is paused after the CRM rejected it.
 pub const REST: Duration = Duration::from_secs(3600);
 
-/// Result of a lookup of a lead.
+/// The result of looking up a lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Finding {
-    /// The lead exists. So the CRM does not know the call's employee, if the call has one.
+    /// The lead exists. So if the call has an employee, it's the employee that the CRM doesn't
+    /// know.
     LeadExists,
-    /// The lead does not exist.
+    /// The lead doesn't exist.
     LeadMissing,
-    /// The CRM's answer shows neither.
+    /// The CRM's response doesn't show either.
     Unclear,
 }
 
 impl Finding {
-    /// Returns the word that is stored for the finding.
+    /// Returns the word stored for the finding.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// Parses the word of a finding. `None` for an unknown word.
+    /// Parses the word for a finding, or returns `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
     }
@@ -46,62 +47,60 @@ impl Finding {
 /// Kinds of lead requests that can be paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// Lookups of leads, `GET lead/{id}`.
+    /// Looking up leads, `GET lead/{id}`.
     LookUps,
-    /// Writes of leads' fields, `POST lead/{id}/field/list`.
+    /// Writing leads' fields, `POST lead/{id}/field/list`.
     Fields,
 }
 
-/// Step or outcome of a lead request that the spool applies.
+/// A step or an outcome of a lead request, to be applied by the spool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeadOutcome {
-    /// The request is about to be sent. This is committed first, together with its slot of the
-    /// budget.
+    /// The request is about to be sent. This is committed first, along with its slot in the budget.
     Sent(LeadRequest),
-    /// A field write is about to be sent with these values. If no value can be written, nothing is
-    /// sent.
+    /// A field write with these values is about to be sent. If none of the values can be written,
+    /// nothing is sent.
     Writes(LeadId, FieldWrite),
-    /// A lookup's answer. The lead's dead letters show the finding, or are sent without their
-    /// employee.
+    /// A lead was looked up. Its dead letters show the finding, or are sent without their employee.
     LookedUp(LeadId, Finding),
-    /// A lookup's answer: the first lead was merged into the second.
+    /// A lead was looked up and turned out to have been merged into the second one.
     MergedInto(LeadId, LeadId),
     /// The catalog, or why there is none.
     Catalog(Catalog),
     Accepted(LeadId, String, TokenFingerprint),
-    /// A field write is not finished yet.
+    /// A field write isn't finished yet.
     NotYet(LeadId),
-    /// The field write of this lead is done.
+    /// This lead's field write is done.
     Written(LeadId),
-    /// The field write is refused or FAILED. The values that caused this are given up.
+    /// The field write was rejected or FAILED, and the values that caused this are given up.
     Refused(LeadId, Refusal),
-    /// The outcome is unknown, for this reason. The request is sent again after a while, and given
-    /// up after several tries.
+    /// The outcome is unknown for this reason. The request is sent again after a while, and given
+    /// up after several attempts.
     Again(LeadRequest, String),
-    /// The request was not sent, or was stopped, but not because of its content. The request is due
-    /// again.
+    /// The request wasn't sent or was stopped for a reason other than its content. It's due again.
     Back(LeadRequest),
-    /// Requests of this kind are paused for [`REST`], for this reason. This request is due again.
+    /// Requests of this kind are paused for [`REST`] for this reason, and this one is due again.
     Rest(RequestKind, LeadRequest, String),
-    /// The token has a new right. Paused requests and those that wait for a right continue.
+    /// The token has a new permission, so paused requests and those waiting for a permission
+    /// continue.
     Granted,
 }
 
-/// Change that the spool stores for a request about leads.
+/// A change that the spool stores for a request about leads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeadChange {
-    /// The request is sent, or has its answer.
+    /// The request is being sent or has its response.
     Request {
         outcome: Box<LeadOutcome>,
         at: EventTime,
     },
-    /// A page of leads, or why there is none. The news on the page is stored, with the backfill's
+    /// A page of leads, or why there is none. The page's news is stored along with the backfill's
     /// progress.
     Backfill {
         page: LeadsPage,
-        /// The CRM's answer, or the error in its place.
+        /// The CRM's response, or the error instead of one.
         answer: Box<ApiResult>,
-        /// Time of the answer, by the sender's clock.
+        /// When the response arrived, by the sender's clock.
         at: EventTime,
     },
 }
@@ -113,15 +112,15 @@ impl LeadChange {
     }
 }
 
-/// Consequences of an answer to a lead request.
+/// What follows from the response to a lead request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
-    /// Changes to commit. They also set when requests are due. A lead request without changes is
-    /// not sent again within a minute.
+    /// Changes to commit, which also set when requests are due. A lead request without any changes
+    /// isn't sent again within a minute.
     pub changes: Vec<LeadChange>,
-    /// The request was successful, or needs nothing more.
+    /// Whether the request was successful or needs nothing more.
     pub done: bool,
-    /// Message of the CRM or the transport after a refusal or a failure. Empty otherwise.
+    /// The message from the CRM or the transport after a rejection or a failure, or else empty.
     pub message: String,
 }
 
@@ -135,18 +134,18 @@ impl Settled {
     }
 }
 
-/// Kind of an error of any request.
+/// The kind of error in any request.
 enum Sort {
-    /// The token has no right to the request, or this address has no such endpoint.
+    /// The token isn't allowed to make the request, or this URL has no such endpoint.
     Barred,
-    /// 404 in the CRM's envelope, or 409: the lead does not exist (§7.4).
+    /// 404 in the CRM's envelope, or 409, which means that the lead doesn't exist (§7.4).
     Missing,
     /// Any other 4xx from the CRM.
     Refused,
-    /// 5xx, no answer, or an unreadable one.
+    /// A 5xx, no response, or an unreadable one.
     Trouble,
-    /// The token is refused, the rate limit is reached, or there is no connection. The lead request
-    /// is not the cause.
+    /// The token was rejected, the rate limit was reached, or there's no connection, none of which
+    /// is caused by the lead request.
     Stopped,
 }
 
@@ -172,8 +171,8 @@ const fn sort(error: &ApiError) -> Sort {
     }
 }
 
-/// Returns the message for an unexpected answer, and the errors of a refused write, or null. The
-/// errors can name an item (§7.5).
+/// Returns the message for an unexpected response, along with a rejected write's errors (which may
+/// identify an item, §7.5), or null.
 fn explain(result: &ApiResult) -> (String, &Value) {
     match result {
         Ok(ApiReply::Status(WriteStatus::Failed(word, text, errors))) => {
@@ -204,8 +203,8 @@ fn failed(word: FailureWord, message: &str) -> String {
     }
 }
 
-/// Returns the changes to commit before a lead request is sent, so that the spool knows the request
-/// even if the process is killed. `write` belongs to a [`LeadRequest::FieldWrite`].
+/// Returns the changes to commit before sending a lead request, so that the spool knows about the
+/// request even if the process is killed. `write` belongs to a [`LeadRequest::FieldWrite`].
 pub fn changes_before_send(
     now: EventTime,
     lead_request: &LeadRequest,
@@ -222,7 +221,7 @@ pub fn changes_before_send(
     LeadChange::request(outcome, now)
 }
 
-/// Returns the consequences of the answer to a lead request that was sent with `token`.
+/// Returns what follows from the response to a lead request that was sent with `token`.
 pub fn settle(
     now: EventTime,
     lead_request: &LeadRequest,
@@ -247,7 +246,7 @@ pub fn settle(
             };
             report_success(result, vec![change])
         }
-        // The command processes the answer itself.
+        // The command processes the response itself.
         (LeadRequest::Asked(..), _) => report_success(result, Vec::new()),
         (_, Err(Sort::Stopped)) => answer.continues(LeadOutcome::Back(lead_request.clone())),
         (LeadRequest::FieldPoll(poll), reply) => match reply {
@@ -256,7 +255,8 @@ pub fn settle(
             Ok(Status(Pending(_)) | Accepted(_) | Data(_)) => {
                 answer.succeeds(LeadOutcome::NotYet(poll.lead))
             }
-            // A 5xx or a missing right says nothing about the write, so the write is polled again.
+            // A 5xx or a missing permission says nothing about the write, so the write is polled
+            // again.
             Ok(Page(_) | TokenInfo(_)) | Err(Sort::Trouble | Sort::Barred) => {
                 answer.continues(LeadOutcome::NotYet(poll.lead))
             }
@@ -293,7 +293,7 @@ pub fn settle(
     }
 }
 
-/// Answer to a lead request, as a message and the errors of a refused write.
+/// The response to a lead request, as a message along with a rejected write's errors.
 struct Answer<'a> {
     lead_request: &'a LeadRequest,
     at: EventTime,
@@ -335,7 +335,7 @@ fn unread_catalog(reason: String, at: EventTime) -> Settled {
     Settled::new(LeadOutcome::Catalog(catalog), at, true, reason)
 }
 
-/// Settles an answer that another part processes. It only reports whether the request was
+/// Settles a response that's processed elsewhere, by just reporting whether the request was
 /// successful.
 fn report_success(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
     let (done, message) = match answer {
@@ -353,8 +353,8 @@ fn report_success(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
     }
 }
 
-/// Reads the record of a lead that was looked up. If the record has another id, the lead was merged
-/// into the lead with that id.
+/// Reads the record of a lead that was looked up. If the record has a different ID, the lead was
+/// merged into the one with that ID.
 fn read_lead_record(lead: LeadId, envelope: &Value) -> LeadOutcome {
     let row = envelope.get("data");
     let outcome = row.and_then(|row| rows::read(row, ChangeKind::Read, None).lead);

@@ -1,4 +1,4 @@
-//! Tests of the effect of each answer on a lead request.
+//! Tests of how each response affects a lead request.
 
 use super::*;
 use crate::lead_request::due::FieldPoll;
@@ -28,7 +28,7 @@ fn outcome(mut settled: Settled) -> LeadOutcome {
     }
 }
 
-/// Returns the effect of an answer as text. A request that is not done ends with `(again)`.
+/// Returns a response's effect as text, which ends with `(again)` if the request isn't done.
 fn word(lead_request: &LeadRequest, answer: &ApiResult) -> String {
     let settled = settle(now(), lead_request, answer, &TokenFingerprint::of("token"));
     let done = settled.done;
@@ -55,7 +55,7 @@ fn message() -> String {
     "yo'q".to_owned()
 }
 
-/// Returns one answer of each kind.
+/// Returns one response of each kind.
 fn answers() -> Vec<ApiResult> {
     vec![
         Ok(ApiReply::Accepted("r1".into())),

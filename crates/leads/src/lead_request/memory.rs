@@ -1,4 +1,4 @@
-//! State of the requests about leads: pauses by kind, and when the catalog is due.
+//! The state of the requests about leads, including the pauses by kind and when the catalog is due.
 
 use super::RequestKind;
 use super::due::{CLOCK_SLACK, DAILY, DueRequests};
@@ -10,40 +10,41 @@ use callbridge_model::{LeadId, Phone};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Tries of the catalog without an answer before values are written unchecked.
+/// Number of failed attempts to read the catalog after which values are written unchecked.
 pub const CATALOG_TRIES: u32 = 5;
-/// After this many refusals (400) of field writes in a row, the values are probably not the cause,
-/// and all field writes are paused.
+/// After this many consecutive rejections (400) of field writes, the values are probably not to
+/// blame, so all field writes are paused.
 const REFUSALS_MAX: u32 = 3;
 
-/// Maximum numbers per day for which several leads are looked up.
+/// Maximum number of phone numbers per day for which several leads are looked up.
 const NUMBERS_MAX: usize = 1_000;
-/// Maximum leads of one number that are looked up.
+/// Maximum number of leads to look up for one number.
 const CLAIMANTS_MAX: usize = 20;
 
-/// The pause of a kind of request.
+/// A pause in one kind of request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rest {
-    /// Time at which the pause ends.
+    /// When the pause ends.
     pub until: EventTime,
-    /// Text with the CRM's message.
+    /// The reason, including the CRM's message.
     pub reason: String,
 }
 
-/// State of lead requests. Stored in the spool as JSON: fields can be added, never renamed.
+/// The state of lead requests. Stored in the spool as JSON, so fields may be added but never
+/// renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestMemory {
-    /// Pause of the lookups of leads.
+    /// The pause in looking up leads.
     pub lookups: Option<Rest>,
-    /// Pause of the writes of fields.
+    /// The pause in writing fields.
     pub fields: Option<Rest>,
-    /// Field writes refused with 400 since one was accepted.
+    /// Number of field writes rejected with 400 since one was last accepted.
     pub refused: u32,
-    /// Time of the catalog's next read, in microseconds since the epoch.
+    /// When the catalog is read next, in microseconds since the epoch.
     catalog_due: i64,
-    /// Requests for the catalog since it was last read.
+    /// Number of requests for the catalog since it was last read.
     pub catalog_tries: u32,
-    /// Fields that the catalog was read for.
+    /// The fields that the catalog was read for.
     pub catalog_for: String,
     /// Leads that must be looked up, because several of them have the same number.
     pub claimants: Vec<LeadId>,
@@ -52,7 +53,7 @@ pub struct RequestMemory {
 }
 
 impl RequestMemory {
-    /// Returns the current pause of this kind. `None` if requests of this kind can be sent.
+    /// Returns the current pause for this kind, or `None` if requests of this kind can be sent.
     pub fn current_pause(&self, kind: RequestKind, now: EventTime) -> Option<&Rest> {
         let rest = match kind {
             RequestKind::LookUps => &self.lookups,
@@ -62,13 +63,13 @@ impl RequestMemory {
             .filter(|rest| rest.until > now && rest.until <= now.plus(REST + CLOCK_SLACK))
     }
 
-    /// Returns the time at which a request of this kind that is due at `due` can be sent.
+    /// Returns when a request of this kind that's due at `due` can be sent.
     pub fn after_rest(&self, kind: RequestKind, due: EventTime, now: EventTime) -> EventTime {
         self.current_pause(kind, now)
             .map_or(due, |rest| due.max(rest.until))
     }
 
-    /// Begins a pause of this kind, for [`REST`].
+    /// Starts a pause for this kind, which lasts for [`REST`].
     pub fn rest(&mut self, kind: RequestKind, reason: String, at: EventTime) {
         let until = at.plus(REST);
         match kind {
@@ -77,8 +78,8 @@ impl RequestMemory {
         }
     }
 
-    /// Queues lookups of the leads that have this number. Nothing is queued for a single lead, or
-    /// if the number's leads were queued within a day.
+    /// Queues lookups of the leads that have this number, unless there's only one lead, or the
+    /// number's leads were already queued within the last day.
     pub fn claim(&mut self, number: Phone, leads: Vec<LeadId>, now: EventTime) {
         self.claimed
             .retain(|_, at| now.since(*at) < DAILY && *at <= now.plus(CLOCK_SLACK));
@@ -94,13 +95,13 @@ impl RequestMemory {
         }
     }
 
-    /// Removes a lead that was looked up, or that cannot be looked up today.
+    /// Removes a lead that has been looked up, or that can't be looked up today.
     pub fn claimant_done(&mut self, lead: LeadId) {
         self.claimants.retain(|claimant| *claimant != lead);
     }
 
-    /// Notes that the CRM refused a field write. Returns why all writes must be paused, if too many
-    /// were refused in a row.
+    /// Records that the CRM rejected a field write. If too many have been rejected in a row,
+    /// returns why all writes must be paused.
     pub fn note_refusal(&mut self, reason: &str) -> Option<String> {
         self.refused += 1;
         let too_many = self.refused >= REFUSALS_MAX;
@@ -110,28 +111,28 @@ impl RequestMemory {
         })
     }
 
-    /// Returns `true` if the catalog must be read now for these fields. Otherwise, notes in `queue`
-    /// when it must be read.
+    /// Returns `true` if the catalog must be read now for these fields. Otherwise, records in
+    /// `queue` when it must be read.
     pub fn check_catalog_due(&self, fields: &str, now: EventTime, queue: &mut DueRequests) -> bool {
         let due = EventTime::from_micros(self.catalog_due);
         (self.catalog_for != fields && self.catalog_tries == 0) || queue.is_due(due, now)
     }
 
-    /// Notes that the catalog is requested. If no answer arrives, the catalog is due again after
+    /// Records that the catalog is being requested. If there's no response, it's due again after
     /// [`LOST`].
     pub fn catalog_sent(&mut self, at: EventTime) {
         self.catalog_due = at.plus(LOST).micros();
         self.catalog_tries += 1;
     }
 
-    /// Notes that the request for the catalog was not sent, or had no usable answer. The catalog is
-    /// due again after [`SOON`].
+    /// Records that the request for the catalog wasn't sent, or that its response wasn't usable.
+    /// The catalog is due again after [`SOON`].
     pub fn catalog_back(&mut self, at: EventTime) {
         self.catalog_due = at.plus(SOON).micros();
     }
 
-    /// Notes that the catalog was read for these fields. The next read is due after a day, or after
-    /// an hour if the read failed.
+    /// Records that the catalog was read for these fields. It's due again after a day, or after an
+    /// hour if it couldn't be read.
     pub fn catalog_read(&mut self, catalog: &Catalog, fields: String, at: EventTime) {
         let again = catalog.unread.as_ref().map_or(DAILY, |_| REST);
         self.catalog_due = at.plus(again).micros();

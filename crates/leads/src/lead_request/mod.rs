@@ -1,16 +1,16 @@
-//! Lead requests: requests about leads, in addition to the calls. The input is an answer, and the
-//! output is the changes to store. The spool decides which requests are due ([`due::DueRequests`]),
-//! and the sender decides when they are sent.
+//! Lead requests, i.e., requests about leads in addition to those for calls. Their input is a
+//! response, and their output is the changes to store. The spool decides which requests are due
+//! ([`due::DueRequests`]), and the sender decides when to send them.
 //!
-//! A lead request never stops the calls: a refusal only affects the request. The sender handles a
-//! dead token, a 429, and a lost connection, as it does for calls.
+//! A lead request never stops any calls, because a rejection only affects the request itself. A
+//! dead token, a 429, or a lost connection is handled by the sender, as it is for calls.
 //!
-//! | module | content |
+//! | module | contents |
 //! |---|---|
 //! | [`due`] | the requests, and which of them are due |
-//! | [`lead`] | the effects of answers, for lookups, fields of leads, and all others |
+//! | [`lead`] | what follows from responses for lookups, lead fields, and all other requests |
 //! | [`memory`] | pauses by kind, and when the CRM's fields are read |
-//! | [`failed`] | the next step of a call that FAILED, and the message of its dead letter |
+//! | [`failed`] | the next step for a call that FAILED, and its dead letter's message |
 
 pub mod due;
 pub mod failed;

@@ -1,5 +1,5 @@
-//! Actions on dead letters: retry, dry run, and discard. The first hundred are changed at once, the
-//! rest by a job in the background.
+//! Actions on dead letters, which are retry, dry run, and discard. The first hundred are changed
+//! right away, and the rest by a background job.
 
 use super::letters;
 use crate::answer::{self, Handled, Problem, see};
@@ -33,7 +33,8 @@ struct JobSheet<'a> {
     job: Job,
 }
 
-/// Serves `POST /letters/act`: changes the chosen dead letters, or asks to confirm a discard.
+/// Serves `POST /letters/act`, which changes the selected dead letters or asks for confirmation of
+/// a discard.
 pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     let form = &visit.asked.form;
     let backend = &visit.page.backend;
@@ -60,7 +61,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     }
     let who = visit.who.clone();
     let mut job = Job::new(change, &who, ids.len(), visit.shell.now);
-    // The first chunk is changed at once, so an invalid input is shown next to the form.
+    // The first chunk is changed right away, so that invalid input is shown next to the form.
     let (first, left) = ids.split_at(ids.len().min(CHUNK));
     match backend.act(change, first, &who).await {
         Ok(acted) => job.take(acted, first.len()),
@@ -71,7 +72,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     Ok(see(&format!("/jobs/{id}")))
 }
 
-/// Reads the change that a form asks for. The error is a text about invalid input.
+/// Reads the change requested by a form, or returns a message about invalid input as the error.
 fn change(shell: &PageShell, form: &FormFields) -> Result<LetterChange, String> {
     match form.get("action") {
         Some("discard") => Ok(LetterChange::Discard),
@@ -87,13 +88,13 @@ fn change(shell: &PageShell, form: &FormFields) -> Result<LetterChange, String> 
     }
 }
 
-/// Returns the dead letter on whose page the form was.
+/// Returns the dead letter whose page the form was on.
 fn letter_of_form(visit: &AuthenticatedRequest<'_>) -> Option<RowId> {
     let one = visit.asked.form.get("one")?;
     one.parse().ok().map(RowId)
 }
 
-/// Parses a typed lead id.
+/// Parses a typed lead ID.
 pub(crate) fn lead(shell: &PageShell, typed: Option<&str>) -> Result<Option<LeadId>, String> {
     let Some(typed) = typed else { return Ok(None) };
     let lead = typed.parse().ok().and_then(LeadId::new);
@@ -104,7 +105,7 @@ pub(crate) fn lead(shell: &PageShell, typed: Option<&str>) -> Result<Option<Lead
 
 fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeChoice>, String> {
     let Some(typed) = typed else { return Ok(None) };
-    // The page accepts `none` and its translation.
+    // The page accepts both `none` and its translation.
     for none in ["none", shell.t("word.no_employee")] {
         if none.eq_ignore_ascii_case(typed) {
             return Ok(Some(EmployeeChoice::None));
@@ -116,8 +117,8 @@ fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeCho
     }
 }
 
-/// Reads the fields for dead letters `incomplete`: whether the call was answered, its seconds of
-/// talk, and its direction.
+/// Reads the fields for `incomplete` dead letters, which are whether the call was answered, its
+/// talk time in seconds, and its direction.
 fn supplied_facts(shell: &PageShell, form: &FormFields) -> Result<Option<SuppliedFacts>, String> {
     let talk_sec = match form.get("talk") {
         Some(typed) => {
@@ -141,7 +142,7 @@ fn supplied_facts(shell: &PageShell, form: &FormFields) -> Result<Option<Supplie
     Ok(Some(said))
 }
 
-/// Shows the form again, with the input and the error.
+/// Shows the form again with the input and the error.
 async fn show_again(visit: AuthenticatedRequest<'_>, wrong: String) -> Handled {
     match letter_of_form(&visit) {
         Some(id) => letters::show(visit, id, Some(wrong)).await,
@@ -163,7 +164,7 @@ async fn confirm(mut visit: AuthenticatedRequest<'_>, ids: Vec<RowId>) -> Handle
     answer::html(&sheet)
 }
 
-/// Serves `GET /jobs/N`: the progress of a job.
+/// Serves `GET /jobs/N`, which shows a job's progress.
 pub(crate) async fn job(mut visit: AuthenticatedRequest<'_>, id: u64) -> Handled {
     let _ = visit.refresh_badges().await;
     let Some(job) = visit.page.jobs.find(id) else {
@@ -199,7 +200,7 @@ impl JobSheet<'_> {
         (wish.lead.map(|lead| lead.to_string()), employee)
     }
 
-    /// Returns the style class and the text of an ended job. `None` while it works.
+    /// Returns the style class and message for a finished job, or `None` while it's running.
     fn end(&self) -> Option<(&'static str, String)> {
         match &self.job.state {
             JobState::Working => None,

@@ -1,19 +1,19 @@
-//! The view Branches of a hub: which branches report, the calls that they have not forwarded yet,
-//! and their problems.
+//! A hub's Branches view, which shows the branches that report, the calls they haven't forwarded
+//! yet, and their problems.
 
 use crate::answer::{self, Handled};
 use crate::{page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
 use callbridge_model::status::{BranchState, BranchStatus, HubStatus, OverallState};
 
-/// Maximum branches that are shown. Branches with a problem come first.
+/// Maximum number of branches to show. Those with a problem come first.
 const BRANCHES_MAX: usize = 200;
 
 #[derive(Template)]
 #[template(path = "branches.html")]
 struct BranchesSheet<'a> {
     c: &'a PageShell,
-    /// `None` if this is not a hub.
+    /// `None` if this isn't a hub.
     hub: Option<&'a HubStatus>,
     rows: Vec<&'a BranchStatus>,
 }
@@ -34,20 +34,21 @@ impl BranchesSheet<'_> {
         pill(branch)
     }
 
-    /// Returns why no calls of this branch are sent, and the fix. `None` if they are sent.
+    /// Returns why this branch's calls aren't being sent, along with the fix, or `None` if they
+    /// are.
     fn pause(&self, branch: &BranchStatus) -> Option<&String> {
         self.hub?.paused_branches.get(&branch.branch)
     }
 
-    /// Returns the sentence that commits were lost, and that nothing is sent to the CRM until this
-    /// time.
+    /// Returns the sentence saying that commits were lost, and that nothing is sent to the CRM
+    /// until this time.
     fn silence(&self, until: &i64) -> String {
         let c = self.c;
         c.text_with("branches.silent", c.moment(until))
     }
 }
 
-/// Returns the style class of a branch: `down`, `attention`, or `well`.
+/// Returns a branch's style class, which is `down`, `attention`, or `well`.
 fn pill(branch: &BranchStatus) -> &'static str {
     match (branch.state, &branch.report) {
         (BranchState::Silent, _) => "down",

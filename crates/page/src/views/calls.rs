@@ -1,4 +1,4 @@
-//! The view Calls, with calls in progress and stored calls, and the page of one call.
+//! The Calls view, with calls in progress and stored calls, and the page of a single call.
 
 use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
@@ -14,7 +14,7 @@ use futures_util::stream;
 use serde_json::Value;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// The states that a person can search for.
+/// The states that can be searched for.
 pub(crate) const STATES: [&str; 8] = [
     "journaled",
     "ready",
@@ -34,7 +34,7 @@ struct CallsSheet<'a> {
     page: CallPage,
     query: CallQuery,
     trunks: Vec<String>,
-    /// The error of the query, as a text. The list is empty then.
+    /// The query's error message, in which case the list is empty.
     wrong: Option<String>,
     newest: String,
     csv: String,
@@ -50,7 +50,7 @@ struct CallSheet<'a> {
     lead: &'a LeadProfile,
 }
 
-/// Serves `GET /calls`: calls in progress, then a page of stored calls.
+/// Serves `GET /calls`, which shows the calls in progress and a page of stored calls.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let _ = visit.refresh_badges().await;
     let query = query(&visit);
@@ -82,8 +82,8 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     answer::form(&sheet, sheet.wrong.is_some())
 }
 
-/// Returns the link to a page of the calls that match a query. `before` is the page's key, `None`
-/// for the first page.
+/// Returns the link to a page of the calls that match a query. `before` is the page's key, or
+/// `None` for the first page.
 fn link_to(path: &str, query: &CallQuery, before: Option<&str>) -> String {
     let fields = [
         ("text", query.text.as_deref()),
@@ -106,7 +106,7 @@ fn query(visit: &AuthenticatedRequest<'_>) -> CallQuery {
     }
 }
 
-/// The columns of the CSV file.
+/// The CSV file's columns.
 const COLUMNS: &Columns<Listed> = &[
     ("startedAt", |call, c| {
         c.zone.second(call.record.started_at.get())
@@ -136,11 +136,11 @@ const COLUMNS: &Columns<Listed> = &[
     ("uuid", |call, _| call.uuid()),
 ];
 
-/// Serves `GET /calls.csv`: all calls that match a query, newest first.
+/// Serves `GET /calls.csv`, which contains all calls that match a query, newest first.
 pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let query = query(visit);
     let backend = Arc::clone(&visit.page.backend);
-    // An error of the query is reported before the file begins.
+    // Any error in the query is reported before the file begins.
     let first = backend.calls(query.clone()).await?;
     let head = CsvText::new(COLUMNS);
     let shell = visit.shell.clone();
@@ -158,7 +158,7 @@ pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
             let next = match page.next {
                 None => None,
                 before => {
-                    // If a page fails, the file must not look complete.
+                    // If a page fails, the file mustn't look complete.
                     let next = backend.calls(CallQuery { before, ..query }).await;
                     Some((CsvText::default(), next.map_err(|refusal| refusal.message)?))
                 }
@@ -193,7 +193,7 @@ impl CallSheet<'_> {
         format!("{} {then}", c.text_with_two(called, phone, trunk))
     }
 
-    /// Returns a sentence with the call's state, and the time at which the call entered it.
+    /// Returns a sentence with the call's state and when the call entered it.
     fn outcome(&self) -> String {
         let c = self.c;
         let since = c.moment(self.call.since);
@@ -213,7 +213,7 @@ impl CallSheet<'_> {
         }
     }
 
-    /// Returns `true` if no request with the call was sent.
+    /// Returns `true` if no request with the call has been sent.
     fn was_never_sent(&self) -> bool {
         let RequestView { sent_at, id, .. } = &self.call.request;
         sent_at.is_none() && id.is_none() && self.call.attempts.is_empty()
@@ -224,7 +224,7 @@ impl CallSheet<'_> {
     }
 }
 
-/// Serves `GET /calls/UUID/picture.svg`: the picture of a call.
+/// Serves `GET /calls/UUID/picture.svg`, the picture of a call.
 pub(crate) async fn picture(visit: AuthenticatedRequest<'_>, uuid: &str) -> Handled {
     match visit.page.backend.call(uuid.to_owned()).await? {
         Some(call) if !call.picture.is_empty() => Ok(answer::svg(call.picture)),
@@ -232,7 +232,7 @@ pub(crate) async fn picture(visit: AuthenticatedRequest<'_>, uuid: &str) -> Hand
     }
 }
 
-/// Serves `GET /calls/UUID`: one call with everything known about it.
+/// Serves `GET /calls/UUID`, which shows a call with everything known about it.
 pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>, uuid: &str) -> Handled {
     let _ = visit.refresh_badges().await;
     let call = visit.page.backend.call(uuid.to_owned()).await;

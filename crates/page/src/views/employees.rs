@@ -1,5 +1,5 @@
-//! The view Employees: answered, missed, and called-back calls of each employee, for today or a
-//! week.
+//! The Employees view, which shows each employee's answered, missed, and called-back calls for
+//! today or for a week.
 
 use crate::answer::{self, Handled};
 use crate::backend::EmployeeTable;
@@ -15,11 +15,11 @@ struct EmployeesSheet<'a> {
     rows: EmployeeTable,
     total: EmployeeWork,
     week: bool,
-    /// The largest number of inbound calls of one employee. The longest bar shows it.
+    /// The highest number of inbound calls of any employee, which is shown by the longest bar.
     most: u64,
 }
 
-/// Serves `GET /employees`: the table of today or of the week.
+/// Serves `GET /employees`, which shows the table for today or for the week.
 pub(crate) async fn table(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let _ = visit.refresh_badges().await;
     let days = days(&visit);
@@ -48,13 +48,13 @@ fn days(visit: &AuthenticatedRequest<'_>) -> i64 {
 }
 
 impl EmployeesSheet<'_> {
-    /// Returns the length of a bar, in percent of the longest bar.
+    /// Returns a bar's length as a percentage of the longest bar.
     fn width(&self, calls: &u64) -> u64 {
         calls.saturating_mul(100) / self.most
     }
 }
 
-/// The columns of the CSV file: an extension, and the figures of its employee.
+/// The CSV file's columns, which are an extension and its employee's statistics.
 const COLUMNS: &Columns<(Option<String>, EmployeeWork)> = &[
     ("extension", |(extension, _), _| cell(extension)),
     ("employeeId", |(_, did), _| cell(&did.employee_id)),
@@ -72,7 +72,7 @@ fn tenths(seconds: Option<f64>) -> String {
     cell(&seconds.map(|seconds| format!("{seconds:.1}")))
 }
 
-/// Serves `GET /employees.csv`: the table as a file.
+/// Serves `GET /employees.csv`, which is the table as a file.
 pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let days = days(visit);
     let rows = visit.page.backend.employees(days).await?;

@@ -1,4 +1,5 @@
-//! The views of dead letters: the list by cause with fixes, one dead letter, and the export.
+//! The dead letter views, which are the list by cause with fixes, a single dead letter, and the
+//! export.
 
 use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{About, Backend, Cause, CauseGroup, LetterPage, LetterQuery};
@@ -14,7 +15,7 @@ use futures_util::stream;
 use hyper::StatusCode;
 use std::sync::Arc;
 
-/// Maximum causes that are shown. Causes with the most dead letters come first.
+/// Maximum number of causes to show. Those with the most dead letters come first.
 const CAUSES_MAX: usize = 100;
 
 #[derive(Template)]
@@ -24,7 +25,7 @@ struct LettersSheet<'a> {
     page: LetterPage,
     query: LetterQuery,
     causes: Vec<CauseGroup>,
-    /// The fields typed into the form. They are shown again if they were refused (`wrong`).
+    /// The fields typed into the form, which are shown again if they were rejected (`wrong`).
     form: &'a FormFields,
     wrong: Option<String>,
     jobs: Vec<(u64, Job)>,
@@ -39,12 +40,12 @@ struct LetterSheet<'a> {
     cause: Cause,
     /// Number of dead letters with the same cause, including this one.
     same: u64,
-    /// The fields typed into the form. They are shown again if they were refused (`wrong`).
+    /// The fields typed into the form, which are shown again if they were rejected (`wrong`).
     form: &'a FormFields,
     wrong: Option<String>,
 }
 
-/// Serves `GET /letters`, and the same page after a form was refused.
+/// Serves `GET /letters`, and the same page after a form was rejected.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<String>) -> Handled {
     let _ = visit.refresh_badges().await;
     let form = &visit.asked.form;
@@ -89,14 +90,14 @@ impl LettersSheet<'_> {
         found
     }
 
-    /// Returns the chosen cause, whose dead letters are shown.
+    /// Returns the selected cause, whose dead letters are shown.
     fn chosen_cause(&self) -> Option<&CauseGroup> {
         let wanted = self.query.cause.as_deref()?;
         let mut groups = self.causes.iter();
         groups.find(|group| group.cause.to_string() == wanted)
     }
 
-    /// Returns the causes to show. Empty if a cause is chosen, and after the first page.
+    /// Returns the causes to show. There are none if a cause is selected, or after the first page.
     fn groups(&self) -> &[CauseGroup] {
         if self.query.cause.is_some() || self.query.before.is_some() {
             return &[];
@@ -104,7 +105,8 @@ impl LettersSheet<'_> {
         &self.causes[..self.causes.len().min(CAUSES_MAX)]
     }
 
-    /// Returns `Lead 9001`, or the reason if the cause has no subject.
+    /// Returns a name such as `Lead 9001`, or the reason if the cause isn't about anything in
+    /// particular.
     fn name(&self, cause: &Cause) -> String {
         let c = self.c;
         match &cause.about {
@@ -113,13 +115,13 @@ impl LettersSheet<'_> {
         }
     }
 
-    /// Returns `true` if a typed lead fixes the cause.
+    /// Returns `true` if the cause can be fixed by typing a lead.
     fn takes_lead(&self, cause: &Cause) -> bool {
         matches!(&cause.about, Some((About::Lead | About::Phone, _)))
     }
 
-    /// Returns the phone number of the cause, if the cause has one. A lead that is assigned to the
-    /// number also applies to the number's next calls.
+    /// Returns the cause's phone number, if it has one. A lead that's assigned to the number also
+    /// applies to its next calls.
     fn has_number<'a>(&self, cause: &'a Cause) -> Option<&'a str> {
         match &cause.about {
             Some((About::Phone, phone)) => Some(phone),
@@ -153,7 +155,7 @@ impl LettersSheet<'_> {
     }
 }
 
-/// Returns the link to the dead letters of a query with ids below `before`.
+/// Returns the link to the dead letters that match a query and have IDs below `before`.
 fn link_to(path: &str, query: &LetterQuery, before: Option<RowId>) -> String {
     let before = before.map(|id| id.to_string());
     let fields = [
@@ -164,7 +166,7 @@ fn link_to(path: &str, query: &LetterQuery, before: Option<RowId>) -> String {
     link(path, &fields)
 }
 
-/// Serves `GET /letters/ID`, and the same page after a form was refused.
+/// Serves `GET /letters/ID`, and the same page after a form was rejected.
 pub(crate) async fn show(
     mut visit: AuthenticatedRequest<'_>,
     id: RowId,
@@ -190,13 +192,13 @@ pub(crate) async fn show(
 }
 
 impl LetterSheet<'_> {
-    /// Returns the whole dead letter as JSON, as `dead export` writes it.
+    /// Returns the complete dead letter as JSON, as written by `dead export`.
     fn json(&self) -> String {
         serde_json::to_string_pretty(&self.letter.to_json()).unwrap_or_default()
     }
 }
 
-/// Finds a dead letter by its id, as the newest dead letter below the next id.
+/// Finds a dead letter by its ID, as the newest one below the next ID.
 async fn find(backend: &dyn Backend, id: RowId) -> Result<Option<Letter>, Refusal> {
     let query = LetterQuery {
         before: Some(RowId(id.0.saturating_add(1))),
@@ -206,12 +208,12 @@ async fn find(backend: &dyn Backend, id: RowId) -> Result<Option<Letter>, Refusa
     Ok(page.letters.into_iter().find(|letter| letter.id == id))
 }
 
-/// The dead letters that an export still has to write: those that match a query, or those with
-/// these ids, the last id first.
+/// The dead letters that an export still has to write, which are either those that match a query or
+/// those with these IDs, last ID first.
 type Export = (Option<LetterQuery>, Vec<RowId>);
 
-/// Serves `GET /letters/export` with all dead letters of a query, and `POST` with the chosen dead
-/// letters, as one line of JSON each.
+/// Serves `GET /letters/export` with all dead letters that match a query, and `POST` with the
+/// selected ones, as one line of JSON each.
 pub(crate) async fn export(visit: &AuthenticatedRequest<'_>) -> Handled {
     let asked = visit.asked;
     let form = if asked.is_post() {
@@ -232,7 +234,7 @@ pub(crate) async fn export(visit: &AuthenticatedRequest<'_>) -> Handled {
     };
     let backend = Arc::clone(&visit.page.backend);
     let pieces = stream::try_unfold((export, backend), |(export, backend)| async {
-        // If a page fails, the file must not look complete.
+        // If a page fails, the file mustn't look complete.
         match piece(export, &*backend).await {
             Ok(piece) => Ok(piece.map(|(lines, left)| (lines, (left, backend)))),
             Err(refusal) => Err(refusal.message),

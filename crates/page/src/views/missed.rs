@@ -1,4 +1,4 @@
-//! The view Missed: customers who wait for a callback, longest wait first.
+//! The Missed view, which shows customers waiting for a callback, longest wait first.
 
 use crate::answer::{self, Handled, Problem};
 use crate::backend::{Profiles, WaitingCustomer};
@@ -7,7 +7,7 @@ use crate::{page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
 use callbridge_leads::directory::LeadProfile;
 
-/// Maximum customers on the page. The CSV file has all customers.
+/// Maximum number of customers on the page. The CSV file has all of them.
 const SHOWN_MAX: usize = 500;
 /// Waits longer than this are highlighted.
 const LONG_SECONDS: i64 = 4 * 3600;
@@ -21,7 +21,7 @@ struct MissedSheet<'a> {
     all: u64,
 }
 
-/// Serves `GET /missed`: the customers who wait for a callback.
+/// Serves `GET /missed`, which shows the customers waiting for a callback.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let _ = visit.refresh_badges().await;
     let mut missed = visit.page.backend.missed().await?;
@@ -55,8 +55,8 @@ impl MissedSheet<'_> {
         self.c.now.saturating_sub(first_at) > LONG_SECONDS
     }
 
-    /// Returns a number for a `tel:` link, which can only contain digits and a plus sign. Returns
-    /// `None` for any other text.
+    /// Returns a number for a `tel:` link, which may only contain digits and a plus sign, or `None`
+    /// for any other text.
     fn dial(&self, phone: &str) -> Option<String> {
         let digits = phone.strip_prefix('+').unwrap_or(phone);
         let is_number =
@@ -65,7 +65,7 @@ impl MissedSheet<'_> {
     }
 }
 
-/// The columns of the CSV file: a customer, and the profile of their lead.
+/// The CSV file's columns, which are a customer and the profile of their lead.
 const COLUMNS: &Columns<(WaitingCustomer, LeadProfile)> = &[
     ("phone", |(waiting, _), _| {
         waiting.customer.phone.as_str().to_owned()
@@ -89,7 +89,7 @@ const COLUMNS: &Columns<(WaitingCustomer, LeadProfile)> = &[
     ("responsible", |(_, lead), c| cell(&c.responsible(lead))),
 ];
 
-/// Serves `GET /missed.csv`: the customers as a file.
+/// Serves `GET /missed.csv`, which contains the customers as a file.
 pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let missed = visit.page.backend.missed().await?;
     let profiles = profiles(visit, &missed).await?;

@@ -1,14 +1,14 @@
-//! The views. Each view asks the daemon, and fills its template.
+//! The views, each of which queries the daemon and fills in its template.
 //!
 //! | module | views |
 //! |---|---|
 //! | [`today`] | Today |
-//! | [`calls`] | Calls, and one call |
-//! | [`letters`] | Dead letters, and one dead letter; [`act`]: actions on them, and jobs |
+//! | [`calls`] | Calls, and a single call |
+//! | [`letters`] | Dead letters, and a single one; [`act`]: actions on them, and jobs |
 //! | [`numbers`] | numbers without a lead |
-//! | [`missed`] | Missed; [`employees`]: figures of employees |
+//! | [`missed`] | Missed; [`employees`]: employee statistics |
 //! | [`operations`] | PBX and Check |
-//! | [`branches`] | the branches of a hub |
+//! | [`branches`] | a hub's branches |
 
 mod act;
 mod branches;
@@ -25,8 +25,8 @@ use crate::page::AuthenticatedRequest;
 use callbridge_spool::RowId;
 use std::{str::FromStr, sync::Arc};
 
-/// Routes the request of a logged-in user to its view or action. Login and logout are handled
-/// before.
+/// Routes a logged-in user's request to its view or action. Login and logout have been handled
+/// before that.
 pub(crate) async fn show(visit: AuthenticatedRequest<'_>, path: &[&str]) -> Handled {
     match path {
         ["live"] => Ok(visit.page.live.stream()),
@@ -59,7 +59,7 @@ pub(crate) async fn show(visit: AuthenticatedRequest<'_>, path: &[&str]) -> Hand
     }
 }
 
-/// Parses a part of a path that was checked before.
+/// Parses a segment of a path that has already been checked.
 fn number<T: FromStr + Default>(part: &str) -> T {
     part.parse().unwrap_or_default()
 }

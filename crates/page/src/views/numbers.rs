@@ -1,4 +1,4 @@
-//! The view of numbers without a lead, in which leads are assigned and unassigned.
+//! The view of numbers without a lead, where leads are assigned and unassigned.
 
 use super::act;
 use crate::answer::{self, Handled, see};
@@ -11,25 +11,27 @@ use callbridge_model::LeadId;
 use callbridge_spool::{LeadByHand, RowId, WaitingPhone};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum numbers on the page, with two fields each in one form. The CSV file has all numbers.
+/// Maximum number of phone numbers on the page, with two fields each in one form. The CSV file has
+/// all of them.
 const SHOWN_MAX: usize = 150;
 
-/// A lead as it was typed for a number, with the error.
+/// A lead as typed for a number, along with any error.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TypedLead {
     phone: String,
     lead: String,
-    /// The line of the pasted CSV text that contains the lead.
+    /// The line in the pasted CSV text that contains the lead.
     line: Option<u64>,
     wrong: Option<String>,
-    /// The CRM doesn't seem to have the lead, so it's only assigned if the form is sent again.
+    /// Whether the CRM doesn't seem to have the lead, in which case it's only assigned if the form
+    /// is sent again.
     asks: bool,
 }
 
-/// The name of the field with a number and a lead that a person was asked about.
+/// The name of the field with a number and a lead that the user was asked about.
 const SURE: &str = "sure";
 
-/// The names of the two fields of a row: number and lead.
+/// The names of a row's two fields, which are the number and the lead.
 const ROW: [&str; 2] = ["row", "row-lead"];
 
 #[derive(Template)]
@@ -43,7 +45,7 @@ struct NumbersSheet<'a> {
     typed: Vec<TypedLead>,
 }
 
-/// Serves `GET /numbers`, and the same page after a form was refused.
+/// Serves `GET /numbers`, and the same page after a form was rejected.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLead>) -> Handled {
     let _ = visit.refresh_badges().await;
     let backend = &visit.page.backend;
@@ -66,14 +68,14 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLe
 }
 
 impl NumbersSheet<'_> {
-    /// Returns the fields typed for this number. Empty if nothing was typed.
+    /// Returns the fields typed for this number, which are empty if nothing was typed.
     fn typed_lead(&self, phone: &str) -> TypedLead {
         let typed = self.typed.iter().find(|lead| lead.phone == phone);
         typed.cloned().unwrap_or_default()
     }
 
-    /// Returns the errors for numbers that are not in the list, because a person typed the number
-    /// or because it has left the list.
+    /// Returns the errors for numbers that aren't in the list, either because the number was typed
+    /// or because it's no longer in the list.
     fn unlisted_errors(&self) -> Vec<(&TypedLead, &String)> {
         let mut errors = Vec::new();
         for lead in &self.typed {
@@ -91,13 +93,14 @@ impl NumbersSheet<'_> {
         numbers.any(|number| number.phone.as_str() == phone)
     }
 
-    /// Returns the answer to the first unlisted error, if that is a question.
+    /// Returns the value that answers the first unlisted error, if that's a question.
     fn first_question(&self) -> Option<String> {
         let (lead, _) = *self.unlisted_errors().first()?;
         lead.asks.then(|| lead.question())
     }
 
-    /// Returns the number and lead of the first unlisted error, to correct them in the form.
+    /// Returns the number and lead from the first unlisted error, so that they can be corrected in
+    /// the form.
     fn first_unlisted(&self) -> (&str, &str) {
         match self.unlisted_errors()[..] {
             [(lead, _), ..] => (&lead.phone, &lead.lead),
@@ -106,8 +109,8 @@ impl NumbersSheet<'_> {
     }
 }
 
-/// Returns all typed leads: from the rows of the list, from the form for one number, and from CSV.
-/// Also returns how many rows of CSV lack one of the two values.
+/// Returns all typed leads, whether they're from the list's rows, from the form for a single
+/// number, or from CSV. Also returns how many CSV rows lack one of the two values.
 fn typed_leads(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
     let [phones, leads] = ROW.map(|row| form.iter().filter(move |(name, _)| *name == row));
     let mut all = Vec::new();
@@ -147,7 +150,7 @@ fn typed_leads(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
     (all, lacking)
 }
 
-/// Refuses all leads of a number for which two different leads were typed.
+/// Rejects all leads for a number if two different ones were typed.
 fn refuse_two_leads(shell: &PageShell, all: &mut [TypedLead]) {
     let mut leads = BTreeMap::<String, BTreeSet<String>>::new();
     for one in all.iter() {
@@ -156,7 +159,7 @@ fn refuse_two_leads(shell: &PageShell, all: &mut [TypedLead]) {
     }
     for one in all {
         let digits = digits(&one.phone);
-        // Texts without digits are not numbers, so they are not compared.
+        // Texts without digits aren't numbers, so they aren't compared.
         if !digits.is_empty() && leads[&digits].len() > 1 {
             one.refuse(shell, shell.t("wrong.two_leads").to_owned());
         }
@@ -183,7 +186,7 @@ impl TypedLead {
         format!("{} {}", self.phone, self.lead.trim())
     }
 
-    /// Stores the error, with its line in the pasted CSV text if there is one.
+    /// Stores the error, along with its line in the pasted CSV text, if any.
     fn refuse(&mut self, shell: &PageShell, wrong: String) {
         self.wrong = Some(match self.line {
             Some(line) => shell.text_with_two("numbers.line", line, &wrong),
@@ -192,9 +195,9 @@ impl TypedLead {
     }
 }
 
-/// Reads numbers and leads from CSV in the form of this page's file or of a list of leads. Also
-/// returns how many rows lack a cell. Without a header, number and lead are the first two columns.
-/// Returns `None` if a header does not name these columns.
+/// Reads numbers and leads from CSV in the form of this page's file or of a lead list. Also returns
+/// how many rows lack a cell. Without a header, the number and the lead are the first two columns.
+/// Returns `None` if there's a header that doesn't contain these columns.
 fn leads_of(csv: &str) -> Option<(Vec<PairRow>, u64)> {
     let csv = csv.trim_start_matches('\u{feff}');
     let first = csv.lines().next().unwrap_or_default();
@@ -219,8 +222,8 @@ fn leads_of(csv: &str) -> Option<(Vec<PairRow>, u64)> {
     None
 }
 
-/// Serves `POST /numbers/give`: assigns the typed leads to their numbers, and shows the errors of
-/// leads that could not be assigned.
+/// Serves `POST /numbers/give`, which assigns the typed leads to their numbers, and shows the
+/// errors for leads that couldn't be assigned.
 pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     let (mut all, lacking) = typed_leads(&visit.shell, &visit.asked.form);
     let left_out = (lacking > 0).then(|| visit.shell.n("numbers.left_out", lacking));
@@ -276,9 +279,9 @@ pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     list(visit, all).await
 }
 
-/// Assigns one lead. Returns the lead, how many calls are sent now, and the number's dead letters,
-/// or an error message. A refusal of the daemon is also only a message, because the rows after it
-/// would be lost otherwise.
+/// Assigns one lead. Returns the lead, how many calls are being sent now, and the number's dead
+/// letters, or else an error message. If the daemon refuses, that's merely a message too, because
+/// otherwise the rows after it would be lost.
 async fn give_one(
     visit: &AuthenticatedRequest<'_>,
     one: &mut TypedLead,
@@ -309,7 +312,7 @@ async fn give_one(
     }
 }
 
-/// Serves `POST /numbers/take`: removes the assigned lead of a number.
+/// Serves `POST /numbers/take`, which removes a number's assigned lead.
 pub(crate) async fn take(visit: &AuthenticatedRequest<'_>) -> Handled {
     let phone = visit.asked.form.get("phone").unwrap_or_default();
     visit.page.backend.take_lead(phone).await?;
@@ -317,7 +320,7 @@ pub(crate) async fn take(visit: &AuthenticatedRequest<'_>) -> Handled {
     Ok(see("/numbers"))
 }
 
-/// The columns of the CSV file. The last column is empty, so people can fill in leads.
+/// The CSV file's columns. The last one is empty, so that leads can be filled in.
 const COLUMNS: &Columns<WaitingPhone> = &[
     ("phone", |number, _| number.phone.as_str().to_owned()),
     ("calls", |number, _| number.calls.to_string()),
@@ -326,7 +329,8 @@ const COLUMNS: &Columns<WaitingPhone> = &[
     ("lead", |_, _| String::new()),
 ];
 
-/// Serves `GET /numbers.csv`: the numbers as a file, for the people who enter leads into the CRM.
+/// Serves `GET /numbers.csv`, which contains the numbers as a file, for those who enter leads into
+/// the CRM.
 pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let numbers = visit.page.backend.numbers().await?;
     let name = "callbridge-numbers.csv";
@@ -337,7 +341,7 @@ pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
 mod tests {
     use super::*;
 
-    /// Returns the rows as one text, and how many rows lack a cell.
+    /// Returns the rows as text, along with how many rows lack a cell.
     fn read_leads(csv: &str) -> Option<(String, u64)> {
         let (rows, lacking) = leads_of(csv)?;
         let rows: Vec<String> = rows

@@ -1,5 +1,6 @@
-//! The views PBX and Check. PBX shows sources and their gaps, trunks and their calls, and channels
-//! and extensions that match nothing. Check shows the findings of `check`, with what to do.
+//! The PBX and Check views. PBX shows sources and their gaps, trunks and their calls, and channels
+//! and extensions that don't match anything. Check shows the findings of `check`, including what to
+//! do.
 
 use crate::answer::{self, Handled};
 use crate::{background::LastCheck, page::AuthenticatedRequest, shell::PageShell};
@@ -7,9 +8,9 @@ use askama::Template;
 use callbridge_model::Status;
 use callbridge_model::status::{Employees, TrunkStatus, Unlisted};
 
-/// A trunk without calls for longer than this is highlighted.
+/// A trunk without any calls for longer than this is highlighted.
 const SILENT_SECONDS: i64 = 24 * 3600;
-/// Maximum channel names that are shown.
+/// Maximum number of channel names to show.
 const CHANNELS_MAX: usize = 40;
 
 #[derive(Template)]
@@ -18,15 +19,15 @@ struct PbxSheet<'a> {
     c: &'a PageShell,
     status: &'a Status,
     trunks: &'a [TrunkStatus],
-    /// Trunks without calls for a day.
+    /// Trunks without any calls for a day.
     silent: Vec<&'a TrunkStatus>,
-    /// Channels that belong to no trunk.
+    /// Channels that don't belong to any trunk.
     channels: Vec<&'a str>,
-    /// Extensions that had calls but are in no employee list.
+    /// Extensions that had calls but aren't in any employee list.
     extensions: Vec<&'a Unlisted>,
 }
 
-/// Serves `GET /pbx`: sources, gaps, trunks, channels and extensions.
+/// Serves `GET /pbx`, which shows sources, gaps, trunks, channels, and extensions.
 pub(crate) async fn pbx(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let status = visit.refresh_badges().await?;
     let trunks = visit.page.backend.trunks().await?;
@@ -53,8 +54,7 @@ impl PbxSheet<'_> {
         self.silent.iter().any(|silent| silent.name == trunk.name)
     }
 
-    /// Returns the employee lists if calls had extensions, but the lists have none of these
-    /// extensions.
+    /// Returns the employee lists if calls had extensions but none of these is in the lists.
     fn list_matches_nothing(&self) -> Option<&Employees> {
         let employees = self.status.employees.as_ref()?;
         if employees.calls > 0 && employees.matched == 0 {
@@ -64,7 +64,7 @@ impl PbxSheet<'_> {
         }
     }
 
-    /// Returns `true` if calls had extensions, and the employee lists have all of these extensions.
+    /// Returns `true` if calls had extensions and all of these are in the employee lists.
     fn every_extension_matches(&self) -> bool {
         let employees = self.status.employees.as_ref();
         employees.is_some_and(|lists| lists.calls > 0 && lists.matched == lists.calls)
@@ -83,11 +83,11 @@ struct CheckSheet<'a> {
     last: LastCheck,
 }
 
-/// Serves `GET /check`: the findings of the last run, with failed checks first.
+/// Serves `GET /check`, which shows the last run's findings, with failed checks first.
 pub(crate) async fn check(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let _ = visit.refresh_badges().await;
     let mut last = visit.page.checks.last();
-    // Failed findings come first, then doubts.
+    // Failed findings come first, followed by doubtful ones.
     (last.findings).sort_by_key(|finding| (finding.ok, finding.ok && finding.fix.is_empty()));
     let c = &visit.shell;
     answer::html(&CheckSheet { c, last })

@@ -1,4 +1,4 @@
-//! The view Today: one sentence with the verdict, then the figures behind it.
+//! The Today view, which shows a one-sentence verdict followed by the numbers behind it.
 
 use crate::answer::{self, Handled};
 use crate::backend::{CallQuery, Figures, Outcomes};
@@ -9,7 +9,7 @@ use callbridge_model::status::{FindingKind, OverallState, Problem, SourceState};
 use callbridge_model::{Reason, Status};
 use callbridge_spool::Listed;
 
-/// Maximum newest calls that are shown.
+/// Maximum number of newest calls to show.
 const CALLS: usize = 8;
 
 #[derive(Template)]
@@ -22,7 +22,7 @@ struct TodaySheet<'a> {
     hours: Chart,
     days: Chart,
     books: Vec<Book>,
-    /// The newest stored calls, at most `CALLS`.
+    /// The `CALLS` newest stored calls.
     newest: Vec<Listed>,
 }
 
@@ -31,17 +31,17 @@ struct Lead {
     state: &'static str,
     sentence: String,
     since: Option<i64>,
-    /// Problems that need a person, worst first.
+    /// Problems that need attention, worst first.
     waits: Vec<Waiting>,
 }
 
-/// A problem that needs a person.
+/// A problem that needs attention.
 struct Waiting {
     title: String,
     message: LocalText,
     fix: String,
     command: String,
-    /// The path of the view in which the problem can be fixed. `None` if no view can fix it.
+    /// The path of the view in which the problem can be fixed, or `None` if there's no such view.
     link: Option<&'static str>,
 }
 
@@ -49,13 +49,13 @@ struct Waiting {
 struct Book {
     name: &'static str,
     calls: u64,
-    /// The width of the book's bar in thousandths of the finished calls, at least 6.
+    /// The width of the book's bar in thousandths of the finished calls, but at least 6.
     share: u64,
     /// The left end of the bar, in thousandths of the finished calls.
     from: u64,
 }
 
-/// Serves `GET /`: the verdict, the figures of today, and the newest calls.
+/// Serves `GET /`, which shows the verdict, today's numbers, and the newest calls.
 pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let backend = &visit.page.backend;
     let figures = backend.today().await?;
@@ -98,7 +98,7 @@ fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
     }
 }
 
-/// Makes the problem for customers who wait for a callback.
+/// Creates the problem for customers waiting for a callback.
 fn customers(shell: &PageShell, title: String) -> Waiting {
     Waiting {
         title,
@@ -138,8 +138,8 @@ fn waiting(shell: &PageShell, problem: &Problem, link: Option<&'static str>) -> 
     }
 }
 
-/// Returns the view in which a problem can be fixed, and the time since which the problem exists,
-/// if `status` contains that time.
+/// Returns the view in which a problem can be fixed, and since when the problem has existed, if
+/// that's in `status`.
 fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i64>) {
     use FindingKind as F;
     let sources = status.sources.iter();
@@ -194,7 +194,7 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
     }
 }
 
-/// Returns the books that count finished calls, in the order of a call's states. A book that is
+/// Returns the books that count finished calls, in the order of a call's states. A book that's
 /// added to the status appears automatically.
 fn books(status: &Status) -> Vec<Book> {
     let finished = status.books.finished.max(1);
@@ -223,7 +223,7 @@ fn books(status: &Status) -> Vec<Book> {
 }
 
 impl TodaySheet<'_> {
-    /// Returns the counts of calls that are not customers' calls, as texts.
+    /// Returns the counts of calls that aren't customer calls, as text.
     fn other_books(&self) -> Vec<String> {
         let books = &self.status.books;
         let all = [
@@ -235,8 +235,8 @@ impl TodaySheet<'_> {
         some.map(|(key, count)| self.c.n(key, count)).collect()
     }
 
-    /// Returns the number of dead letters that are messages, not calls. Such messages do not count
-    /// as finished calls.
+    /// Returns the number of dead letters that are messages rather than calls. Such messages don't
+    /// count as finished calls.
     fn messages(&self) -> u64 {
         let unreadable = self.status.dead_letters.get(Reason::Unreadable.word());
         unreadable.copied().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Calls on the page: stored calls, one call, and open calls.
+//! Calls on the page, which are stored calls, a single call, and open calls.
 
 use super::DaemonBackend;
 use callbridge_admin::explain::story::{Paint, Times};
@@ -13,15 +13,15 @@ use callbridge_model::{TypedNumber, clock, dates};
 use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
 use callbridge_spool::{CallFilter, Letter, Listed, Place, Row, Search, State, tables};
 
-/// Calls on one page of the list.
+/// Number of calls on one page of the list.
 const PAGE: usize = 50;
-/// Pages of the spool that are read to fill one page, because matches can be rare.
+/// Maximum number of spool pages to read in order to fill one page, since matches may be rare.
 const WALKS_MAX: usize = 20;
-/// Calls counted at most. The page shows that there are more.
+/// Maximum number of calls to count. If there are more, the page says so.
 const COUNT_MAX: usize = 1_000;
-/// Pages of the spool that are read to count calls.
+/// Maximum number of spool pages to read in order to count calls.
 const COUNT_WALKS: usize = 6;
-/// Open calls shown at most.
+/// Maximum number of open calls to show.
 const OPEN_MAX: usize = 200;
 
 impl DaemonBackend {
@@ -54,8 +54,8 @@ impl DaemonBackend {
         Ok(page)
     }
 
-    /// Converts a search: returns the call if the text is the id of one call, and the filter of the
-    /// list.
+    /// Converts a search, returning the call if the text is the ID of a single one, along with the
+    /// filter for the list.
     async fn resolve_query(
         &self,
         query: &CallQuery,
@@ -90,7 +90,7 @@ impl DaemonBackend {
         if let Search::One(row) = search.await? {
             return Ok((Some(listed_call(&row)), filter));
         }
-        // The text is neither a customer's number nor an id, so it is an extension.
+        // The text is neither a customer's number nor an ID, so it must be an extension.
         filter.extension = Some(text.to_owned());
         Ok((None, filter))
     }
@@ -119,7 +119,7 @@ impl DaemonBackend {
             state: Some(kept.state),
             call: &kept.call,
             rules: &self.handler.rules,
-            // The lists are not read here, because the lead is stored with the call.
+            // The lists aren't read here, because the lead is stored with the call.
             people: &People::default(),
         };
         let times = Times::new(&self.zone, kept.call.started);
@@ -143,8 +143,8 @@ impl DaemonBackend {
     }
 
     /// Returns the request that was or would be sent to the CRM. A call is stored as `sending`
-    /// before its first byte leaves. If the request was not sent after all, the call has neither a
-    /// request id nor an attempt.
+    /// before its first byte is sent. If the request wasn't sent after all, the call has neither a
+    /// request ID nor an attempt.
     fn request(&self, row: &Row) -> RequestView {
         let has_left =
             row.request_id.is_some() || !row.attempts.is_empty() || row.state == State::Sending;
@@ -191,7 +191,7 @@ impl DaemonBackend {
     }
 }
 
-/// Returns the time of the event that shows the call as answered. `None` if it was not answered.
+/// Returns the time of the event showing that the call was answered, or `None` if it wasn't.
 fn answered_at(call: &FinishedCall) -> Option<EventTime> {
     if !call.answered {
         return None;

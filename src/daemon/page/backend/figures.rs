@@ -1,4 +1,4 @@
-//! Outcomes of the calls of a day and of a week.
+//! The outcomes of a day's and a week's calls.
 
 use super::DaemonBackend;
 use callbridge_admin::Refusal;
@@ -9,14 +9,14 @@ use callbridge_spool::{State, tables};
 use jiff::{RoundMode, ToSpan as _, Unit, Zoned, ZonedRound};
 use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
 
-/// Hours of the first chart.
+/// Number of hours in the first chart.
 const HOURS: usize = 24;
-/// Days of the second chart, today included.
+/// Number of days in the second chart, including today.
 const DAYS: usize = 7;
-/// Past days are counted again after this long, because their dead letters can have been resolved.
+/// How often past days are counted again, because their dead letters may have been resolved.
 const DAYS_EVERY: Duration = Duration::from_secs(300);
 
-/// The bars of the days before today, and the time since boot at which they were counted.
+/// The bars for the days before today, and when they were counted, in time since boot.
 pub(in crate::daemon) type Week = Option<(Duration, Vec<Bar>)>;
 
 fn outcomes(counted: &BTreeMap<State, u64>) -> Outcomes {
@@ -34,15 +34,15 @@ fn outcomes(counted: &BTreeMap<State, u64>) -> Outcomes {
     all
 }
 
-/// Returns the delay in seconds that the fraction `part` (0 to 1) of the sorted `delays` does not
-/// exceed.
+/// Returns the smallest of the sorted `delays`, in seconds, that the fraction `part` (0 to 1) of
+/// them doesn't exceed.
 fn quantile(delays: &[Duration], part: f64) -> Option<f64> {
     let last = delays.len().checked_sub(1)?;
     let place = (last as f64 * part).ceil() as usize;
     delays.get(place).map(Duration::as_secs_f64)
 }
 
-/// The beginnings of the bars, and the end of the last bar, in epoch seconds.
+/// The start of each bar, and the end of the last one, in epoch seconds.
 struct Bounds {
     hours: Vec<i64>,
     days: Vec<i64>,
@@ -50,8 +50,8 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the bounds of the charts at the time `now`, in the zone of `now`. `None` if a time
-    /// is out of range.
+    /// Returns the bounds of the charts at the time `now`, in its own time zone, or `None` if a
+    /// time is out of range.
     fn for_time(now: &Zoned) -> Option<Self> {
         let to_hour = ZonedRound::new()
             .smallest(Unit::Hour)
@@ -73,7 +73,7 @@ impl Bounds {
         Some(Self {
             hours,
             days,
-            // If the clock was set back, calls can begin after `now`.
+            // If the clock was set back, calls may start after `now`.
             end: now.timestamp().as_second() + 3600,
         })
     }
@@ -109,15 +109,16 @@ impl DaemonBackend {
         Some(at.to_zoned(self.zone.as_time_zone().clone()))
     }
 
-    /// Returns the epoch second at which the day began in the PBX's zone, `before` days ago.
+    /// Returns the epoch second at which the day that was `before` days ago started in the PBX's
+    /// time zone.
     pub(super) fn day_begun(&self, now: EventTime, before: i64) -> i64 {
         let zoned = self.zoned(now);
         let day = zoned.and_then(|at| at.checked_sub(before.days()).ok()?.start_of_day().ok());
         day.map_or(0, |day| day.timestamp().as_second())
     }
 
-    /// Returns a bar for each beginning in `from`. A bar ends where the next bar begins, and the
-    /// last bar ends at `end`. All times are in epoch seconds.
+    /// Returns a bar for each start in `from`. A bar ends where the next one starts, and the last
+    /// one ends at `end`. All times are in epoch seconds.
     async fn bars(&self, from: &[i64], end: i64) -> Result<Vec<Bar>, Refusal> {
         let ends = from.iter().skip(1).copied().chain([end]);
         let spans: Vec<(i64, i64)> = from.iter().copied().zip(ends).collect();
@@ -133,8 +134,8 @@ impl DaemonBackend {
         Ok(read.await?)
     }
 
-    /// Returns the bars of the days before today. The bars are cached, because counting reads many
-    /// rows.
+    /// Returns the bars for the days before today, which are cached, because counting them requires
+    /// reading many rows.
     async fn past_days(&self, from: &[i64], end: i64, now: Duration) -> Result<Vec<Bar>, Refusal> {
         {
             let week = self.week.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn hours_and_days_begin_in_the_time_zone_of_the_pbx() {
         let zone = jiff::tz::TimeZone::get("Europe/Berlin").expect("a zone");
-        // In Berlin, the clocks went back two days before, so one of the seven days has 25 hours.
+        // In Berlin, the clocks went back two days earlier, so one of the seven days has 25 hours.
         let now: jiff::Timestamp = "2026-10-27T14:33:20Z".parse().expect("a time");
         let bounds = Bounds::for_time(&now.to_zoned(zone)).expect("bounds");
         assert_eq!((bounds.hours.len(), bounds.days.len()), (HOURS, DAYS));

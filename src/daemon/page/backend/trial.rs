@@ -1,4 +1,4 @@
-//! `check`, run from the page in its own process, with the arguments of `run`.
+//! Runs `check` from the page, in a separate process with the arguments of `run`.
 
 use callbridge_admin::Refusal;
 use callbridge_model::Code;
@@ -6,10 +6,9 @@ use callbridge_page::backend::CheckFinding;
 use std::{ffi::OsString, process::Stdio, time::Duration};
 use tokio::process::Command;
 
-/// Time limit of a run of `check`.
+/// Timeout for a run of `check`.
 const WITHIN: Duration = Duration::from_secs(90);
-/// Flags of `run` that are not passed to `check`, because they would end `check` or change the
-/// state.
+/// Flags of `run` that aren't passed to `check`, because they would end it or change the state.
 const NOT_TRIED: [&str; 2] = ["--until-idle", "--rebind"];
 
 fn unavailable(message: impl Into<String>) -> Refusal {
@@ -52,7 +51,7 @@ pub(super) async fn run_check() -> Result<Vec<CheckFinding>, Refusal> {
     Ok(findings)
 }
 
-/// Returns the arguments after `run`, without the flags that are not passed to `check`.
+/// Returns the arguments after `run`, without the flags that aren't passed to `check`.
 fn check_arguments(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let behind = arguments.skip_while(|argument| argument != "run").skip(1);
     behind.filter(|argument| !NOT_TRIED.iter().any(|flag| argument == flag))

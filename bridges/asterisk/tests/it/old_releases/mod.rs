@@ -1,5 +1,5 @@
-//! Tests with calls of Asterisk 1.8 to 16 with chan_sip (`tests/recordings/asterisk-old`). The
-//! assembler is restarted, loses its connection, or receives changed messages.
+//! Tests with calls recorded on Asterisk 1.8 to 16 with chan_sip (`tests/recordings/asterisk-old`).
+//! The assembler is restarted, loses its connection, or receives modified messages.
 
 mod recording;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Messages arrive up to this many microseconds late.
 const LATE_MICROS: u64 = 400_000;
 
-/// Returns a new assembler that knows only the stored open calls of `ended`. `kept` holds the
+/// Returns a new assembler that only knows the stored open calls of `ended`. `kept` holds the
 /// snapshots between restarts.
 fn restart_from_snapshots(mut ended: Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) -> Assembler {
     for change in ended.take_changes() {
@@ -27,7 +27,7 @@ fn restart_from_snapshots(mut ended: Assembler, kept: &mut BTreeMap<u64, Vec<u8>
     next
 }
 
-/// Returns the first difference between two accounts of the same calls.
+/// Returns the first difference between two versions of the same calls.
 fn difference(name: &str, before: &[FinishedCall], after: &[FinishedCall]) -> String {
     if before == after {
         return String::new();
@@ -37,8 +37,8 @@ fn difference(name: &str, before: &[FinishedCall], after: &[FinishedCall]) -> St
     format!("{name}: {differ:?}\n")
 }
 
-/// Checks that `change` of the messages changes no call of the recordings whose names end with
-/// `files`.
+/// Checks that applying `change` to the messages doesn't affect any call in the recordings whose
+/// names end with `files`.
 fn check_unchanged(files: &str, change: impl Fn(&mut Vec<Message>)) {
     let mut wrong = String::new();
     let all = recording::all().into_iter();
@@ -105,15 +105,15 @@ fn restart_after_each_event_changes_no_call() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// Returns the talk times, the longest first.
+/// Returns the talk times, longest first.
 fn longest_first(talk: impl Iterator<Item = Duration>) -> Vec<Duration> {
     let mut sorted: Vec<Duration> = talk.collect();
     sorted.sort_by(|a, b| b.cmp(a));
     sorted
 }
 
-/// Returns `true` if the calls have the same talk times, within 600 ms. A call without talk can be
-/// missing.
+/// Returns `true` if the calls have the same talk times, to within 600 ms. A call without talk time
+/// may be missing.
 fn has_same_talk(received: &[Duration], reported: &[Duration]) -> bool {
     for i in 0..received.len().max(reported.len()) {
         let one = received.get(i).copied().unwrap_or_default();
@@ -155,8 +155,8 @@ fn cut_off_call_reports_talk_received_until_cut() {
     );
 }
 
-/// The masquerade of a transfer by REFER can happen only when the ringing telephone is answered. By
-/// the time the masquerade is reported, the channel that transferred has hung up.
+/// In a REFER transfer, the masquerade may not happen until the ringing phone is answered. By the
+/// time it's reported, the transferring channel has hung up.
 #[test]
 fn late_masquerade_of_refer_transfer_changes_no_talk() {
     let name = "1.8-cel-on-ami blonde_transfer_refer cel.csv";
@@ -191,7 +191,7 @@ fn late_masquerade_of_refer_transfer_changes_no_talk() {
     assert_eq!(late_calls[0].incomplete, None);
 }
 
-/// Returns `true` if a masquerade causes the event of the row.
+/// Returns `true` if the row's event was caused by a masquerade.
 fn is_of_masquerade(row: &str) -> bool {
     let mut events = ["HANGUP", "CHAN_END", "APP_END"].iter();
     events.any(|event| row[1..].starts_with(event))
@@ -201,7 +201,7 @@ fn talk_millis(calls: &[FinishedCall]) -> Vec<u128> {
     calls.iter().map(|call| call.talk.as_millis()).collect()
 }
 
-/// Returns a row of CEL without its peer, as with a mapping without `${BRIDGEPEER}`.
+/// Returns a CEL row without its peer, as if the mapping had no `${BRIDGEPEER}`.
 fn remove_peer((at, message): &Message) -> Message {
     const FROM_THE_END: usize = 4;
     let row = String::from_utf8_lossy(message).into_owned();
@@ -211,7 +211,7 @@ fn remove_peer((at, message): &Message) -> Message {
     (*at, cells.join("\",\"").into_bytes())
 }
 
-/// Returns the talk time, the length, the direction, and the employees of a call.
+/// Returns a call's talk time, duration, direction, and employees.
 fn describe(call: &FinishedCall) -> String {
     let (talk, whole) = (call.talk, call.ended.since(call.started));
     let seconds = [talk, whole].map(|time| format!("{:.1}", time.as_secs_f64()));
@@ -221,7 +221,7 @@ fn describe(call: &FinishedCall) -> String {
     )
 }
 
-/// Returns `true` if the recording of this name is CEL of Asterisk 1.8 or 11.
+/// Returns `true` if the recording with this name is CEL from Asterisk 1.8 or 11.
 fn has_old_cel(name: &str) -> bool {
     let is_old = name.starts_with("1.8") || name.starts_with("11 ");
     is_old && name.ends_with("cel.csv")

@@ -17,19 +17,21 @@ const RELEASES: [&str; 6] = [
     "16",
 ];
 
-/// Recordings whose talk is not reported, by parts of the names of release, scenario, and file.
+/// Recordings in which talk time isn't reported, given by parts of their release, scenario, and
+/// file names.
 const WITHOUT_TALK: [(&str, &str, &str); 3] = [
     ("1.8", "conference", ""),
     ("11", "conference", "cel"),
     ("11-shipped-cel-conf", "", "cel"),
 ];
-/// A time between two messages that is longer than this is a pause.
+/// Two messages that are further apart than this have a pause between them.
 const LONG: Duration = Duration::from_millis(500);
 
-/// A message, and the time of its event.
+/// A message, along with the time of its event.
 pub type Message = (EventTime, Vec<u8>);
 
-/// A recording of one source: its messages with their times, in their original order.
+/// A recording of one source, which has its messages in their original order, along with their
+/// times.
 pub struct Recording {
     pub name: String,
     folder: PathBuf,
@@ -46,7 +48,7 @@ fn sorted_entries(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Returns every recording of channel events and of CEL.
+/// Returns all recordings of channel events and CEL.
 pub fn all() -> Vec<Recording> {
     let root = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -101,12 +103,13 @@ impl Recording {
         }
     }
 
-    /// Returns the calls of these messages.
+    /// Returns the calls that result from these messages.
     pub fn calls(&self, messages: &[Message]) -> Vec<FinishedCall> {
         self.calls_with_next_assembler(messages, |assembler| assembler)
     }
 
-    /// Returns the calls of these messages. `next` returns the assembler for the next message.
+    /// Returns the calls that result from these messages. `next` returns the assembler to use for
+    /// the next message.
     pub fn calls_with_next_assembler(
         &self,
         messages: &[Message],
@@ -124,8 +127,8 @@ impl Recording {
         calls
     }
 
-    /// Returns the calls with customers if the connection ends after the message with the index
-    /// `last`, half-way before the next message. Also returns when the connection ends.
+    /// Returns when the connection is lost, and the calls with customers, if it's lost halfway
+    /// between message `last` and the next one.
     pub fn calls_until(&self, last: usize) -> (EventTime, Vec<FinishedCall>) {
         let mut assembler = assembler();
         for message in &self.messages[..=last] {
@@ -145,7 +148,8 @@ impl Recording {
         (cut, calls.filter(|call| call.trunk.is_some()).collect())
     }
 
-    /// Returns the indexes of the messages that a long pause follows, in which people talk or wait.
+    /// Returns the index of each message that's followed by a long pause, during which people talk
+    /// or wait.
     pub fn pauses(&self) -> Vec<usize> {
         let pairs = self.messages.windows(2).enumerate();
         let long = pairs.filter(|(_, pair)| pair[1].0.since(pair[0].0) > LONG);
@@ -158,7 +162,7 @@ impl Recording {
         expected["calls"].as_array().expect("calls").clone()
     }
 
-    /// Returns the numbers that incoming customers dialed, in order.
+    /// Returns the numbers that customers dialed to call in, in sorted order.
     pub fn dids(&self) -> Vec<Option<String>> {
         let calls = self.expected_calls().into_iter();
         let inbound = calls.filter(|call| call["direction"] == "INBOUND");
@@ -168,9 +172,8 @@ impl Recording {
         dids
     }
 
-    /// Returns for each call when customers and employees talked, according to the telephones.
-    /// Returns `None` if the source does not report all talk, or if dialing a feature code counts
-    /// as talk.
+    /// Returns when customers and employees talked in each call, according to the phones, or `None`
+    /// if the source doesn't report all talk time or if dialing a feature code counts as talk time.
     pub fn talks_of_calls(&self) -> Option<Vec<Vec<(EventTime, EventTime)>>> {
         let calls = self.expected_calls();
         let counts_feature_codes = calls
@@ -193,7 +196,7 @@ impl Recording {
         Some(talks_of_calls)
     }
 
-    /// Returns `true` if [`WITHOUT_TALK`] lists the recording.
+    /// Returns `true` if the recording is listed in [`WITHOUT_TALK`].
     fn is_without_talk(&self) -> bool {
         WITHOUT_TALK.iter().any(|(release, scene, file)| {
             let parts = [release, scene, file];

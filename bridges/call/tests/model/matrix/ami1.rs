@@ -153,14 +153,15 @@ impl Teller<'_> {
             .end();
     }
 
-    /// Tells the result of an originate. If the party didn't answer, there's no ID.
+    /// Reports the result of an originate action. If the party didn't answer, there's no ID.
     fn originated(&mut self, deed: &Deed, channel: &str, id: &str) {
         self.begin("OriginateResponse", deed.at);
         self.field("Channel", channel).field("Uniqueid", id);
         self.field("CallerIDNum", COMPANY).end();
     }
 
-    /// Tells that the channel enters or leaves a bridge, which may be a room or a two-channel link.
+    /// Reports that the channel enters or leaves a bridge, which may be a room or a two-channel
+    /// link.
     fn share(&mut self, deed: &Deed, bridge: Br) {
         let bridge = &self.scene.story.bridges[bridge];
         let enters = matches!(deed.act, Act::Enter(_));

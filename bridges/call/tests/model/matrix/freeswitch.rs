@@ -1,5 +1,5 @@
-//! Tells a story as FreeSWITCH events, in JSON as sent by its event socket and mod_amqp, with those
-//! headers that both a live switch sends and rules read.
+//! Tells a story as FreeSWITCH events, in JSON as sent by its event socket and mod_amqp. The events
+//! contain only headers that a live switch sends and that at least one rule reads.
 //!
 //! FreeSWITCH doesn't need Local channels, so parties on either side of one are bridged directly.
 

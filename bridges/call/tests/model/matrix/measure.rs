@@ -25,7 +25,7 @@ pub struct Facts {
     pub lead: bool,
 }
 
-/// A call as given by a source.
+/// A call as reported by a source.
 #[derive(Debug)]
 pub struct Given {
     pub facts: Facts,

@@ -10,7 +10,7 @@ use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A call of 17 s with 16 s of talk.
+/// A 17-second call with 16 seconds of talk time.
 const RECORDING: &str =
     include_str!("../../../../../tests/recordings/field/asterisk-stalled-line/ami.raw");
 const LENGTH: f64 = 17.0;
@@ -111,7 +111,7 @@ impl PlayedLine {
         self.held.push_back(Message::Pong { number, ms });
     }
 
-    /// Does everything that is due at this millisecond.
+    /// Does everything that's due at this millisecond.
     fn step(&mut self, ms: i64, standstill: Standstill) {
         while let Some((due, _)) = self.events.front()
             && *due <= ms
@@ -201,7 +201,7 @@ fn stall_without_timestamps_yields_true_values_or_none() {
             for half_seconds in -70..38 {
                 let from = f64::from(half_seconds) / 2.0 + 0.06;
                 let standstill = Standstill { from, length };
-                // Without a time in a response, nothing shows that the first channel is late.
+                // If responses don't contain times, nothing reveals that the first channel is late.
                 if !has_pong_times && from < 0.0 && from + length > 0.0 {
                     continue;
                 }
