@@ -343,6 +343,11 @@ impl<'f> LegFile<'f> {
         }
         let cause = self.variables.get("hangup_cause_q850").parse().ok();
         events.push(event_of(&channel, ended, Kind::Hangup { cause }));
+        let disposition = if self.answered.is_some() {
+            "ANSWERED"
+        } else {
+            "NO ANSWER"
+        };
         Cdr {
             uniqueid: channel.uniqueid.clone(),
             linkedid: channel.linkedid.clone(),
@@ -350,6 +355,7 @@ impl<'f> LegFile<'f> {
             started_at: Some(self.created),
             answered_at: self.answered,
             ended_at: Some(ended),
+            disposition: disposition.into(),
             events,
             ..Cdr::default()
         }

@@ -134,6 +134,10 @@ pub(super) struct Record {
     /// a known one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) unknown_disposition: Option<String>,
+    /// Whether the disposition isn't a known no, and neither billed seconds nor an answer time were
+    /// reported, so it's unknown whether or how long anyone talked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    lacks_answer: bool,
     pub(super) start: EventTime,
     pub(super) end: EventTime,
     /// When the billed time starts, i.e., when the call was answered.
@@ -218,6 +222,9 @@ impl Record {
             userfield: clip(&cdr.userfield),
             answered,
             unknown_disposition,
+            lacks_answer: !is_one_of(&NO, disposition)
+                && cdr.billed_micros.is_none()
+                && cdr.answered_at.is_none(),
             start,
             end,
             billed_from,
@@ -334,6 +341,11 @@ impl Record {
                 "a record's disposition is \"{disposition}\", which is neither a known yes nor a \
                  known no, although the record has billed seconds or an answer time"
             ));
+        }
+        if self.lacks_answer {
+            let reason = "a record that isn't marked as unanswered has neither billed seconds nor \
+                          an answer time, so the talk time is unknown: log billsec";
+            return Some(reason.to_owned());
         }
         if self.answered && self.is_of_conference() && self.room.is_none() {
             return Some(format!(

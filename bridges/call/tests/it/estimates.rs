@@ -245,6 +245,27 @@ fn unknown_disposition_with_an_answer_is_incomplete_and_named() {
     }
 }
 
+/// A table without the column `billsec` has an answer time that can be NULL.
+#[test]
+fn record_without_billed_seconds_and_answer_time_is_incomplete_unless_it_is_a_no() {
+    for (disposition, is_incomplete) in [
+        ("ANSWERED", true),
+        ("8", true),
+        ("", true),
+        ("RESPONDIDA", true),
+        ("NO ANSWER", false),
+        ("BUSY", false),
+    ] {
+        let mut record = answered_cdr(0, 1, "PJSIP");
+        record.disposition = disposition.into();
+        record.billed_micros = None;
+        record.answered_at = None;
+        let call = single_call(record);
+        assert_eq!(call.incomplete.is_some(), is_incomplete, "{disposition}");
+        assert!(!call.answered, "{disposition}");
+    }
+}
+
 #[test]
 fn answer_in_the_last_second_is_talk_of_under_a_second() {
     for (start, answer, is_answered) in
