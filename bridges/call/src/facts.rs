@@ -11,7 +11,7 @@ mod texts;
 mod times;
 mod traits;
 
-pub(crate) use applications::SeenDial;
+pub(crate) use applications::{CONFERENCES, SeenDial};
 pub(crate) use fact::{Fact, FactKind, Passage, any, is_holding, spans};
 pub(crate) use history::Stamped;
 pub(crate) use leg::{Effect, Leg, SeenVariable, is_stand_in};

@@ -25,8 +25,9 @@ const PROMPTS: [&str; 10] = [
 /// `Dial` options that run a macro or subroutine on the dialed channel.
 const ASKING: [&str; 2] = ["M(", "U("];
 
-/// Conference applications, in which all channels can hear each other.
-const ROOMS: [&str; 4] = ["ConfBridge", "MeetMe", "Konference", "conference"];
+/// Conference applications, in which all channels can hear each other. FreeSWITCH's is
+/// `conference`.
+pub(crate) const CONFERENCES: [&str; 4] = ["ConfBridge", "MeetMe", "Conference", "Konference"];
 
 /// How long `RetryDial` waits between attempts if its data doesn't say.
 const PAUSE_DEFAULT: Duration = Duration::from_secs(10);
@@ -73,7 +74,7 @@ impl Applications {
         if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
             return earliest(&mut self.outgoing, at);
         }
-        if ROOMS.contains(&name) {
+        if is_one_of(&CONFERENCES, name) {
             return earliest(&mut self.conference, at);
         }
         if name == "AgentLogin" {

@@ -1,6 +1,6 @@
 //! The fields of a call detail record that determine a call's values.
 
-use crate::facts::Leg;
+use crate::facts::{CONFERENCES, Leg};
 use crate::resolve::command_patience;
 use crate::talk::ANSWERED_FROM;
 use crate::trunk::{self, unmarked};
@@ -65,9 +65,6 @@ const CONNECTS_NO_ONE: [&str; 28] = [
     "ControlPlayback",
     "MinivmGreet",
 ];
-
-/// Conference room applications, whose channels can hear each other.
-const CONFERENCES: [&str; 4] = ["ConfBridge", "MeetMe", "Conference", "Konference"];
 
 /// Other applications that connect a channel to an existing one. As with conferences, the record's
 /// destination wasn't dialed.

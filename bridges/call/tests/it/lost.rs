@@ -152,5 +152,26 @@ fn answered_phone_outside_all_bridges_delays_the_end_of_a_call() {
     story.at(9.0).leave(&city, "b1").hangup(&city);
     story.at(12.0).leave(&phone, "b1").hangup(&phone);
     let call = story.call();
-    assert!(call.incomplete.is_some(), "{call:?}");
+    let reason = call.incomplete.expect("incomplete");
+    assert!(reason.contains("bridge"), "{reason}");
+}
+
+/// CEL doesn't report who else is in a conference of these applications.
+#[test]
+fn customer_who_ends_in_a_conference_of_any_application_is_incomplete_in_cel() {
+    for application in [
+        "ConfBridge",
+        "MeetMe",
+        "Conference",
+        "Konference",
+        "confbridge",
+    ] {
+        let city = customer(1);
+        let mut story = Story::from_cel();
+        story.at(0.0).create(&city, Ring).state(&city, Up);
+        story.at(1.0).app(&city, application, "600");
+        story.at(30.0).hangup(&city);
+        let reason = story.call().incomplete.expect("incomplete");
+        assert!(reason.contains("conference"), "{application}: {reason}");
+    }
 }
