@@ -241,6 +241,49 @@ fn late_row_after_a_transfer_revises_the_call_once() {
     }
 }
 
+/// Returns a row for a customer who reaches a phone. All rows have the same channel name, as on a
+/// PBX that was restarted.
+fn row_of_reused_channel(born: u32, dest: &str, from: u32, to: u32) -> String {
+    serde_json::json!({
+        "src": "998901110003", "dst": "101", "channel": "PJSIP/city-00000001", "dstchannel": dest,
+        "lastapp": "Dial", "lastdata": dest, "start": record_time(590 + from),
+        "answer": record_time(590 + from), "end": record_time(590 + to), "durationsec": to - from,
+        "billsec": to - from, "disposition": "ANSWERED",
+        "uniqueid": format!("{}.1", BEGAN + i64::from(born)), "userfield": "lead=4003",
+    })
+    .to_string()
+}
+
+#[test]
+fn late_row_revises_the_call_with_its_id_although_a_newer_one_has_its_channel() {
+    let mut intake = intake(&[Format::CdrAmqp]);
+    send_body(
+        &mut intake,
+        SOURCE,
+        1,
+        &row_of_reused_channel(0, "SIP/101-1", 0, 30),
+        BEGAN + 30,
+    );
+    send_body(
+        &mut intake,
+        SOURCE,
+        2,
+        &row_of_reused_channel(40, "SIP/101-2", 40, 50),
+        BEGAN + 50,
+    );
+    let batch = take_batch(&mut intake, BEGAN + 70, false);
+    assert_eq!(revisions(&batch), [(30, 30, false), (10, 10, false)]);
+    send_body(
+        &mut intake,
+        SOURCE,
+        3,
+        &row_of_reused_channel(0, "SIP/102-3", 30, 55),
+        BEGAN + 71,
+    );
+    let batch = take_batch(&mut intake, BEGAN + 90, true);
+    assert_eq!(revisions(&batch), [(55, 55, true)]);
+}
+
 #[test]
 fn second_call_with_the_id_of_a_folded_call_reaches_the_spool() {
     let mut intake = intake(&[Format::CdrAmqp]);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Maximum number of records per call. Any further ones are dropped.
-const RECORDS_MAX: usize = 1024;
+pub(super) const RECORDS_MAX: usize = 1024;
 /// Times are in whole seconds, so one record may end in the second before the next one starts.
 const TOUCHING: Duration = Duration::from_secs(1);
 /// A call whose last record arrives within this time after its end is happening now, as opposed to

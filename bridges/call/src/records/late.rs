@@ -3,6 +3,7 @@
 //! talk time was longer, the corrected values are returned as a revised call.
 
 use super::Folder;
+use super::group::RECORDS_MAX;
 use super::record::Record;
 use crate::{EventTime, FinishedCall};
 use std::collections::VecDeque;
@@ -36,10 +37,16 @@ impl FoldedGroups {
     /// Adds a late record to the newest group it belongs to and returns that group's revised calls.
     /// `folder` must be empty and is used to fold the records again.
     pub(super) fn revise(&mut self, late: Record, mut folder: Folder) -> Vec<FinishedCall> {
-        let mut groups = self.0.iter_mut().rev();
-        let Some(group) = groups.find(|group| group.belongs(&late)) else {
+        // Old Asterisks reuse channel names, such as `DAHDI/1-1`, so the IDs come first.
+        let groups = self.0.iter().rev();
+        let known = groups.clone().position(|group| group.has_id_of(&late));
+        let known = known.or_else(|| groups.clone().position(|group| group.has_channel_of(&late)));
+        let Some(group) = known.and_then(|place| self.0.iter_mut().rev().nth(place)) else {
             return Vec::new();
         };
+        if group.records.contains(&late) || group.records.len() >= RECORDS_MAX {
+            return Vec::new();
+        }
         group.records.push(late);
         let now = EventTime::from_seconds(0);
         for record in &group.records {
@@ -61,21 +68,23 @@ impl FoldedGroups {
 }
 
 impl FoldedGroup {
-    /// Returns `true` if the record shares an ID or a channel with the group but isn't part of it
-    /// yet.
-    fn belongs(&self, late: &Record) -> bool {
-        let names = [&late.uniqueid, &late.linkedid, &late.channel];
-        let is_tied = self.records.iter().any(|known| {
-            [
-                &known.uniqueid,
-                &known.linkedid,
-                &known.channel,
-                &known.dest,
-            ]
+    /// Returns `true` if the record has the unique ID or the linkedid of one of these records.
+    fn has_id_of(&self, late: &Record) -> bool {
+        let ids = [&late.uniqueid, &late.linkedid];
+        let mut known = self
+            .records
             .iter()
-            .any(|name| !name.is_empty() && names.contains(name))
-        });
-        is_tied && !self.records.contains(late)
+            .flat_map(|known| [&known.uniqueid, &known.linkedid]);
+        known.any(|id| !id.is_empty() && ids.contains(&id))
+    }
+
+    /// Returns `true` if the record's channel is one of these records' channels.
+    fn has_channel_of(&self, late: &Record) -> bool {
+        let mut known = self
+            .records
+            .iter()
+            .flat_map(|known| [&known.channel, &known.dest]);
+        known.any(|channel| *channel == late.channel)
     }
 }
 
