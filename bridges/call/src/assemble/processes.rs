@@ -297,7 +297,7 @@ impl Assembler {
 }
 
 /// How far times must run backward to show that a clock was set back.
-const AT_ONCE: Duration = Duration::from_millis(500);
+const SET_BACK_BY: Duration = Duration::from_millis(500);
 /// An event that has been overtaken by more than this many others says nothing about the clock. It
 /// may come from a parallel recording with its own numbering.
 const OVERTAKEN_MAX: u64 = 16;
@@ -326,7 +326,7 @@ impl Counter {
             (last, stamp)
         };
         self.last = Some(later);
-        earlier.at.since(later.at) > AT_ONCE && self.was_set_back(earlier.number, later.number)
+        earlier.at.since(later.at) > SET_BACK_BY && self.was_set_back(earlier.number, later.number)
     }
 
     /// Returns `true` if the event seems to have happened (`at`) after it was sent (`stamp`), which
@@ -334,7 +334,7 @@ impl Counter {
     fn is_stamped_before(&mut self, at: EventTime, stamp: EventStamp) -> bool {
         let from = stamp.number.saturating_sub(1);
         let until = stamp.number.saturating_add(1);
-        at.since(stamp.at) > AT_ONCE && self.was_set_back(from, until)
+        at.since(stamp.at) > SET_BACK_BY && self.was_set_back(from, until)
     }
 
     /// Processes a heartbeat of a process that started at `began` by its own clock, returning
@@ -345,7 +345,7 @@ impl Counter {
             return false;
         }
         self.beat = Some((stamp, began));
-        begun.since(began) > AT_ONCE && self.was_set_back(before.number, stamp.number)
+        begun.since(began) > SET_BACK_BY && self.was_set_back(before.number, stamp.number)
     }
 
     /// Records that the clock was set back between the events with these two numbers, returning

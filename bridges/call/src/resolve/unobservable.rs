@@ -29,7 +29,7 @@ const MOVED: &str = "channels changed places (a transfer, a pickup, parking), an
 /// dialplan (`Redirect`).
 const LED_AWAY: &str = "AsyncGoto/";
 /// If a transfer replaced a bridge, the next one starts within this time.
-const AT_ONCE: Duration = Duration::from_secs(1);
+const REPLACED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Returns `true` if CEL before Asterisk 12 reports bridges without either of their sides, and a
 /// channel changed its name. In that case, a masquerade put another channel into a bridge, but no
@@ -144,15 +144,15 @@ fn is_transfer(
     first: &BridgeStay<'_>,
     next: &BridgeStay<'_>,
 ) -> bool {
-    if next.from.since(first.to) > AT_ONCE {
+    if next.from.since(first.to) > REPLACED_WITHIN {
         return false;
     }
     let others: Vec<usize> = (0..legs.len())
-        .filter(|&i| !plan.customers.contains(&i) && was_in(legs[i], first.bridge))
+        .filter(|&i| !plan.customers.contains(&i) && stayed_in(legs[i], first.bridge))
         .collect();
     legs.iter().any(|leg| {
         let born = leg.leg.first;
-        was_in(leg, next.bridge)
+        stayed_in(leg, next.bridge)
             && local_pair(leg.name).is_some()
             && first.from < born
             && born < first.to
@@ -160,10 +160,10 @@ fn is_transfer(
     })
 }
 
-fn was_in(leg: &View<'_>, bridge: &str) -> bool {
+fn stayed_in(leg: &View<'_>, bridge: &str) -> bool {
     leg.stays.iter().any(|stay| stay.bridge == bridge)
 }
 
 fn shared_bridge(a: &View<'_>, b: &View<'_>) -> bool {
-    a.stays.iter().any(|stay| was_in(b, stay.bridge))
+    a.stays.iter().any(|stay| stayed_in(b, stay.bridge))
 }
