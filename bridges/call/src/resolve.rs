@@ -87,6 +87,9 @@ impl EndReason {
             Self::Unheard => "a hang-up was not received",
             Self::TooLong => "no hang-up was received within --max-call",
             Self::TooLarge => "it was closed before its end: it had more events than memory allows",
+            Self::TooMany if call.is_over() => {
+                "its number may have been redialed, and --max-open-calls were open"
+            }
             Self::TooMany => "no hang-up was received, and --max-open-calls were open",
             Self::Missed => match doubt::doubt(call, settings.caught_up) {
                 Some(doubt) => return Some(format!("its end was not received: {doubt}")),

@@ -137,10 +137,14 @@ impl Assembler {
     /// Ends calls to stay within the limits on the number and size of open calls.
     pub(super) fn limit_open(&mut self) {
         while self.calls.len() > self.settings.max_open_calls.max(1) {
-            // A call that's only waiting for its CDR is complete without it.
-            let mut settling = self.settling.deadlines.keys().copied();
-            let over = settling.find(|key| self.calls.get(*key).is_some_and(OpenCall::is_over));
-            if let Some(over) = over {
+            // A call that's only waiting for its CDR is complete without it, unlike a call whose
+            // number may be redialed.
+            let mut settling = self.settling.deadlines.iter();
+            let over = settling.find(|(key, deadline)| {
+                let call = self.calls.get(**key);
+                !deadline.may_redial && call.is_some_and(OpenCall::is_over)
+            });
+            if let Some((&over, _)) = over {
                 self.end(over);
                 continue;
             }

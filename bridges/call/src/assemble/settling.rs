@@ -28,6 +28,8 @@ pub(super) struct Deadline {
     stream: Option<EventTime>,
     /// Time by our own clock after which the CDR can no longer arrive.
     arrived: Option<EventTime>,
+    /// Whether a command may dial another line for the call until then.
+    pub(super) may_redial: bool,
 }
 
 impl Deadline {
@@ -41,8 +43,10 @@ impl Deadline {
                 ..Self::default()
             });
         }
+        let mut may_redial = false;
         let (quiet_since, wait) = if call.is_over() {
             let patience = patience_after_end(call, settings);
+            may_redial = !patience.is_zero();
             let quiet = times.quiet.plus(patience);
             let arrived = times.quiet_arrived.plus(patience);
             let wait = wait(call, settings, call.awaits_beginning(), |_| true);
@@ -55,7 +59,10 @@ impl Deadline {
             });
             ((group.at, group.arrived), wait)
         };
-        Some(Self::for_quiet_since(call, settings, quiet_since, wait))
+        Some(Self {
+            may_redial,
+            ..Self::for_quiet_since(call, settings, quiet_since, wait)
+        })
     }
 
     /// Returns the deadline of a call that has been quiet since `quiet_since` by the clock of its
@@ -76,7 +83,7 @@ impl Deadline {
             return Self {
                 clock: Some((due, None)),
                 stream: if is_cdr_apart { None } else { Some(stream) },
-                arrived: None,
+                ..Self::default()
             };
         }
         // The rest of a backlog may still arrive.
@@ -87,12 +94,13 @@ impl Deadline {
                 clock: Some((at, Some(quiet))),
                 stream: Some(quiet_since.plus(quiet)),
                 arrived: Some(due),
+                ..Self::default()
             };
         }
         Self {
             clock: Some((times.latest_arrived.plus(wait), Some(wait))),
             stream: Some(quiet_since.plus(wait)),
-            arrived: None,
+            ..Self::default()
         }
     }
 
@@ -251,17 +259,17 @@ mod tests {
             (times(), option::of(times())).prop_map(|(at, stream)| Deadline {
                 clock: Some((at, None)),
                 stream,
-                arrived: None,
+                ..Deadline::default()
             }),
             backlog.prop_map(|(stream, at, quiet, arrived)| Deadline {
                 clock: Some((at, Some(quiet))),
                 stream: Some(stream),
                 arrived,
+                ..Deadline::default()
             }),
             times().prop_map(|stream| Deadline {
-                clock: None,
                 stream: Some(stream),
-                arrived: None,
+                ..Deadline::default()
             }),
         ]
     }

@@ -13,6 +13,7 @@ mod metamorphic;
 mod moments;
 mod phones;
 mod recordings;
+mod redialed;
 mod scenes;
 mod set_back;
 mod splitting;
