@@ -149,7 +149,7 @@ fn fold_records(folder: &Path, form: Way, order: Order) -> Vec<FinishedCall> {
             folder.on_cdr(&cdr, now);
         }
     }
-    folder.finish_all(now);
+    folder.finish_all();
     let mut calls = folder.take_finished();
     calls.retain(|call| call.direction != Direction::Internal);
     calls.sort_by(|a, b| (a.started, a.linkedid.age()).cmp(&(b.started, b.linkedid.age())));

@@ -250,7 +250,7 @@ impl Folder {
     }
 
     /// Folds every call right away, because no more records will arrive.
-    pub fn finish_all(&mut self, _now: EventTime) {
+    pub fn finish_all(&mut self) {
         while let Some(key) = self.groups.longest_silent() {
             self.finish(key);
         }

@@ -52,7 +52,7 @@ impl FoldedGroups {
         for record in &group.records {
             folder.groups.take_in(record.clone(), now);
         }
-        folder.finish_all(now);
+        folder.finish_all();
         let mut revised = Vec::new();
         for call in folder.finished {
             let mut known = group.calls.iter_mut();

@@ -38,7 +38,7 @@ fn fold_records(records: &[Cdr<'_>]) -> Vec<FinishedCall> {
     for record in records {
         folder.on_cdr(record, record.ended_at.unwrap_or(moment(0)));
     }
-    folder.finish_all(moment(100_000));
+    folder.finish_all();
     folder.take_finished()
 }
 
@@ -124,7 +124,7 @@ fn unrelated_record_with_a_finished_calls_linkedid_is_not_late() {
         for mut record in [first, unrelated] {
             record.linkedid = linkedid.into();
             assert!(folder.on_cdr(&record, moment(50)), "{linkedid}");
-            folder.finish_all(moment(50));
+            folder.finish_all();
         }
         assert_eq!(folder.take_finished().len(), 2, "{linkedid}");
     }

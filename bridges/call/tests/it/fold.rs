@@ -58,7 +58,7 @@ fn fold_rows(rows: &[Row]) -> Vec<FinishedCall> {
     for row in rows {
         folder.on_cdr(&cdr(row), moment(row.4));
     }
-    folder.finish_all(moment(100_000));
+    folder.finish_all();
     folder.take_finished()
 }
 
@@ -130,7 +130,7 @@ fn did_of(channel: &'static str, dest: &'static str, did: &'static str) -> Optio
         ..cdr(&row)
     };
     folder.on_cdr(&record, moment(30));
-    folder.finish_all(moment(100_000));
+    folder.finish_all();
     folder.take_finished().remove(0).did
 }
 
@@ -162,7 +162,7 @@ fn unanswered_record_with_billed_seconds_has_no_talk() {
     row.disposition = "NO ANSWER".into();
     let mut folder = folder();
     folder.on_cdr(&row, moment(15));
-    folder.finish_all(moment(15));
+    folder.finish_all();
     let call = folder.take_finished().remove(0);
     assert!(!call.answered);
     assert_eq!((call.talk, call.ended), (Duration::ZERO, moment(15)));
@@ -182,7 +182,7 @@ fn call_with_unknown_time_zone_is_incomplete() {
     row.zoneless = true;
     let mut folder = folder();
     folder.on_cdr(&row, moment(60));
-    folder.finish_all(moment(60));
+    folder.finish_all();
     let why = folder.take_finished().remove(0).incomplete;
     assert!(why.expect("incomplete").contains("--pbx-timezone"));
 }
@@ -202,7 +202,7 @@ fn record_without_id_gets_id_of_channel_start_and_destination() {
         };
         folder.on_cdr(&bare, moment(40));
     }
-    folder.finish_all(moment(10_000));
+    folder.finish_all();
     let calls = folder.take_finished();
     let ids: Vec<&str> = calls.iter().map(|call| call.linkedid.as_str()).collect();
     assert_eq!(
@@ -379,7 +379,7 @@ fn record_id_reused_by_other_channel_is_separate_call() {
     let mut folder = folder();
     folder.on_cdr(&first, moment(113));
     folder.on_cdr(&again, moment(1_945));
-    folder.finish_all(moment(2_000));
+    folder.finish_all();
     assert_eq!(folder.take_finished().len(), 2);
 }
 
@@ -394,7 +394,7 @@ fn record_that_ends_at_its_start_uses_its_duration() {
     };
     let mut folder = folder();
     folder.on_cdr(&row, moment(45));
-    folder.finish_all(moment(45));
+    folder.finish_all();
     let call = folder.take_finished().remove(0);
     assert_eq!(
         (call.ended, call.talk),

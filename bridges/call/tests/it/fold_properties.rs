@@ -80,7 +80,7 @@ fn fold_records(records: &[Cdr<'static>]) -> Vec<FinishedCall> {
     for record in records {
         folder.on_cdr(record, EventTime::from_seconds(1_700_010_000));
     }
-    folder.finish_all(EventTime::from_seconds(1_700_020_000));
+    folder.finish_all();
     sort_calls(folder.take_finished())
 }
 
@@ -149,7 +149,7 @@ proptest! {
         for record in &records[cut..] {
             after.on_cdr(record, arrived);
         }
-        after.finish_all(arrived);
+        after.finish_all();
         prop_assert_eq!(sort_calls(after.take_finished()), fold_records(&records));
     }
 }

@@ -64,7 +64,7 @@ fn customer_calls(records: &[Cdr<'_>]) -> Vec<FinishedCall> {
     for record in records {
         folder.on_cdr(record, record.ended_at.unwrap_or(moment(0)));
     }
-    folder.finish_all(moment(100_000));
+    folder.finish_all();
     let mut calls = folder.take_finished();
     calls.retain(|call| call.direction != Direction::Internal);
     calls.sort_by_key(|call| call.started);

@@ -254,7 +254,7 @@ pub fn fold_with_wait<'f>(
         folder.tick(now);
         folder.on_cdr(cdr, now);
     }
-    folder.finish_all(now);
+    folder.finish_all();
     let mut calls = folder.take_finished();
     calls.retain(|call| call.direction != Direction::Internal);
     calls.sort_by_key(|call| call.started);

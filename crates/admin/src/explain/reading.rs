@@ -156,7 +156,7 @@ impl Reading {
         let end = self.decoding.now;
         for pbx in self.decoding.pbxes.values_mut() {
             pbx.assembler.finish_all(end);
-            pbx.folder.finish_all(end);
+            pbx.folder.finish_all();
             if self.rules.format.is_cel() {
                 pbx.assembler.tick(end.max(now));
             }

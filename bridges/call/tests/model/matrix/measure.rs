@@ -151,7 +151,7 @@ pub fn calls(bytes: &[u8], format: Format, origin: Origin) -> Vec<Given> {
     }
     assembler.tick(now.plus(Duration::from_secs(2)));
     assert_eq!(assembler.open_calls(), 0, "calls stay open");
-    folder.finish_all(now);
+    folder.finish_all();
     calls.extend(assembler.take_finished());
     calls.extend(folder.take_finished());
     calls.retain(|call| call.direction != Direction::Internal);
