@@ -38,9 +38,6 @@ const LOOPBACK: &str = "loopback/";
 /// Applications that a channel may run at its end without being connected to another channel.
 const HARMLESS: [&str; 5] = ["", "bridge", "playback", "hangup", "voicemail"];
 
-/// The `conference::maintenance` actions that we handle. Each one identifies a conference member.
-const CONFERENCE_ACTIONS: [&str; 3] = ["add-member", "del-member", "start-talking"];
-
 /// Converts the headers to an event, or returns `None` if the event doesn't matter for calls.
 pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<'a>>, Unreadable> {
     let Some(rule) = fields.rule else {
@@ -53,7 +50,7 @@ pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<
         {
             return Ok(None);
         }
-        EventRule::Conference if !CONFERENCE_ACTIONS.contains(&fields.get(Header::Action)) => {
+        EventRule::Conference if ConferenceAction::of(&fields).is_none() => {
             return Ok(None);
         }
         _ => {}
@@ -67,6 +64,25 @@ pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<
     };
     let event = ChannelEvent::new(at, Origin::Channel, channel(rule, fields), kind);
     Ok(Some(PbxEvent::Channel(event)))
+}
+
+/// A `conference::maintenance` action that we handle. Each one identifies a conference member.
+#[derive(Clone, Copy)]
+enum ConferenceAction {
+    Add,
+    Delete,
+    Talk,
+}
+
+impl ConferenceAction {
+    fn of(fields: &EventFields<'_>) -> Option<Self> {
+        Some(match fields.get(Header::Action) {
+            "add-member" => Self::Add,
+            "del-member" => Self::Delete,
+            "start-talking" => Self::Talk,
+            _ => return None,
+        })
+    }
 }
 
 /// Returns a `HEARTBEAT` as a mark showing that the switch's process is alive, or `None` if headers
@@ -148,15 +164,16 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
         }
         EventRule::Key => return monitor::by_key(fields.get(Header::Key)),
         EventRule::Conference => {
+            let action = ConferenceAction::of(fields)?;
             let bridge = fields.take(Header::Conference);
             if bridge.is_empty() {
                 return None;
             }
             let technology = Cow::Borrowed("softmix");
-            match fields.get(Header::Action) {
-                "add-member" => Kind::BridgeEnter { bridge, technology },
-                "del-member" => Kind::BridgeLeave { bridge, technology },
-                _ => Kind::Sits { bridge },
+            match action {
+                ConferenceAction::Add => Kind::BridgeEnter { bridge, technology },
+                ConferenceAction::Delete => Kind::BridgeLeave { bridge, technology },
+                ConferenceAction::Talk => Kind::Sits { bridge },
             }
         }
         EventRule::Hangup => Kind::Hangup {
