@@ -70,25 +70,27 @@ impl DialedLine {
 struct Attempt<'l> {
     /// The attempt's first line, as an index.
     first: usize,
-    /// The number of the first line.
-    number: &'l str,
-    pause: Duration,
+    /// How long the commands that dialed each number wait before redialing it.
+    pauses: BTreeMap<&'l str, Duration>,
     to: EventTime,
     answered: bool,
 }
 
-impl Attempt<'_> {
+impl<'l> Attempt<'l> {
     /// Returns `true` if `next` is part of this attempt, meaning that it was dialed while another
     /// line was up, soon after lines that weren't answered, or by a command that dials the number
     /// repeatedly.
     fn goes_on(&self, next: &DialedLine) -> bool {
-        let same_number = next.number == self.number;
-        let patience = patience(if same_number {
-            self.pause
-        } else {
-            Duration::ZERO
-        });
+        let pause = self.pauses.get(next.number.as_str());
+        let patience = patience(pause.copied().unwrap_or_default());
         next.from <= self.to || !self.answered && next.from.since(self.to) <= patience
+    }
+
+    fn add(&mut self, line: &'l DialedLine) {
+        let pause = self.pauses.entry(&line.number).or_default();
+        *pause = line.pause.max(*pause);
+        self.to = self.to.max(line.to);
+        self.answered |= line.answered;
     }
 }
 
@@ -151,18 +153,16 @@ fn divide_by_attempt(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLi
         match attempts.get_mut(&dialer) {
             Some(attempt) if attempt.goes_on(line) => {
                 of_one_attempt.join(attempt.first, i);
-                attempt.pause = attempt.pause.max(line.pause);
-                attempt.to = attempt.to.max(line.to);
-                attempt.answered |= line.answered;
+                attempt.add(line);
             }
             Some(_) | None => {
-                let attempt = Attempt {
+                let mut attempt = Attempt {
                     first: i,
-                    number: &line.number,
-                    pause: line.pause,
+                    pauses: BTreeMap::new(),
                     to: line.to,
-                    answered: line.answered,
+                    answered: false,
                 };
+                attempt.add(line);
                 attempts.insert(dialer, attempt);
             }
         }

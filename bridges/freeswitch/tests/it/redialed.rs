@@ -1,7 +1,7 @@
 //! Tests of numbers that one command dials repeatedly (`originate_retries`).
 
-use crate::expected::settings;
-use crate::switch::Switch;
+use crate::expected::{finished_calls, settings};
+use crate::switch::{Switch, line};
 use callbridge_call::{Assembler, Decoded, FinishedCall, PbxEvent, Settings};
 use callbridge_freeswitch::Decoder;
 
@@ -50,5 +50,27 @@ fn call_that_may_be_redialed_is_incomplete_at_the_limit() {
             .collect();
         assert_eq!(reasons, [reason], "{retries}");
         assert_eq!(calls[0].linkedid.as_str(), "one", "{retries}");
+    }
+}
+
+/// A phone dials the customer's two numbers, and the command that dials the second one redials it.
+#[test]
+fn second_number_that_is_redialed_stays_in_the_attempt() {
+    let sleep = ("variable_originate_retry_sleep_ms", "20000");
+    for (retries, wanted) in [("2", 1), ("1", 2)] {
+        let mut switch = Switch::default();
+        let headers = [("variable_originate_retries", retries), sleep];
+        let by = ("p101", "p101");
+        switch.at(0).dial("p101", "101").answer("p101");
+        switch.at(1000).dial_out("one", ("city", CUSTOMER), by);
+        switch.at(4000).hang_up("one");
+        for (far, at) in [("two", 6000), ("three", 29_000)] {
+            switch.at(at);
+            switch.dial_out_with(far, ("city", OTHER), by, &headers);
+            switch.at(at + 3000).hang_up(far);
+        }
+        switch.at(300_000).hang_up("p101");
+        let calls: Vec<String> = finished_calls(&switch.messages).iter().map(line).collect();
+        assert_eq!(calls.len(), wanted, "{retries} {calls:?}");
     }
 }
