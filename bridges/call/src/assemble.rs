@@ -14,7 +14,7 @@ mod restart;
 mod settling;
 mod unreadable;
 
-use crate::facts::{Effect, OpenCall};
+use crate::facts::{Effect, Leg, OpenCall};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::trunk::unmarked;
 use crate::{
@@ -279,11 +279,17 @@ impl Assembler {
         if let Some(process) = event.channel.process {
             self.asks_set_back(key, process);
         }
-        let key = if outcome.new_leg {
+        let mut key = if outcome.new_leg {
             self.on_first_event(key, id, event, at)
         } else {
             key
         };
+        if matches!(event.kind, Kind::DialBegin { .. }) {
+            let call = self.calls.get(key);
+            let leg = call.and_then(|call| call.legs.get(id));
+            let number = leg.and_then(Leg::commanded_number).map(str::to_owned);
+            key = self.tie(key, number.as_deref().map(LinkKey::Number), at);
+        }
         if let Kind::Renamed { to, .. } = &event.kind {
             self.calls.rename_channel(key, id, (at, to));
         }

@@ -7,7 +7,7 @@
 
 use super::index::{FinishedIds, Index, Schedule, in_order};
 use crate::facts::{Leg, LinkKeys, OpenCall, Texts, is_holding};
-use crate::trunk::{self, is_outside};
+use crate::trunk;
 use crate::{ChannelEvent, ChannelRef, EventTime, Kind, Text, UNNAMED, UniqueId};
 use foldhash::fast::RandomState;
 use smol_str::SmolStr;
@@ -30,11 +30,12 @@ pub(super) enum LinkKey<'a> {
     Bridge(&'a str),
     /// A Local channel's name, without the `;1` or `;2` suffix of its half.
     Local(&'a str),
-    /// An outside number that FreeSWITCH dials without having a channel (`originate a|b`).
+    /// An outside number that FreeSWITCH dials for an API command (`originate a|b`).
     Number(&'a str),
 }
 
-/// Returns all keys that tie the event's channel to others.
+/// Returns the keys that tie the event's channel to others, apart from the number that it was
+/// created to dial.
 pub(super) fn ties<'a>(
     id: &'a UniqueId,
     event: &'a ChannelEvent<'_>,
@@ -68,15 +69,6 @@ pub(super) fn ties<'a>(
         .chain(by.into_iter().flat_map(ties_of_channel))
         .chain(met.map(|bridge| LinkKey::Bridge(bridge)))
         .chain(with.iter().map(|id| LinkKey::Id(id)))
-        .chain(commanded_number(event).map(LinkKey::Number))
-}
-
-/// Returns the outside number that the event's channel was created to dial, provided no other
-/// channel dials it.
-fn commanded_number<'a>(event: &'a ChannelEvent<'_>) -> Option<&'a str> {
-    let traits = event.channel.traits.as_ref()?;
-    let is_commanded = matches!(event.kind, Kind::DialBegin { by: None, .. });
-    (is_commanded && is_outside(&traits.dialed)).then_some(&traits.dialed)
 }
 
 /// Returns the channel's linkedid and, for a Local channel, the name shared by its two halves.
