@@ -43,7 +43,7 @@ mod view;
 
 use crate::age::by_age;
 use crate::facts::{Leg, OpenCall, Parts, Texts};
-use crate::{Direction, FinishedCall, Settings, UniqueId, Way};
+use crate::{Direction, FinishedCall, Settings, UniqueId};
 use masquerade::JoinedPairs;
 use plan::Plan;
 use split::Part;
@@ -201,11 +201,7 @@ pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWith
                 .clone()
                 .filter(|leg| leg.party.trunk().is_some())
                 .peekable();
-            let is_left = lines.peek().is_some()
-                && lines.clone().all(|leg| leg.leg.is_over())
-                && !(plan.direction == Direction::Inbound
-                    && !plan.talk.is_answer()
-                    && own.clone().any(is_unbridged));
+            let is_left = lines.peek().is_some() && lines.clone().all(|leg| leg.leg.is_over());
             let is_unanswered = plan.direction == Direction::Outbound
                 && !plan.talk.is_answer()
                 && !lines.any(View::has_answered);
@@ -229,14 +225,6 @@ pub(crate) fn calls_within(call: &OpenCall, settings: &Settings) -> Vec<CallWith
         }
     }
     calls
-}
-
-/// Returns `true` if a dialed phone has answered and is still up, but hasn't been in a bridge. It
-/// was probably talking to the caller, and its last events will show that an entry was lost.
-fn is_unbridged(leg: &View<'_>) -> bool {
-    let is_phone = leg.party.extension().is_some() && leg.way == Way::Dialed;
-    let is_waiting = leg.leg.applications.agent.is_some() || !leg.waits.is_empty();
-    is_phone && leg.leg.is_up() && leg.has_answered() && leg.stays.is_empty() && !is_waiting
 }
 
 /// Returns the channels of every group in which at least one is still up or hasn't been emitted.

@@ -163,10 +163,30 @@ impl<'v, 'a> Pair<'_, 'v, 'a> {
         };
         let from = answered.max(dialing.leg.first).max(dialed.leg.first);
         let to = dialing.left.min(dialed.left);
-        let together = unbridged(dialing, dialed, (from, to));
+        let together = self.unbridged((from, to));
         plan.talk.would_answer(together)
             && !self.is_picked_up(plan)
             && !is_explained(self.legs, dialing, dialed)
+    }
+
+    /// Returns how much of this span neither channel spent in a bridge. A bridge that only the
+    /// customer is known to have been in doesn't count, since the other one's entry may be missing.
+    fn unbridged(self, (from, to): (EventTime, EventTime)) -> Duration {
+        let (customer, other) = (self.legs[self.customer], self.legs[self.other]);
+        let shared = customer.stays.iter().filter(|stay| {
+            let mut legs = self.legs.iter();
+            legs.any(|leg| leg.leg.id != customer.leg.id && leg.was_in_during(stay))
+        });
+        let waits = customer.waits.iter().chain(&other.waits);
+        let mut stays: Vec<&BridgeStay<'_>> = shared.chain(&other.stays).chain(waits).collect();
+        stays.sort_by_key(|stay| stay.from);
+        let mut total = Duration::ZERO;
+        let mut at = from;
+        for stay in stays {
+            total += stay.from.min(to).since(at);
+            at = at.max(stay.to);
+        }
+        total + to.since(at)
     }
 
     /// Returns `true` if the customer's channel dialed a Local channel that was answered, such as
@@ -272,22 +292,6 @@ fn ran_dial(dialing: &View<'_>, dialed: &View<'_>) -> Option<(Origin, bool)> {
         .collect();
     results.sort_unstable();
     results.first().map(|&(_, origin, result)| (origin, result))
-}
-
-/// Returns how much of this span neither channel spent in a bridge.
-fn unbridged(a: &View<'_>, b: &View<'_>, (from, to): (EventTime, EventTime)) -> Duration {
-    let mut stays: Vec<&BridgeStay<'_>> = [a, b]
-        .into_iter()
-        .flat_map(|leg| leg.stays.iter().chain(&leg.waits))
-        .collect();
-    stays.sort_by_key(|stay| stay.from);
-    let mut total = Duration::ZERO;
-    let mut at = from;
-    for stay in stays {
-        total += stay.from.min(to).since(at);
-        at = at.max(stay.to);
-    }
-    total + to.since(at)
 }
 
 /// Returns `true` if an event explains why the two never met even though both were up.

@@ -146,19 +146,14 @@ impl<'a> View<'a> {
 
     /// Returns the bridges that this channel and the other one were in at the same time.
     pub(super) fn common_bridges(&self, other: &Self) -> Vec<&'a str> {
-        let mut met = Vec::new();
-        for stay in &self.stays {
-            for theirs in other
-                .stays
-                .iter()
-                .filter(|theirs| theirs.bridge == stay.bridge)
-            {
-                if theirs.from < stay.to && stay.from < theirs.to {
-                    met.push(stay.bridge);
-                }
-            }
-        }
-        met
+        let stays = self.stays.iter().filter(|stay| other.was_in_during(stay));
+        stays.map(|stay| stay.bridge).collect()
+    }
+
+    /// Returns `true` if the channel was in the bridge of another channel's stay at the same time.
+    pub(super) fn was_in_during(&self, stay: &BridgeStay<'_>) -> bool {
+        let mut own = self.stays.iter().filter(|own| own.bridge == stay.bridge);
+        own.any(|own| own.from < stay.to && stay.from < own.to)
     }
 
     /// Returns `true` if the two channels share a linkedid and were therefore in the same call.

@@ -139,7 +139,7 @@ fn dialing_that_ended_without_a_start_is_incomplete() {
 /// As far as is known, the customer was alone in the bridge. The phone's exit isn't reported until
 /// after the customer's call has ended.
 #[test]
-fn answered_phone_outside_all_bridges_delays_the_end_of_a_call() {
+fn customer_alone_in_a_bridge_while_a_phone_is_up_is_incomplete() {
     let city = customer(1);
     let phone = channel("PJSIP/101-00000002", 2).join_call(&city);
     let mut story = Story::new();
