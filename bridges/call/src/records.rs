@@ -13,8 +13,9 @@
 //! - If the PBX writes in batches (its calls repeatedly arrive late), a call waits until records
 //!   that ended later have arrived, or until 10 minutes after its end.
 //! - If a record is missing (that of the linkedid's own channel or of one half of a Local channel),
-//!   the call waits for it, or for `--max-call`. So does a call without a trunk, because its
-//!   records may be the start of a customer's call.
+//!   the call waits for it, or for `--max-call`. So does an unanswered call that an API command may
+//!   still redial (`originate_retries`), since the next line's record arrives when that line ends,
+//!   and a call without a trunk, because its records may be the start of a customer's call.
 //! - Once a file has been read to its end, no more records will arrive for calls that ended before
 //!   the last batch.
 //!
@@ -57,6 +58,10 @@ const BATCH: Duration = Duration::from_secs(600);
 /// Records that arrive further apart than this are from different batches, since all records in a
 /// batch arrive at once.
 const BATCHES_APART: Duration = Duration::from_secs(30);
+
+/// Why a call is incomplete if its records were dropped, or if it was folded before they arrived.
+const DROPPED: &str = "the call had more records than callbridge keeps of one call";
+const TOO_MANY: &str = "a record was not received, and --max-open-calls were open";
 
 /// Folds the records of one PBX. The caller supplies the time.
 #[derive(Debug, Default)]
@@ -111,7 +116,8 @@ impl Folder {
         while self.groups.by_key.len() > self.settings.max_open_calls.max(1)
             && let Some(key) = self.groups.longest_silent()
         {
-            self.finish(key);
+            let awaits_more = self.groups.by_key[&key].awaits_more();
+            self.finish(key, awaits_more.then_some(TOO_MANY));
         }
         true
     }
@@ -193,7 +199,7 @@ impl Folder {
             }
         }
         for key in over {
-            self.finish(key);
+            self.finish(key, None);
         }
     }
 
@@ -202,7 +208,7 @@ impl Folder {
         if self.awaits(group) {
             return group.arrived.plus(self.settings.max_call);
         }
-        let wait = self.wait().max(group.patience());
+        let wait = self.wait();
         let later_ones_arrived = self.stream >= Some(group.end().plus(wait));
         let waited = group.arrived.plus(wait);
         if group.is_live() || self.batches && later_ones_arrived {
@@ -252,11 +258,12 @@ impl Folder {
     /// Folds every call right away, because no more records will arrive.
     pub fn finish_all(&mut self) {
         while let Some(key) = self.groups.longest_silent() {
-            self.finish(key);
+            self.finish(key, None);
         }
     }
 
-    fn finish(&mut self, key: u64) {
+    /// Folds a group. Its calls are incomplete if there's a `doubt`.
+    fn finish(&mut self, key: u64, doubt: Option<&str>) {
         self.changes.insert(key);
         let Some(mut group) = self.groups.remove(key) else {
             return;
@@ -275,8 +282,8 @@ impl Folder {
             .unwrap_or_else(|| calls_of_paths(&group, &self.settings));
         for call in &mut calls {
             call.estimate = true;
-            if group.dropped > 0 {
-                let reason = "the call had more records than callbridge keeps of one call";
+            let dropped = (group.dropped > 0).then_some(DROPPED);
+            if let Some(reason) = doubt.or(dropped) {
                 call.incomplete = Some(reason.to_owned());
             }
         }

@@ -54,6 +54,7 @@ use view::View;
 pub(crate) use attempts::command_patience;
 pub(crate) use number::is_number;
 pub(crate) use sets::Sets;
+pub(crate) use view::AT_ONCE;
 
 /// Why a call is incomplete if some of its events come from a file and have no timestamps. When
 /// such events arrive doesn't show when they happened.

@@ -3,6 +3,7 @@
 
 use super::record::Record;
 use crate::assemble::index::{Keys, Schedule};
+use crate::resolve::AT_ONCE;
 use crate::trunk;
 use crate::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
@@ -59,18 +60,9 @@ impl Group {
         self.arrived <= self.end().plus(LIVE)
     }
 
-    /// Returns how long after the last record an API command can still dial another line, or zero
-    /// if there's no such command or the line that it dialed last was answered.
-    pub(super) fn patience(&self) -> Duration {
-        let lines = self.records.iter();
-        let lines = lines.filter(|record| record.commanded_number().is_some());
-        let last = lines.max_by_key(|record| record.end);
-        last.map_or(Duration::ZERO, Record::command_patience)
-    }
-
     /// Returns `true` if a record is still missing, whether it's for the channel that started the
-    /// call, the one that dialed a Local half, the calling party, or someone else in a conference
-    /// room.
+    /// call, the one that dialed a Local half, the calling party, someone else in a conference
+    /// room, or the next line of a command that redials.
     ///
     /// Since a record is written when its channel ends, a channel that outlives the others is
     /// recorded later.
@@ -91,7 +83,28 @@ impl Group {
             }
         }
         self.records.iter().any(|record| self.is_alone(record))
+            || self.is_redialed()
             || self.records.iter().all(Record::is_dialed_side)
+    }
+
+    /// Returns `true` if an API command hasn't reached anyone yet, nor dialed as often as it may.
+    /// The next line's record won't arrive until that line ends. Several carriers tried at once are
+    /// one attempt.
+    fn is_redialed(&self) -> bool {
+        let lines = self.records.iter();
+        let mut lines: Vec<&Record> = lines
+            .filter(|record| record.commanded_number().is_some())
+            .collect();
+        lines.sort_by_key(|record| record.start);
+        let most = lines.iter().map(|line| line.attempts()).max();
+        let mut attempts = 0;
+        let mut until: Option<EventTime> = None;
+        for line in &lines {
+            let is_next = until.is_none_or(|until| line.start.since(until) > AT_ONCE);
+            attempts += u32::from(is_next);
+            until = until.max(Some(line.end));
+        }
+        Some(attempts) < most && !lines.iter().any(|line| line.answered)
     }
 
     /// Returns `true` if the record's channel was in a conference room and no record shows who else

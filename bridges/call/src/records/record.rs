@@ -278,6 +278,12 @@ impl Record {
         self.legs.first()?.commanded_number()
     }
 
+    /// Returns how many times the API command that dialed the record's channel dials its number at
+    /// most, or zero if it doesn't redial.
+    pub(super) fn attempts(&self) -> u32 {
+        self.legs.first().map_or(0, Leg::attempts)
+    }
+
     /// Returns how long after the record's end the API command that dialed its channel may dial
     /// another one, or zero if the channel was answered.
     pub(super) fn command_patience(&self) -> Duration {

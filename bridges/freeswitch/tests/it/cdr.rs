@@ -275,7 +275,7 @@ fn room_members_with_different_flags_are_in_one_call() {
 }
 
 /// Returns the file of an unanswered leg over a gateway, with these times in milliseconds.
-fn file_of_unanswered(
+pub fn file_of_unanswered(
     id: &str,
     (gateway, number): (&str, &str),
     (from, to): (u64, u64),

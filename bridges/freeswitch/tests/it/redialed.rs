@@ -1,9 +1,11 @@
 //! Tests of numbers that one command dials repeatedly (`originate_retries`).
 
-use crate::expected::{finished_calls, settings};
+use crate::cdr::file_of_unanswered;
+use crate::expected::{finished_calls, finished_calls_by, fold_with_wait, settings};
 use crate::switch::{Switch, line};
-use callbridge_call::{Assembler, Decoded, FinishedCall, PbxEvent, Settings};
+use callbridge_call::{Assembler, Decoded, EventTime, FinishedCall, Folder, PbxEvent, Settings};
 use callbridge_freeswitch::Decoder;
+use std::time::Duration;
 
 const CUSTOMER: &str = "998901110001";
 const OTHER: &str = "998901110002";
@@ -73,4 +75,99 @@ fn second_number_that_is_redialed_stays_in_the_attempt() {
         let calls: Vec<String> = finished_calls(&switch.messages).iter().map(line).collect();
         assert_eq!(calls.len(), wanted, "{retries} {calls:?}");
     }
+}
+
+/// Each line's file arrives when the line ends, long after a call has otherwise stopped waiting.
+#[test]
+fn events_and_files_of_a_redialed_number_are_the_same_calls() {
+    let sleep = "originate_retry_sleep_ms";
+    for (retries, lines, wanted) in [
+        ("3", vec![(0, 30), (50, 110)], 1),
+        ("3", vec![(0, 30), (50, 110), (130, 190)], 1),
+        ("2", vec![(0, 30), (50, 110)], 1),
+        ("1", vec![(0, 30), (50, 110)], 2),
+    ] {
+        let mut switch = Switch::default();
+        let mut files = Vec::new();
+        for (id, &(from, to)) in ["one", "two", "three"].into_iter().zip(&lines) {
+            let headers = [
+                ("variable_originate_retries", retries),
+                ("variable_originate_retry_sleep_ms", "20000"),
+            ];
+            switch.at(from * 1000);
+            switch.dial_out_with(id, ("city", CUSTOMER), ("", ""), &headers);
+            switch.at(to * 1000).hang_up(id);
+            let variables = [("originate_retries", retries), (sleep, "20000")];
+            let times = (from * 1000, to * 1000);
+            files.push(file_of_unanswered(
+                id,
+                ("city", CUSTOMER),
+                times,
+                &variables,
+            ));
+        }
+        let by_files = fold_with_wait(files.iter().map(Vec::as_slice), Duration::from_secs(10));
+        let by_files: Vec<String> = by_files.iter().map(line).collect();
+        let by_events = finished_calls_by(&switch.messages, 600_000);
+        let by_events: Vec<String> = by_events.iter().map(line).collect();
+        assert_eq!(by_files, by_events, "{retries} {lines:?}");
+        assert_eq!(by_files.len(), wanted, "{retries} {by_files:?}");
+    }
+}
+
+/// Gives the folder a file that arrives when its channel ends, and returns that time.
+fn fold_file(folder: &mut Folder, file: &[u8]) -> EventTime {
+    let Decoded::Event { received, .. } = Decoder::new(None).decode_cdr(file) else {
+        panic!("{}", String::from_utf8_lossy(file));
+    };
+    let PbxEvent::Cdr(cdr) = &received.event else {
+        panic!("{:?}", received.event);
+    };
+    let now = cdr.ended_at.expect("an end");
+    folder.on_cdr(cdr, now);
+    now
+}
+
+/// Only a command that may dial again delays its call beyond `--cdr-wait`, and at most by
+/// `--max-call`.
+#[test]
+fn files_of_a_redialed_number_wait_until_its_last_attempt() {
+    for (retries, lines, wanted) in [("1", 1, 0), ("2", 1, 1), ("2", 2, 0), ("3", 2, 1)] {
+        let mut folder = Folder::new(Settings {
+            cdr_wait: Some(Duration::from_secs(10)),
+            ..settings()
+        });
+        let mut now = EventTime::from_seconds(0);
+        for n in 0..lines {
+            let variables = [
+                ("originate_retries", retries),
+                ("originate_retry_sleep_ms", "1000"),
+            ];
+            let times = (n * 5000, n * 5000 + 4000);
+            let id = format!("leg{n}");
+            let file = file_of_unanswered(&id, ("city", CUSTOMER), times, &variables);
+            now = fold_file(&mut folder, &file);
+        }
+        folder.tick(now.plus(Duration::from_secs(60)));
+        assert_eq!(folder.open_calls(), wanted, "{retries} {lines}");
+        folder.tick(now.plus(settings().max_call));
+        assert_eq!(folder.open_calls(), 0, "{retries} {lines}");
+    }
+}
+
+#[test]
+fn files_of_a_redialed_number_are_incomplete_at_the_limit() {
+    let mut folder = Folder::new(Settings {
+        max_open_calls: 1,
+        ..settings()
+    });
+    let variables = [("originate_retries", "2")];
+    let one = file_of_unanswered("one", ("city", CUSTOMER), (0, 4000), &variables);
+    let two = file_of_unanswered("two", ("city", OTHER), (0, 4100), &[]);
+    for file in [one, two] {
+        fold_file(&mut folder, &file);
+    }
+    let calls = folder.take_finished();
+    assert_eq!(calls.len(), 1);
+    assert!(calls[0].incomplete.is_some(), "{calls:?}");
 }
