@@ -41,7 +41,7 @@ mod meetings;
 mod occupancies;
 mod record;
 
-use crate::assemble::index::FinishedIds;
+use crate::assemble::index::{FinishedIds, Schedule, in_order};
 use crate::facts::OpenCall;
 use crate::resolve::{EndReason, resolve};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
@@ -70,6 +70,10 @@ pub struct Folder {
     /// Number of records that were dropped because the number of records per call is limited.
     pub facts_dropped: u64,
     groups: Groups,
+    /// Groups by the arrival of their last record: those missing a record, and all others. Only the
+    /// latter are checked each time a record arrives.
+    awaiting: Schedule<EventTime>,
+    ready: Schedule<EventTime>,
     /// IDs and channel names of folded calls, along with when each call ended.
     done: FinishedIds<EventTime>,
     finished: Vec<FinishedCall>,
@@ -112,6 +116,7 @@ impl Folder {
         self.stream_arrived = self.stream_arrived.max(Some(arrived));
         for key in self.groups.take_in(record, arrived) {
             self.changes.insert(key);
+            self.schedule(key);
         }
         while self.groups.by_key.len() > self.settings.max_open_calls.max(1)
             && let Some(key) = self.groups.longest_silent()
@@ -188,24 +193,35 @@ impl Folder {
     pub fn tick(&mut self, now: EventTime) {
         self.reception = self.reception.correct_for_clock(now);
         let clock = self.reception.clock(now, self.wait());
-        self.finish_groups(|folder, group| clock >= folder.due(group));
-    }
-
-    fn finish_groups(&mut self, is_over: impl Fn(&Self, &Group) -> bool) {
-        let mut over = Vec::new();
-        for (&key, group) in &self.groups.by_key {
-            if is_over(self, group) {
-                over.push(key);
-            }
-        }
-        for key in over {
+        let ready = self.ready.due_at(clock.minus(self.wait()));
+        let awaiting = self.awaiting.due_at(clock.minus(self.settings.max_call));
+        let over = ready.filter(|&key| clock >= self.due(key));
+        for key in in_order(over.chain(awaiting)) {
             self.finish(key, None);
         }
     }
 
+    /// Updates the group's place in the schedules after its records have changed or it was removed.
+    fn schedule(&mut self, key: u64) {
+        self.awaiting.remove(key);
+        self.ready.remove(key);
+        if let Some(group) = self.groups.by_key.get(&key) {
+            let awaits = group.awaits_more() || !group.has_trunk(&self.settings.endpoints);
+            let schedule = if awaits {
+                &mut self.awaiting
+            } else {
+                &mut self.ready
+            };
+            schedule.put(key, group.arrived);
+        }
+    }
+
     /// Returns when the group will be folded, by callbridge's clock, if no further records arrive.
-    fn due(&self, group: &Group) -> EventTime {
-        if self.awaits(group) {
+    fn due(&self, key: u64) -> EventTime {
+        let group = &self.groups.by_key[&key];
+        let needed = group.end().plus(LIVE);
+        let lacks_events = self.events.is_some_and(|until| until < needed);
+        if lacks_events || self.awaiting.has(key) {
             return group.arrived.plus(self.settings.max_call);
         }
         let wait = self.wait();
@@ -227,18 +243,12 @@ impl Folder {
         self.settings.cdr_wait.unwrap_or(self.settings.settle)
     }
 
-    /// Returns `true` if the group should wait for more records. A group without a trunk may be the
-    /// start of a customer's call.
-    fn awaits(&self, group: &Group) -> bool {
-        let needed = group.end().plus(LIVE);
-        let lacks_events = self.events.is_some_and(|until| until < needed);
-        lacks_events || group.awaits_more() || !group.has_trunk(&self.settings.endpoints)
-    }
-
     /// Returns when the next group will be folded if no further records arrive.
     pub fn next_deadline(&self) -> Option<EventTime> {
-        let groups = self.groups.by_key.values();
-        let first = groups.map(|group| self.due(group)).min()?;
+        let ready = self.ready.keys().map(|key| self.due(key));
+        let awaiting = self.awaiting.first();
+        let awaiting = awaiting.map(|(at, _)| at.plus(self.settings.max_call));
+        let first = ready.chain(awaiting).min()?;
         self.reception.at_earliest(first, self.wait())
     }
 
@@ -248,11 +258,14 @@ impl Folder {
     pub fn at_end(&mut self, now: EventTime) {
         let before = now.minus(BATCH.max(self.wait()));
         let long_ago = now.minus(self.settings.max_call);
-        self.finish_groups(|_, group| {
+        let groups = self.groups.by_key.iter().filter(|(_, group)| {
             let end = group.end();
             let old = !group.is_live() && end <= before && !group.awaits_more();
             old || end <= long_ago
         });
+        for key in in_order(groups.map(|(&key, _)| key)) {
+            self.finish(key, None);
+        }
     }
 
     /// Folds every call right away, because no more records will arrive.
@@ -268,6 +281,7 @@ impl Folder {
         let Some(mut group) = self.groups.remove(key) else {
             return;
         };
+        self.schedule(key);
         // If the PBX writes in batches, every call is late, whereas a backlog causes this only
         // once.
         let late = group.arrived.since(group.end());
@@ -335,6 +349,7 @@ impl Folder {
         self.groups.remove(key);
         self.stream = self.stream.max(Some(group.end()));
         self.groups.put(key, group);
+        self.schedule(key);
         Ok(())
     }
 

@@ -121,8 +121,17 @@ impl<T: Copy + Ord> Schedule<T> {
         }
     }
 
+    /// Returns the calls ordered by number.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = u64> {
+        self.at.keys().copied()
+    }
+
+    pub(crate) fn has(&self, key: u64) -> bool {
+        self.at.contains_key(&key)
+    }
+
     /// Returns the calls that are due, ordered by their moments.
-    pub(super) fn due_at(&self, now: T) -> impl Iterator<Item = u64> {
+    pub(crate) fn due_at(&self, now: T) -> impl Iterator<Item = u64> {
         let due = self.order.iter().take_while(move |&&(at, _)| now >= at);
         due.map(|&(_, key)| key)
     }
@@ -134,7 +143,7 @@ pub(super) fn has_id(ids: &BTreeSet<UniqueId>, text: &str) -> bool {
 }
 
 /// Returns the calls ordered by number.
-pub(super) fn in_order(calls: impl Iterator<Item = u64>) -> Vec<u64> {
+pub(crate) fn in_order(calls: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut calls: Vec<u64> = calls.collect();
     calls.sort_unstable();
     calls
