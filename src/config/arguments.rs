@@ -57,7 +57,7 @@ const VERBS: [&str; 11] = [
 ];
 
 /// Groups of commands in which some flags have an environment variable.
-const GROUPS: [&str; 4] = ["branch", "dead", "lead", "state"];
+const GROUPS: [&str; 5] = ["branch", "dead", "lead", "sending", "state"];
 
 /// Returns `true` if this flag of a command in the group has an environment variable.
 fn has_variable(group: &str, arg: &Arg) -> bool {
@@ -327,6 +327,7 @@ mod tests {
           missed       List customers who called, reached no one, and still wait for a
                        callback, longest wait first
           branch       Add, list, and remove the branches whose calls this hub takes
+          sending      Send again after two hubs used different databases
           page         Print a link that opens the administrator's page, or a line for its
                        password file
           connect      Ask a company for its consent, and store the tokens

@@ -10,7 +10,7 @@ use super::flags::StateFlags;
 use super::manual;
 use super::options::{
     AuditFlags, BranchVerb, CallsFlags, DeadVerb, DemoFlags, ExplainFlags, LeadVerb,
-    PageCommandFlags, PageVerb, SelectFlags, StateVerb, StatusFlags, Verb,
+    PageCommandFlags, PageVerb, SelectFlags, SendingVerb, StateVerb, StatusFlags, Verb,
 };
 use crate::config::{Checking, checked as config};
 use crate::values;
@@ -46,6 +46,7 @@ impl Checking<'_> {
             Verb::Dead(verb) => self.dead(verb),
             Verb::Lead(verb) => self.lead(verb),
             Verb::Branch(verb) => self.branch(verb),
+            Verb::Sending(SendingVerb::Resume(at)) => self.ask(ControlRequest::Resume, false, at),
             Verb::Missed { since, csv, state } => {
                 let within = self.faults.read("--since", &since, values::duration);
                 let within_sec = within.map(|within| within.as_secs());

@@ -74,6 +74,9 @@ pub(crate) enum Verb {
     /// Add, list, and remove the branches whose calls this hub takes
     #[command(subcommand)]
     Branch(BranchVerb),
+    /// Send again after two hubs used different databases
+    #[command(subcommand)]
+    Sending(SendingVerb),
     /// Print a link that opens the administrator's page, or a line for its password file
     #[command(after_help = PAGE_EXAMPLES)]
     Page(PageCommandFlags),
@@ -493,6 +496,14 @@ pub(crate) enum BranchVerb {
         #[command(flatten)]
         state: StateFlags,
     },
+}
+
+/// The commands below `sending`, as typed.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SendingVerb {
+    /// Send calls again after `status` reported `split_database`. Stop the hub with the other
+    /// database first
+    Resume(StateFlags),
 }
 
 /// The commands below `state`, as typed.

@@ -336,6 +336,7 @@ impl Path {
             Self::Pause("reconnect" | "client_refused") => {
                 Some("whoever keeps a connection is simulated in `tokens`")
             }
+            Self::Pause("split_database") => Some("two databases"),
             Self::Pause("takeover") => Some("one process on one machine"),
             Self::Pause(pause) if pause.starts_with("hub_") => Some("a collector's"),
             Self::Pause("dry_run") => Some("--dry-run submits nothing: nothing to simulate"),

@@ -245,6 +245,7 @@ impl CommandHandler {
             ControlRequest::BranchRemove { branch } => {
                 line.item(self.remove_branch(&branch).await?).await
             }
+            ControlRequest::Resume => line.item(self.resume_sending().await?).await,
             ControlRequest::LeadList => self.lead_list(line).await,
             ControlRequest::LeadSet { lead, items } => self.lead_set(lead, &items, line).await,
             ControlRequest::LeadCheck { phone } => self.lead_check(&phone, line).await,

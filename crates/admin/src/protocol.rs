@@ -102,6 +102,9 @@ pub enum ControlRequest {
     },
     /// Request of `branch remove`. The answer is one item with the branch.
     BranchRemove { branch: String },
+    /// Request of `sending resume`. The answer is one item `{"resumed"}`, which is `false` if
+    /// sending wasn't paused by a second database.
+    Resume,
     /// Request of `missed`. The answer has one item per customer who waits for a callback, longest
     /// wait first.
     Missed {

@@ -192,12 +192,18 @@ impl Budget {
         self.offset = offset;
     }
 
-    /// Applies a silence that the spool has stored since startup because commits were lost. One
-    /// from an earlier boot was already applied at startup.
-    pub(super) fn keep_silence(&mut self, now: Now, silence: &Silence) {
+    /// Applies a silence that the spool has stored since startup. One from an earlier boot was
+    /// already applied at startup. Returns the operation that stores the end of a silence that
+    /// begins now.
+    pub(super) fn keep_silence(&mut self, now: Now, silence: &Silence) -> Option<Op> {
         if let Some(until) = known_end(silence, &self.boot_id, now) {
             self.pacer.silence(until, silence.why.clone());
+        } else if silence.boot_id.is_empty() && !self.boot_id.is_empty() {
+            self.pacer
+                .await_unknown(now.boot, None, silence.why.clone());
+            return self.store_silence(now);
         }
+        None
     }
 
     /// Returns the operation that stores the current silence, since it must survive a restart, or

@@ -114,10 +114,7 @@ pub fn token(info: Option<&TokenInfo>, pause: Option<&Pause>, present: bool) -> 
         Some(Pause::WrongCompany(_)) => "wrong_company",
         Some(Pause::TokenRefused(_)) => "refused",
         Some(Pause::NoGrant(_)) => "no_grant",
-        Some(
-            Pause::WrongAddress(_) | Pause::CallsRefused(..) | Pause::WrongClock | Pause::DryRun,
-        )
-        | None => match (info, present) {
+        _ => match (info, present) {
             (Some(_), _) => "ok",
             (None, true) => "unknown",
             (None, false) => "missing",
@@ -296,6 +293,7 @@ fn without_polls(confirm: &Confirm, now: EventTime) -> String {
 pub const fn word(pause: &Pause) -> &'static str {
     match pause {
         Pause::WrongClock => "clock",
+        Pause::SplitDatabase(_) => "split_database",
         Pause::DryRun => "dry_run",
         Pause::TokenMissing => TOKEN_MISSING,
         Pause::TokenRefused(_) => TOKEN_REFUSED,
@@ -317,6 +315,11 @@ pub fn fix(pause: &Pause, place: &TokenPlace) -> String {
              it (timedatectl, NTP). Calls are kept until then"
                 .to_owned()
         }
+        Pause::SplitDatabase(branches) => format!(
+            "two hubs use different databases: the collectors of {branches} got answers from both. \
+             Stop the hub whose database you won't keep, and run `callbridge sending resume` at \
+             the other one"
+        ),
         Pause::DryRun => {
             "with --dry-run nothing is submitted: to submit calls, start without it".to_owned()
         }
@@ -472,6 +475,7 @@ mod tests {
                 is_confirmed: true,
             }),
             Pause::WrongClock,
+            Pause::SplitDatabase("a, b".to_owned()),
             Pause::DryRun,
         ];
         let mut all = Vec::new();
@@ -514,6 +518,9 @@ mod tests {
          an hour is tried. When one is accepted, the refused calls are sent again
         clock: this machine's clock shows a time before this program was built: set it
          (timedatectl, NTP). Calls are kept until then
+        split_database: two hubs use different databases: the collectors of a, b got answers from
+         both. Stop the hub whose database you won't keep, and run `callbridge sending resume` at
+         the other one
         dry_run: with --dry-run nothing is submitted: to submit calls, start without it
         takeover: took over from hub2; no request until 2026-11-20T05:10:00Z, because requests of
          hub2 can still count. Sending continues automatically

@@ -177,6 +177,7 @@ impl Store {
             Op::AddBranch(branch) => return branches::add(self, branch).map(Done::Branch),
             Op::RotateToken(rotation) => return branches::rotate(self, rotation).map(Done::Branch),
             Op::RemoveBranch(name) => return branches::remove(self, name).map(Done::Branch),
+            Op::ResumeSending => return hub::resume_sending(self),
             Op::Offer { offer, at } => forward::offer(self, *offer, *at)?,
             Op::Connection(change) => {
                 return connection::change(self, change).map(Done::Connection);

@@ -4,6 +4,7 @@
 use crate::Silence;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The pair of incarnation and commit number that a hub sends with each response. The branch sends
 /// it back, which lets the hub notice if it has lost commits.
@@ -24,6 +25,39 @@ pub struct HubRow {
     /// The branch whose request revealed that commits were lost, or `None` for the first
     /// incarnation.
     pub revealed_by: Option<String>,
+    /// The last sign that another database is in use.
+    pub sighting: Option<Sighting>,
+    /// The branches that proved it, as a list of names. Nothing is sent to the CRM until someone
+    /// resumes sending ([`Op::ResumeSending`](crate::Op::ResumeSending)).
+    pub split_by: Option<String>,
+}
+
+/// A sign that another database is in use: since this hub's last answer to a sender, another one
+/// has answered it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    pub branch: String,
+    pub at: EventTime,
+}
+
+/// Two signs within this time prove that another database is in use.
+const SIGHTED_WITHIN: Duration = Duration::from_secs(3600);
+
+impl Sighting {
+    /// Returns the names of the branches if this sign and the one before it prove that another
+    /// database is in use. A single branch proves nothing unless it's the only one, since its
+    /// token may have been stolen.
+    pub(crate) fn proof(&self, before: Option<&Self>, branches: u64) -> Option<String> {
+        let before = before?;
+        let apart = self.at.since(before.at).max(before.at.since(self.at));
+        if apart > SIGHTED_WITHIN {
+            return None;
+        }
+        if before.branch != self.branch {
+            return Some(format!("{}, {}", before.branch, self.branch));
+        }
+        (branches == 1).then(|| self.branch.clone())
+    }
 }
 
 /// Prefix of the source of a branch's unreadable dead letters.

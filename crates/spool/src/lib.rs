@@ -131,7 +131,7 @@ pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
 pub use hub::{
     BRANCH_SOURCE, Branch, BranchChange, BranchRequest, BranchSender, HubAnswer, HubPosition,
-    HubRow, NewBranch, Offer, TokenRotation, foreign_pbx_message,
+    HubRow, NewBranch, Offer, Sighting, TokenRotation, foreign_pbx_message,
 };
 pub use leader::{Instance, Leader};
 pub use leading::open_postgres;

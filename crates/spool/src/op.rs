@@ -192,6 +192,9 @@ pub enum Op {
     RotateToken(TokenRotation),
     /// Removes the branch with this name, but not its calls. Results in [`Done::Branch`].
     RemoveBranch(String),
+    /// Sends again after another database was in use ([`HubRow::split_by`](crate::HubRow)).
+    /// Results in [`Done::Resumed`].
+    ResumeSending,
     /// Makes stored calls ready to be sent to a hub. Books: old state - 1, ready + 1 for each call.
     Offer { offer: Offer, at: EventTime },
     /// Changes the OAuth connection. Results in [`Done::Connection`]. Without the state's lock, use
@@ -417,6 +420,8 @@ pub enum Done {
     Hub(HubAnswer),
     /// `AddBranch`, `RotateToken`, `RemoveBranch`: what was done.
     Branch(BranchChange),
+    /// `ResumeSending`: `false` if sending wasn't paused, in which case nothing changed.
+    Resumed(bool),
     /// `Connection`: `false` if another connection is stored, in which case nothing changed.
     Connection(bool),
     /// Any other operation, now stored.

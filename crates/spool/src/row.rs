@@ -340,6 +340,11 @@ pub struct WorkQueue {
     pub webhook_pace: Option<WebhookPace>,
     /// How long a hub that lost commits sends no requests to the CRM.
     pub silence: Option<Silence>,
+    /// The branches that showed that another database is in use ([`HubRow::split_by`]). While there
+    /// are any, nothing is sent.
+    ///
+    /// [`HubRow::split_by`]: crate::HubRow::split_by
+    pub split_by: Option<String>,
     /// Number of calls waiting to be sent, according to the books.
     pub ready: u64,
     /// Number of calls whose request is in flight, according to the books.

@@ -121,6 +121,21 @@ fn removed_line(item: &Value, _: &Zone) -> Result<()> {
     line(&format!("branch {} is removed", name_of(item)))
 }
 
+/// Runs `sending resume`.
+///
+/// # Errors
+/// 69 if there is neither a daemon nor a state.
+pub(crate) async fn resume_sending(at: &Asking) -> Result<()> {
+    list_items(at, ControlRequest::Resume, None, resumed_line).await
+}
+
+fn resumed_line(item: &Value, _: &Zone) -> Result<()> {
+    match item["resumed"].as_bool() {
+        Some(true) => line("sending resumes after one rate-limit window plus 45 s"),
+        _ => line("no second database has been reported, so sending isn't paused for it"),
+    }
+}
+
 fn name_of(item: &Value) -> String {
     safe(item["branch"].as_str().unwrap_or_default())
 }

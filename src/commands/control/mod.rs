@@ -52,6 +52,7 @@ pub(crate) async fn ask(
             branch::token(request, at).await
         }
         ControlRequest::BranchRemove { .. } => branch::remove(request, at).await,
+        ControlRequest::Resume => branch::resume_sending(at).await,
         ControlRequest::LeadMissing => lead::missing(csv, at).await,
         ControlRequest::LeadList => lead::list(at).await,
         ControlRequest::LeadCheck { .. } => lead::check(request, at).await,

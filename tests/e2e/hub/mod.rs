@@ -16,6 +16,7 @@ mod points;
 mod refused;
 mod requests;
 mod secured;
+mod split;
 mod stage;
 mod standby;
 mod windows;

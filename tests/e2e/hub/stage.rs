@@ -142,6 +142,18 @@ pub async fn post_as(
     read_answer(request.send().await.expect("an answer")).await
 }
 
+/// Posts calls as a collector would whose last response was this one.
+pub async fn post_as_collector(hub: SocketAddr, token: &str, last: &Value, body: String) -> Answer {
+    let mut request = build_request(hub, "/v1/calls", token, "application/x-ndjson", body)
+        .header("callbridge-sender", "5f6c");
+    if let (Some(incarnation), Some(seq)) = (last["incarnation"].as_str(), last["seq"].as_u64()) {
+        request = request
+            .header("callbridge-incarnation", incarnation)
+            .header("callbridge-seq", seq);
+    }
+    read_answer(request.send().await.expect("an answer")).await
+}
+
 /// Posts calls as a script would. Returns `None` if there's no response within this time.
 pub async fn post_within(
     time: Duration,

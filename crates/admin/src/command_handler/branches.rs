@@ -84,6 +84,13 @@ impl CommandHandler {
         Ok(json!({"branch": branch}))
     }
 
+    /// Ends the pause that began when branches showed that another database is in use.
+    pub(super) async fn resume_sending(&self) -> Result<Value, Refusal> {
+        let done = self.spool.write(vec![Op::ResumeSending]).await?;
+        let is_resumed = done.first() == Some(&Done::Resumed(true));
+        Ok(json!({"resumed": is_resumed}))
+    }
+
     /// Writes a change of branches to the spool. When this returns, the listener uses the change.
     async fn change_branch(&self, op: Op, branch: &str) -> Result<BranchChange, Refusal> {
         let mut done = self.spool.write(vec![op]).await?;

@@ -118,6 +118,7 @@ fn pause(status: &Status, found: &mut Vec<Problem>) {
         "disk" => format!("df -h {}", quoted(&status.state)),
         "clock" => "timedatectl status".to_owned(),
         "takeover" => status.command("status --watch"),
+        "split_database" => status.command("sending resume"),
         // All other reasons concern the CRM, its token, or the flags.
         _ => status.check(),
     };

@@ -456,7 +456,7 @@ pub struct WebhookMismatch {
 }
 
 /// All values of [`Pause::reason`] except `no daemon runs`.
-pub const PAUSES: [&str; 20] = [
+pub const PAUSES: [&str; 21] = [
     "token_missing",
     "token_refused",
     "reconnect",
@@ -473,6 +473,7 @@ pub const PAUSES: [&str; 20] = [
     "spool",
     "clock",
     "dry_run",
+    "split_database",
     "hub_unreachable",
     "hub_token_refused",
     "hub_refuses",

@@ -13,6 +13,8 @@ pub const PROBE: Duration = Duration::from_secs(60);
 pub enum Pause {
     /// This machine's clock shows a time before this program was built.
     WrongClock,
+    /// These branches showed that another hub is using a second database.
+    SplitDatabase(String),
     /// `--dry-run` was given.
     DryRun,
     /// No token was given, its file can't be read, or the service that renews it has none.
@@ -113,7 +115,10 @@ impl Paused {
                 self.next = now;
                 false
             }
-            Pause::CallsRefused(..) | Pause::WrongClock | Pause::DryRun => false,
+            Pause::CallsRefused(..)
+            | Pause::WrongClock
+            | Pause::SplitDatabase(_)
+            | Pause::DryRun => false,
         }
     }
 
@@ -143,6 +148,7 @@ fn first_probe(pause: &Pause) -> Probe {
         Pause::TokenMissing
         | Pause::WrongCompany(_)
         | Pause::WrongClock
+        | Pause::SplitDatabase(_)
         | Pause::DryRun
         | Pause::CallsRefused(..) => Probe::Never,
         Pause::TokenRefused(_) | Pause::NoGrant(_) | Pause::WrongAddress(_) => Probe::TokenInfo,

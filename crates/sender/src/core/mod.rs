@@ -72,6 +72,8 @@ pub struct Core {
     memory: String,
     /// Messages about parts of the stored memory that can't be read.
     pub(crate) doubts: Vec<String>,
+    /// The branches that showed that another database is in use. Nothing is sent meanwhile.
+    split_by: Option<String>,
 }
 
 impl Core {
@@ -102,6 +104,7 @@ impl Core {
             accepted_at: memory.accepted_at,
             memory: known.memory.unwrap_or_default(),
             doubts: memory.doubts,
+            split_by: None,
         };
         // A restart ends a pause due to refused calls, because the flags may have changed.
         core.end_pause(now, &mut ops);
@@ -193,7 +196,14 @@ impl Core {
         }
         self.budget.check_clock(now);
         if let Some(silence) = &head.silence {
-            self.budget.keep_silence(now, silence);
+            let begun = self.budget.keep_silence(now, silence);
+            if let Some(op) = begun {
+                return Decision::Commit(vec![op]);
+            }
+        }
+        self.split_by.clone_from(&head.split_by);
+        if self.split_by.is_some() {
+            return Decision::Idle;
         }
         self.unsent = head.ready + head.sending;
         if self.confirm.note_webhook(head.webhook_pace.clone())
@@ -480,6 +490,9 @@ impl Core {
     pub(crate) fn pause(&self, now: Now) -> Option<Pause> {
         if self.clock_is_wrong(now) {
             return Some(Pause::WrongClock);
+        }
+        if let Some(branches) = &self.split_by {
+            return Some(Pause::SplitDatabase(branches.clone()));
         }
         match &self.paused {
             Some(paused) if !paused.is_half_open() => Some(paused.pause.clone()),

@@ -5,10 +5,16 @@
 //! that's higher than the `seq` kept for it, commits were lost: either a backup was restored, or
 //! the state is new. A new incarnation then begins, along with a period during which the CRM is
 //! sent nothing, because the requests in the lost commits still count against the request budget.
+//!
+//! After a restore, the lost incarnation never answers again. If it does, a second database is in
+//! use, such as the old primary after a failover. Both hubs then find such answers in their
+//! collectors' requests, and stop sending until someone has decided which database to keep.
 
 use super::intake::Intake;
 use super::{branches, hub_row, senders, slots};
-use crate::{BranchRequest, Done, Error, HubAnswer, HubPosition, Store};
+use crate::{
+    BranchRequest, Done, Error, HubAnswer, HubPosition, Sighting, Silence, SilenceReason, Store,
+};
 use callbridge_call::EventTime;
 use std::time::Duration;
 
@@ -66,6 +72,11 @@ pub(crate) fn request(
         store.tally.count(CLAIMS_IGNORED, 1);
         lost_commits = false;
     }
+    if let Some(hub) = &store.hub
+        && senders.has_strayed(request, &hub.position.incarnation)
+    {
+        note_sighting(store, request)?;
+    }
     if lost_commits {
         begin_again(store, request)?;
     }
@@ -75,14 +86,12 @@ pub(crate) fn request(
         incarnation: hub.position.incarnation.clone(),
         seq: hub.position.seq + 1,
     };
-    let seen = request
-        .seen
-        .as_ref()
-        .filter(|seen| seen.incarnation == position.incarnation);
-    let seen = seen.map(|seen| seen.seq);
     // If a claim came too soon, the old `seq` is kept so that the sender's next request repeats it.
-    let answered = if is_too_soon { answered } else { position.seq };
-    senders.note(store, request, (answered, seen))?;
+    let last = HubPosition {
+        seq: if is_too_soon { answered } else { position.seq },
+        ..position.clone()
+    };
+    senders.note(store, request, &last)?;
     branches::note_request(store, request)?;
     Ok(Done::Hub(HubAnswer {
         position,
@@ -125,6 +134,38 @@ fn begin_again(store: &mut Store, request: &BranchRequest) -> Result<(), Error> 
     }
     store.tally.count(LOST_COMMITS, 1);
     senders::begin_again(store)
+}
+
+/// Notes that another database has answered a sender. If this proves that the database is in use,
+/// sending pauses.
+fn note_sighting(store: &mut Store, request: &BranchRequest) -> Result<(), Error> {
+    let branches = branches::count(store)?;
+    let hub = store.hub.as_mut().ok_or(Error::NoHub)?;
+    let sighting = Sighting {
+        branch: request.branch.clone(),
+        at: request.at,
+    };
+    if hub.split_by.is_none() {
+        hub.split_by = sighting.proof(hub.sighting.as_ref(), branches);
+    }
+    let split_by = hub.split_by.clone();
+    hub.sighting = Some(sighting);
+    let text = "UPDATE hub SET sighted_by = ?1, sighted_at = ?2, split_by = ?3";
+    store.run(text, (&request.branch, request.at.micros(), split_by))
+}
+
+/// Ends the pause after another database was in use. A silence follows, since the requests of that
+/// database's hub can still count.
+pub(crate) fn resume_sending(store: &mut Store) -> Result<Done, Error> {
+    let hub = store.hub.as_mut().ok_or(Error::NoHub)?;
+    hub.sighting = None;
+    if hub.split_by.take().is_none() {
+        return Ok(Done::Resumed(false));
+    }
+    let text = "UPDATE hub SET sighted_by = NULL, sighted_at = NULL, split_by = NULL";
+    store.run(text, ())?;
+    slots::begin_silence(store, &Silence::to_begin(SilenceReason::LostCommits))?;
+    Ok(Done::Resumed(true))
 }
 
 /// Returns `true` if the current incarnation began less than an hour ago because of lost commits.

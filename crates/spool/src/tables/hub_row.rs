@@ -1,12 +1,22 @@
 //! The `hub` table, which never has more than one row.
 
 use crate::db::Asked;
-use crate::hub::{HubPosition, HubRow};
+use crate::hub::{HubPosition, HubRow, Sighting};
 use crate::{Db, Error};
 use callbridge_call::EventTime;
+use serde::Deserialize;
 
-/// The row's columns, in the order of the query in [`ask`].
-type Stored = (String, u64, EventTime, Option<String>);
+/// The row as the query in [`ask`] reads it.
+#[derive(Deserialize)]
+pub(crate) struct Stored {
+    incarnation: String,
+    seq: u64,
+    began: EventTime,
+    revealed_by: Option<String>,
+    sighted_by: Option<String>,
+    sighted_at: Option<EventTime>,
+    split_by: Option<String>,
+}
 
 /// Reads the row in the `hub` table, or returns `None` if no hub has used this state.
 pub(crate) fn load(db: &Db) -> Result<Option<HubRow>, Error> {
@@ -16,18 +26,25 @@ pub(crate) fn load(db: &Db) -> Result<Option<HubRow>, Error> {
 
 /// Sends the query for the row, whose result is read with [`read`].
 pub(crate) fn ask(db: &Db) -> Result<Asked<Stored>, Error> {
-    let text = "SELECT incarnation, seq, began, revealed_by FROM hub";
+    let text = "SELECT incarnation, seq, began, revealed_by, sighted_by, sighted_at, split_by
+         FROM hub";
     db.ask(text, ())
 }
 
 /// Reads the result of the query in [`ask`], or returns `None` if no hub has used this state.
 pub(crate) fn read(db: &Db, asked: Asked<Stored>) -> Result<Option<HubRow>, Error> {
-    let Some((incarnation, seq, began, revealed_by)) = asked.first(db)? else {
+    let Some(row) = asked.first(db)? else {
         return Ok(None);
     };
+    let sighted = row.sighted_by.zip(row.sighted_at);
     Ok(Some(HubRow {
-        position: HubPosition { incarnation, seq },
-        began,
-        revealed_by,
+        position: HubPosition {
+            incarnation: row.incarnation,
+            seq: row.seq,
+        },
+        began: row.began,
+        revealed_by: row.revealed_by,
+        sighting: sighted.map(|(branch, at)| Sighting { branch, at }),
+        split_by: row.split_by,
     }))
 }

@@ -329,7 +329,10 @@ CREATE TABLE hub (
     incarnation TEXT NOT NULL,
     seq INTEGER NOT NULL,               -- grows with each commit
     began INTEGER NOT NULL,             -- the incarnation
-    revealed_by TEXT                    -- the branch that showed that commits were lost
+    revealed_by TEXT,                   -- the branch that showed that commits were lost
+    sighted_by TEXT,                    -- the branch that last showed another database in use
+    sighted_at INTEGER,                 -- when
+    split_by TEXT                       -- nothing is sent: branches that showed that database
 ) STRICT;
 CREATE TABLE past_incarnations (incarnation TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 CREATE TABLE branches (
@@ -351,7 +354,9 @@ CREATE TABLE branch_senders (
     branch TEXT NOT NULL,
     sender TEXT NOT NULL,               -- ID of a collector's state, empty without one
     seq INTEGER NOT NULL,               -- of the last answer
+    incarnation TEXT NOT NULL,          -- of the last answer
     seen INTEGER NOT NULL,              -- that the sender last sent, 0 for another incarnation
+    sent_seq INTEGER,                   -- that the sender last sent, of any incarnation
     requests INTEGER NOT NULL,
     last_at INTEGER NOT NULL,           -- seconds: the last request
     alternated INTEGER,                 -- seconds: it last sent after another sender had

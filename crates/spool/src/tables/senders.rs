@@ -5,7 +5,7 @@
 //! of one sender would raise it, which would hide from the others that the hub has lost commits.
 
 use crate::db::Asked;
-use crate::{BranchRequest, BranchSender, Db, Error};
+use crate::{BranchRequest, BranchSender, Db, Error, HubPosition};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -19,13 +19,18 @@ pub(super) struct SenderRow {
     branch_seq: u64,
     sender: Option<String>,
     seq: Option<u64>,
+    incarnation: Option<String>,
     seen: Option<u64>,
+    sent_seq: Option<u64>,
 }
 
 /// The last response to a sender, and what the sender had seen by then.
 struct LastAnswer {
     seq: u64,
+    incarnation: String,
     seen: u64,
+    /// The `seq` that the sender sent, of any incarnation.
+    sent_seq: Option<u64>,
 }
 
 /// A branch's senders before a request.
@@ -38,7 +43,8 @@ pub(super) struct Senders {
 
 /// Sends the query for a branch and its senders.
 pub(super) fn ask(db: &Db, branch: &str) -> Result<Asked<SenderRow>, Error> {
-    let text = "SELECT b.seq AS branch_seq, s.sender, s.seq, s.seen
+    let text = "SELECT b.seq AS branch_seq, s.sender, s.seq, s.incarnation, s.seen,
+             s.sent_seq
          FROM branches b LEFT JOIN branch_senders s ON s.branch = b.name WHERE b.name = ?1";
     db.ask(text, [branch])
 }
@@ -51,8 +57,16 @@ pub(super) fn read(db: &Db, asked: Asked<SenderRow>) -> Result<Option<Senders>, 
             branch_seq: row.branch_seq,
             known: BTreeMap::new(),
         });
-        if let (Some(sender), Some(seq), Some(seen)) = (row.sender, row.seq, row.seen) {
-            senders.known.insert(sender, LastAnswer { seq, seen });
+        if let (Some(sender), Some(seq), Some(incarnation), Some(seen)) =
+            (row.sender, row.seq, row.incarnation, row.seen)
+        {
+            let last = LastAnswer {
+                seq,
+                incarnation,
+                seen,
+                sent_seq: row.sent_seq,
+            };
+            senders.known.insert(sender, last);
         }
     }
     Ok(senders)
@@ -70,14 +84,34 @@ impl Senders {
         last.map_or(self.branch_seq, |last| last.seq)
     }
 
-    /// Records that the sender was sent a response with this `seq`. `seen` is the `seq` in its
-    /// request, if that belongs to the current incarnation.
+    /// Returns `true` if another database has answered the sender since its last response from
+    /// this hub's current incarnation. A sender that never received that response sends the same
+    /// position as before, and a script can send any position.
+    pub(super) fn has_strayed(&self, request: &BranchRequest, present: &str) -> bool {
+        let (Some(sender), Some(seen)) = (&request.sender, &request.seen) else {
+            return false;
+        };
+        let last = self.known.get(sender);
+        last.is_some_and(|last| {
+            last.incarnation == present
+                && seen.incarnation != present
+                && last.sent_seq != Some(seen.seq)
+        })
+    }
+
+    /// Records that the sender was sent a response with this position, whose incarnation is the
+    /// current one.
     pub(super) fn note(
         &self,
         db: &Db,
         request: &BranchRequest,
-        (seq, seen): (u64, Option<u64>),
+        answer: &HubPosition,
     ) -> Result<(), Error> {
+        let sent_seq = request.seen.as_ref().map(|seen| seen.seq);
+        let seen = match &request.seen {
+            Some(seen) if seen.incarnation == answer.incarnation => Some(seen.seq),
+            _ => None,
+        };
         let sender = key(request);
         let last = self.known.get(sender);
         if last.is_none() {
@@ -92,9 +126,12 @@ impl Senders {
             _ => false,
         };
         let text = "INSERT INTO branch_senders
-                 (branch, sender, seq, seen, requests, last_at, alternated, went_back)
-             VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7)
-             ON CONFLICT (branch, sender) DO UPDATE SET seq = excluded.seq, seen = excluded.seen,
+                 (branch, sender, seq, incarnation, seen, sent_seq, requests, last_at, alternated,
+                 went_back)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?8, ?9)
+             ON CONFLICT (branch, sender) DO UPDATE SET seq = excluded.seq,
+                 incarnation = excluded.incarnation, seen = excluded.seen,
+                 sent_seq = excluded.sent_seq,
                  requests = branch_senders.requests + 1, last_at = excluded.last_at,
                  alternated = coalesce(excluded.alternated, branch_senders.alternated),
                  went_back = coalesce(excluded.went_back, branch_senders.went_back)";
@@ -104,8 +141,10 @@ impl Senders {
         let values = (
             &request.branch,
             sender,
-            seq,
+            answer.seq,
+            &answer.incarnation,
             seen,
+            sent_seq,
             at,
             alternated,
             went_back,

@@ -48,6 +48,7 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         submitted: books.submitted,
         webhook_pace: deliveries::read_asked_pace(store, pace)?,
         silence: store.silence.clone(),
+        split_by: store.hub.as_ref().and_then(|hub| hub.split_by.clone()),
         lead_requests: lead_requests::lead_requests_of(store, requests, ask)?,
         ..WorkQueue::default()
     };

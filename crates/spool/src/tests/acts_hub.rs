@@ -45,6 +45,9 @@ pub const HUB: &[Act] = &[
         write(store, Op::AddBranch(branch));
         write(store, request("script", None));
         write(store, request("collector", Some(("another", 7))));
+        write(store, request("collector", Some(("a second database", 8))));
+        write(store, request("collector", Some(("a second database", 9))));
+        assert_eq!(write(store, Op::ResumeSending), Done::Resumed(true));
         for n in 0..9 {
             write(store, request(&format!("sender {n}"), None));
         }

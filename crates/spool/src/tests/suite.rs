@@ -29,6 +29,7 @@ mod round_trip;
 mod search;
 mod sender;
 mod silence;
+mod split;
 mod stored;
 mod trials;
 mod turns;

@@ -382,6 +382,38 @@ fn hub_silence_delays_requests_only_in_its_boot() {
 }
 
 #[test]
+fn second_database_stops_requests_until_silence_after_resume() {
+    let known = Known {
+        boot_id: Some("boot".to_owned()),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, now_at(0));
+    core.token(now_at(0), Some(fingerprint()));
+    let mut head = WorkQueue {
+        split_by: Some("a, b".to_owned()),
+        ..WorkQueue::default()
+    };
+    assert_eq!(core.next(now_at(9_000), &head), Decision::Idle);
+    let pause = core.status(now_at(9_000), &head).pause.expect("a pause");
+    assert_eq!(pause.reason, "split_database");
+    assert!(pause.fix.contains("collectors of a, b"), "{}", pause.fix);
+    assert!(core.stops_commands(now_at(9_000)));
+    // As `ResumeSending` leaves it.
+    head.split_by = None;
+    head.silence = Some(Silence::to_begin(SilenceReason::LostCommits));
+    let Decision::Commit(ops) = core.next(now_at(9_001), &head) else {
+        panic!("no silence");
+    };
+    let begun = stored_silence(&ops).expect("a silence");
+    let until = now_at(9_106).boot + Duration::from_millis(30);
+    assert_eq!((begun.boot_id.as_str(), begun.until), ("boot", until));
+    head.silence = Some(begun);
+    assert_eq!(core.next(now_at(9_002), &head), Decision::WaitUntil(until));
+    assert!(!core.stops_commands(now_at(9_002)));
+    assert_eq!(lane(&mut core, now_at(9_107), &head), Some(Lane::Token));
+}
+
+#[test]
 fn memory_of_aborted_launch_is_stored_with_next_launch() {
     let (mut core, _) = restart(&ops_of_refusal(0), Vec::new(), 3);
     let (slot, task, launch) = launch_next(&mut core, now_at(60), &WorkQueue::default());
