@@ -3,11 +3,12 @@
 use crate::config::Config;
 use callbridge_admin::state_access::host_name;
 use callbridge_model::status::{
-    DatabaseProblem, LeaderStatus, LeadershipStatus, Role, StandbyStatus,
+    DatabaseProblem, LeaderStatus, LeadershipStatus, LostSession, Role, StandbyStatus,
 };
-use callbridge_spool::{Error, Instance, Leader, LockRole, Store, tables};
+use callbridge_spool::{Error, Health, Instance, Leader, LockRole, Store, tables};
 use ring::digest::{SHA256, digest};
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
 /// Returns the name, version, and settings hash under which this process is known to the database's
 /// other processes.
@@ -54,9 +55,7 @@ pub(crate) fn read(store: &Store, role: Role) -> Result<Option<LeadershipStatus>
         });
     }
     if role == Role::Leader {
-        let round_trip = store.measure_round_trip()?;
-        status.round_trip_us =
-            round_trip.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        status.round_trip_us = store.measure_round_trip()?.map(micros);
     }
     for standby in tables::leaders::standbys(store)? {
         status
@@ -85,6 +84,23 @@ pub(crate) fn read(store: &Store, role: Role) -> Result<Option<LeadershipStatus>
         }
     }
     Ok(Some(status))
+}
+
+/// Adds how long commits take, and the sessions that this process has lost.
+pub(crate) fn add_health(status: &mut LeadershipStatus, health: &Health) {
+    if status.role == Role::Leader {
+        let slowest = health.commits.slowest(Instant::now());
+        status.slowest_commit_us = slowest.map(micros);
+    }
+    status.lost_sessions = health.lost_sessions.count;
+    status.last_lost_session = health.lost_sessions.last.clone().map(|(at, reason)| {
+        let at = at.floor_seconds().get();
+        LostSession { at, reason }
+    });
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Parses a session's name, which has the form `callbridge VERSION SETTINGS NAME`. Settings are

@@ -88,14 +88,19 @@ impl Observer {
             let leadership = leadership::read(store, Role::Leader)?;
             Ok((kept, fields, calls, missed, notices, hub, leadership))
         });
-        let (kept, fields, calls, missed, notices, hub, leadership) = read.await?;
+        let (kept, fields, calls, missed, notices, hub, mut leadership) = read.await?;
+        let health = self.spool.health();
+        if let Some(leadership) = &mut leadership {
+            leadership::add_health(leadership, &health);
+        }
         let (trunks, day_calls) = self.trunks.statuses(&calls, &missed);
         let books = kept.books;
         let sender = self.outward.sender.borrow().clone();
         // This pause takes precedence over the sender's, because without the disk, no call can be
         // sent or accepted.
-        let trouble = self.spool.health().trouble;
-        let pause = trouble.map(|error| Pause::new("disk", error.to_string()));
+        let pause = health
+            .trouble
+            .map(|error| Pause::new("disk", error.to_string()));
         let directory = self.spool.read(tables::backfill::directory_status).await?;
         let waiting = books.ready + books.sending + books.submitted;
         let forward = self.forward.as_ref().map(|view| view.borrow().clone());

@@ -59,6 +59,7 @@ impl Standby {
         let mut tasks = Tasks::new(&stopped);
         let view = Arc::new(StandbyView {
             state: config.state_place().flag(),
+            spool: spool.clone(),
             reader: reader.clone(),
             leadership: spool.leadership(),
             shown: watch::Sender::default(),
@@ -186,6 +187,8 @@ async fn listen(
 /// What a standby shows about itself and the leader.
 struct StandbyView {
     state: String,
+    /// The spool's thread, which waits for the lock.
+    spool: Handle,
     reader: Handle,
     leadership: watch::Receiver<Leadership>,
     /// Who's leading, as of the last read.
@@ -241,6 +244,7 @@ impl StandbyView {
             // The database can't be reached, or doesn't have any tables yet.
             Err(_) => LeadershipStatus::default(),
         };
+        leadership::add_health(&mut shown, &self.spool.health());
         shown.problem = shown.problem.or_else(|| self.difference.borrow().clone());
         if let Leadership::Standby {
             leader,

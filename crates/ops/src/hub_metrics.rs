@@ -4,6 +4,7 @@ use crate::metric_families::{counters, gauge, gauges, labels, signed};
 use callbridge_hub::tally::Refusals;
 use callbridge_model::Status;
 use callbridge_model::status::Role;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::sync::atomic::AtomicU64;
@@ -67,6 +68,10 @@ pub(crate) fn leadership(all: &mut Registry, status: &Status) {
     }
     let help = "1 for each problem of the database";
     gauges(all, "database_problem", help, problems);
+    let help = "Sessions with the database that this process lost while it was the leader";
+    let lost = Counter::<u64, AtomicU64>::default();
+    lost.inc_by(leadership.lost_sessions);
+    all.register("database_sessions_lost", help, lost);
     if let Some(micros) = leadership.round_trip_us {
         let help = "Time that the database takes to answer the leader";
         let round_trip = Gauge::<f64, AtomicU64>::default();

@@ -175,6 +175,9 @@ impl Life {
             return;
         };
         tracing::warn!(%error, "lost the lock");
+        let at = clock::now().wall;
+        let health = &self.channels.health;
+        health.send_modify(|health| health.lost_sessions.note(&error, at));
         self.channels
             .leadership
             .send_replace(Leadership::Lost(error));

@@ -94,6 +94,7 @@ mod fault;
 mod finished;
 pub mod folder;
 pub mod foreign;
+mod health;
 mod held;
 mod hub;
 mod identity;
@@ -129,6 +130,7 @@ pub use exchange::{export, import};
 pub use finished::Finished;
 pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
+pub use health::{CommitTimes, Health, LostSessions};
 pub use hub::{
     BRANCH_SOURCE, Branch, BranchChange, BranchRequest, BranchSender, HubAnswer, HubPosition,
     HubRow, NewBranch, Offer, Sighting, TokenRotation, foreign_pbx_message,
@@ -160,7 +162,7 @@ pub use tables::directory::DirectorySize;
 pub use tables::listed::{CallFilter, Listed, Place};
 pub use tables::shows::LeadFields;
 pub use transfer::{Copied, Transfer};
-pub use writer::{Guard, Handle, Health, Leadership};
+pub use writer::{Guard, Handle, Leadership};
 
 pub(crate) use columns::{Json, json_column};
 pub(crate) use db::{count, json};

@@ -6,6 +6,7 @@
 
 use super::check::{Check, Integrity};
 use crate::dispatch::prepare;
+use crate::health::Health;
 use crate::tables::meta::{self, CLEAN, UNCHECKED};
 use crate::{Done, Error, Leader, Op, StateDir, Store};
 use callbridge_call::EventTime;
@@ -84,15 +85,6 @@ impl Leadership {
     pub const fn is_leading(&self) -> bool {
         matches!(self, Self::Leading { .. })
     }
-}
-
-/// The health of the spool, meaning its disk and the integrity of its file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
-    /// The error from the last write if it's retryable, such as a full disk, or `None` once a write
-    /// succeeds. An empty [`Handle::write`] tests whether the problem is gone.
-    pub trouble: Option<Error>,
-    pub integrity: Integrity,
 }
 
 /// A handle to the spool's thread, which is cheap to clone.
@@ -249,7 +241,7 @@ impl Drop for Guard {
 pub(super) struct Channels {
     pub(super) queue: mpsc::Receiver<Numbered>,
     bump: watch::Sender<u64>,
-    health: watch::Sender<Health>,
+    pub(super) health: watch::Sender<Health>,
     pub(super) leadership: watch::Sender<Leadership>,
     pub(super) present: Arc<AtomicU64>,
     pub(super) stop: Arc<AtomicBool>,
@@ -555,6 +547,11 @@ impl Writer {
         };
         let stored = !empty && results.iter().any(Result::is_ok);
         self.report(stored, &results, channels);
+        if stored {
+            let (now, took) = (Instant::now(), began.elapsed());
+            let health = &channels.health;
+            health.send_modify(|health| health.commits.note(now, took));
+        }
         if !empty && let Some(hook) = &self.store.settings.on_commit {
             hook(began.elapsed());
         }

@@ -126,6 +126,8 @@ async fn standby_answers_503_with_name_of_leader() {
     assert!(metrics.contains("callbridge_leader 0\n"), "{metrics}");
     let round_trip = "callbridge_database_round_trip_seconds ";
     assert!(!metrics.contains(round_trip), "{metrics}");
+    let lost = "callbridge_database_sessions_lost_total 0\n";
+    assert!(metrics.contains(lost), "{metrics}");
     let (_, metrics) = get(first.metrics, "/metrics").await.expect("an answer");
     assert!(metrics.contains("callbridge_leader 1\n"), "{metrics}");
     assert!(metrics.contains("callbridge_standbys 1\n"), "{metrics}");

@@ -18,8 +18,24 @@ pub struct LeadershipStatus {
     /// Microseconds that the database takes to answer the leader. `null` if this process isn't the
     /// leader.
     pub round_trip_us: Option<u64>,
+    /// Microseconds that the slowest commit of the last minute took, including its statements.
+    /// `null` if there was none, or if this process isn't the leader.
+    pub slowest_commit_us: Option<u64>,
+    /// Sessions with the database that this process has lost while it was the leader.
+    pub lost_sessions: u64,
+    /// The last of them. `null` if there is none.
+    pub last_lost_session: Option<LostSession>,
     /// The problems of the database, each with its fix.
     pub database: Vec<DatabaseProblem>,
+}
+
+/// A session with the database that was lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct LostSession {
+    /// Epoch seconds at which it was lost.
+    pub at: i64,
+    pub reason: String,
 }
 
 /// A problem of the database that the processes share.

@@ -43,7 +43,9 @@ pub use hub::{
 };
 pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};
-pub use leadership::{DatabaseProblem, LeaderStatus, LeadershipStatus, Role, StandbyStatus};
+pub use leadership::{
+    DatabaseProblem, LeaderStatus, LeadershipStatus, LostSession, Role, StandbyStatus,
+};
 pub use losses::LOSS_COUNTERS;
 pub use outboxes::{OutboxProblem, OutboxStatus};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};

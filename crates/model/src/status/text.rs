@@ -1,6 +1,6 @@
 //! Shows `status` to people: the verdict first, then a few aligned lines.
 
-use super::verdict::if_any;
+use super::verdict::{count_with_noun, if_any};
 use super::{
     Directory, Employees, ForwardStatus, HubStatus, LOSS_COUNTERS, LeadField, LeadFields,
     LeadershipStatus, OverallState, Role, SourceState, SourceStatus, Status, Webhooks,
@@ -267,8 +267,21 @@ impl LeadershipStatus {
             }
         }
         if let Some(micros) = self.round_trip_us {
-            let (ms, tenths) = (micros / 1000, micros % 1000 / 100);
-            let _ = writeln!(text, "database {ms}.{tenths} ms per round trip");
+            let _ = write!(text, "database {} per round trip", milliseconds(micros));
+            if let Some(micros) = self.slowest_commit_us {
+                let slowest = milliseconds(micros);
+                let _ = write!(text, ", slowest commit of the last minute {slowest}");
+            }
+            text.push('\n');
+        }
+        if let Some(last) = &self.last_lost_session {
+            let sessions = count_with_noun(self.lost_sessions, "session", "sessions");
+            let at = style.zone.second(last.at);
+            let reason = safe(&last.reason);
+            let _ = writeln!(
+                text,
+                "         {sessions} lost, the last one {at}: {reason}"
+            );
         }
         for standby in &self.standbys {
             let name = safe(&standby.name);
@@ -280,6 +293,11 @@ impl LeadershipStatus {
             let _ = writeln!(text, "         This process is a standby.");
         }
     }
+}
+
+/// Formats microseconds as milliseconds with one digit after the point.
+fn milliseconds(micros: u64) -> String {
+    format!("{}.{} ms", micros / 1000, micros % 1000 / 100)
 }
 
 impl ForwardStatus {
@@ -307,7 +325,7 @@ impl HubStatus {
             if let (Some(at), Some(error)) = (branch.refused_at, &branch.refusal) {
                 let (name, error) = (safe(&branch.branch), safe(error));
                 let (lines, at) = (branch.refused, style.zone.second(at));
-                let lines = super::verdict::count_with_noun(lines, "line", "lines");
+                let lines = count_with_noun(lines, "line", "lines");
                 let _ = writeln!(text, "         {name}: {lines} refused, last {at}: {error}");
             }
         }
@@ -415,7 +433,7 @@ impl SourceStatus {
             let _ = writeln!(text, "         {}", safe(reason));
         }
         if self.awaited > 0 {
-            let calls = super::verdict::count_with_noun(self.awaited, "call waits", "calls wait");
+            let calls = count_with_noun(self.awaited, "call waits", "calls wait");
             let _ = writeln!(
                 text,
                 "         {calls} for this file to fill in missing events"

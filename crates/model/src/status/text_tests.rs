@@ -1,8 +1,8 @@
 //! Tests of the text that `status` prints.
 
 use super::*;
-use crate::status::ListFile;
 use crate::status::{Backlog, Books, Pause, SourceGap, SwitchName, Token, Unlisted};
+use crate::status::{ListFile, LostSession};
 
 fn style(zone: &str) -> TextStyle {
     TextStyle {
@@ -27,9 +27,15 @@ fn unbalanced_books_are_reported() {
 }
 
 #[test]
-fn round_trip_is_shown_in_tenths_of_a_millisecond() {
+fn database_times_and_lost_sessions_are_shown() {
     let leadership = LeadershipStatus {
         round_trip_us: Some(20_460),
+        slowest_commit_us: Some(1_035_900),
+        lost_sessions: 2,
+        last_lost_session: Some(LostSession {
+            at: 60,
+            reason: "no answer within 8 s".to_owned(),
+        }),
         ..LeadershipStatus::default()
     };
     let status = Status {
@@ -38,7 +44,10 @@ fn round_trip_is_shown_in_tenths_of_a_millisecond() {
     };
     let text = status.to_text(&style("UTC"));
     assert!(
-        text.contains("\ndatabase 20.4 ms per round trip\n"),
+        text.contains(
+            "\ndatabase 20.4 ms per round trip, slowest commit of the last minute 1035.9 ms\n\
+             \x20        2 sessions lost, the last one 1970-01-01 00:01:00 UTC: no answer within 8 s\n"
+        ),
         "{text}"
     );
 }

@@ -5,14 +5,16 @@
 use super::call::{journal, time_at};
 use super::lead::{close_guard, instance, open_instance, wait_for_leadership};
 use crate::postgres::{Access, PostgresUrl, Session};
-use crate::{Done, Error, Guard, Handle, LeadDirectory, Leadership, Op, RowId, tables};
+use crate::{
+    Done, Error, Guard, Handle, LeadDirectory, Leadership, LostSessions, Op, RowId, tables,
+};
 use callbridge_model::Phone;
 use callbridge_testbed::commit_proxy::{CommitProxy, Loss};
 use callbridge_testbed::mounts::{SmallDisk, inside};
 use callbridge_testbed::postgres::{Durability, Postgres};
 use callbridge_testbed::wait::{pass, soon};
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 
 /// A call source that retries each call until it's stored, as collectors do.
@@ -206,6 +208,26 @@ async fn killed_stopped_or_frozen_server_loses_no_call() {
         calls.write_again().await;
     }
     calls.assert_all_stored().await;
+    close_guard(guard).await;
+}
+
+#[tokio::test]
+async fn lost_sessions_and_slow_commits_are_reported() {
+    let server = Postgres::start(Durability::Synced, "");
+    let (handle, guard) = leader(&server.url("hub")).await;
+    let mut calls = Calls::new(handle);
+    calls.write_again().await;
+    let before = calls.handle.health();
+    assert!(before.commits.slowest(Instant::now()).is_some());
+    assert_eq!(before.lost_sessions, LostSessions::default());
+    server
+        .sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'callbridge'");
+    calls.write_until_refused().await;
+    calls.write_again().await;
+    let lost = calls.handle.health().lost_sessions;
+    let (_, why) = lost.last.expect("a lost session");
+    assert_eq!(lost.count, 1);
+    assert!(why.contains("terminating connection"), "{why}");
     close_guard(guard).await;
 }
 
