@@ -270,45 +270,67 @@ fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error>
     let (key, _) = uuid::Uuid::new_v4().as_u64_pair();
     let key = key.cast_signed();
     row::<1>(session, &format!("SELECT pg_try_advisory_lock({key})"))?;
-    let is_kept = is_backend_kept(session, &others, &backend, key);
+    let mut is_kept = are_backends_separate(&others, &backend);
+    let is_own_kept = is_backend_kept(session, &backend, key);
     let unlock = format!("SELECT pg_advisory_unlock({key}) {}", own_lock(key));
     for session in others.iter().chain([session]) {
         // If this fails, the lock is released along with its backend.
         session.simple_rows(&unlock).ok();
     }
-    if is_kept? {
-        let message = "the session stays on one backend, so it keeps the lock of the leader";
-        return Ok(ServerFinding::ok(part, message));
+    if is_kept == Ok(true) {
+        is_kept = Ok(is_own_kept?);
     }
-    let message = "a connection pooler pools transactions: the leader would lose its lock";
-    let fix = "connect to the server directly, or set pool_mode = session in the pooler";
-    Ok(ServerFinding::failed(part, message, fix))
+    Ok(judge_pooling(is_kept))
 }
 
-/// The SQLSTATE that PgBouncer sends in statement mode to reject a transaction, before it closes
-/// the connection.
-const PROTOCOL_VIOLATION: &str = "08P01";
-
-fn is_backend_kept(
-    session: &Session,
-    others: &[Session],
-    backend: &str,
-    key: i64,
-) -> Result<bool, Error> {
-    for other in others {
-        let held = match row::<1>(other, "BEGIN; SELECT pg_backend_pid()") {
-            Ok([held]) => held,
-            // A pooler in statement mode rejects transactions.
-            Err(Error::Sql(..)) => return Ok(false),
-            Err(Error::SessionLost(_, why)) if why.contains(PROTOCOL_VIOLATION) => {
-                return Ok(false);
-            }
-            Err(error) => return Err(error),
-        };
-        if held == backend {
-            return Ok(false);
+/// Judges whether our session keeps its backend. An error of the other sessions is inconclusive.
+fn judge_pooling(is_kept: Result<bool, Error>) -> ServerFinding {
+    let part = "pooling";
+    match is_kept {
+        Ok(true) => {
+            let message = "the session stays on one backend, so it keeps the lock of the leader";
+            ServerFinding::ok(part, message)
+        }
+        Ok(false) => {
+            let message = "a connection pooler pools transactions: the leader would lose its lock";
+            let fix = "connect to the server directly, or set pool_mode = session in the pooler";
+            ServerFinding::failed(part, message, fix)
+        }
+        Err(error) => {
+            let message = format!("the test for a connection pooler failed: {error}");
+            let fix = "if there is a pooler before the server, set pool_mode = session in it";
+            ServerFinding::new(part, Grade::Unknown, message, fix)
         }
     }
+}
+
+/// Message with which PgBouncer in statement mode refuses a transaction. Its SQLSTATE (08P01) is no
+/// proof, because PgBouncer uses it for almost every error.
+const NO_TRANSACTIONS: &str = "transaction blocks not allowed in statement pooling mode";
+
+/// Begins a transaction in each of the other sessions. Returns `false` if this proves that a pooler
+/// gives backends away, because one of them gets the backend of our session, or because the pooler
+/// refuses transactions.
+fn are_backends_separate(others: &[Session], backend: &str) -> Result<bool, Error> {
+    for other in others {
+        match row::<1>(other, "BEGIN; SELECT pg_backend_pid()") {
+            Ok([held]) if held == backend => return Ok(false),
+            Ok(_) => {}
+            Err(error) if refuses_transactions(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+fn refuses_transactions(error: &Error) -> bool {
+    match error {
+        Error::Sql(_, why) | Error::SessionLost(_, why) => why.contains(NO_TRANSACTIONS),
+        _ => false,
+    }
+}
+
+fn is_backend_kept(session: &Session, backend: &str, key: i64) -> Result<bool, Error> {
     let text = format!("SELECT pg_backend_pid(), count(*) {}", own_lock(key));
     for _ in 0..2 {
         let [found, locks] = row(session, &text)?;

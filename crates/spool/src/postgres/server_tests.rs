@@ -116,6 +116,40 @@ fn transaction_and_statement_poolers_are_refused() {
 }
 
 #[test]
+fn only_the_message_of_statement_pooling_proves_a_pooler() {
+    for (why, is_proof) in [
+        (
+            "transaction blocks not allowed in statement pooling mode (SQLSTATE 08P01)",
+            true,
+        ),
+        ("query_wait_timeout (SQLSTATE 08P01)", false),
+        ("no more connections allowed (SQLSTATE 08P01)", false),
+        ("connection closed", false),
+    ] {
+        let lost = Error::SessionLost("db".into(), why.to_owned());
+        let refused = Error::Sql("db".into(), why.to_owned());
+        assert_eq!(refuses_transactions(&lost), is_proof, "{why}");
+        assert_eq!(refuses_transactions(&refused), is_proof, "{why}");
+    }
+}
+
+/// The other sessions of the test end before they begin a transaction.
+#[test]
+fn pooler_test_that_fails_refuses_no_server() {
+    let server = Postgres::start(Durability::None, "");
+    let url = url(&server.url("hub"));
+    let session = Session::connect(&url, Access::Write, "test").expect("a session");
+    let other = session.connect_again(&url, Access::Write, LABEL);
+    let other = other.expect("another session");
+    other.abandon();
+    let [backend] = row(&session, "SELECT pg_backend_pid()").expect("a backend");
+    let failed = are_backends_separate(&[other], &backend);
+    assert!(matches!(failed, Err(Error::SessionLost(..))), "{failed:?}");
+    let found = judge_pooling(failed.and(Ok(true)));
+    assert_eq!(found.grade, Grade::Unknown, "{found:?}");
+}
+
+#[test]
 fn replication_check_requires_a_connected_synchronous_replica() {
     let primary = Postgres::start(Durability::None, "wal_keep_size = 64MB\n");
     let replica = primary.start_replica();
