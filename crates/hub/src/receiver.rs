@@ -93,6 +93,14 @@ impl From<Error> for Refusal {
     }
 }
 
+/// A body's sender, and what it may store.
+struct Arrival<'a> {
+    origin: &'a Origin,
+    now: Now,
+    /// Whether the branch has used up its quota of new calls.
+    only_repeats: bool,
+}
+
 /// A call and its line number.
 struct JudgedLine {
     line: usize,
@@ -116,8 +124,13 @@ impl Receiver {
         let turn = self.turns.for_branch(&origin.branch.name);
         let _turn = turn.lock().await;
         let now = clock::now();
-        let within = self.quota().check(&origin.branch.name, now.boot);
-        within.map_err(Refusal::Quota)?;
+        // Repeats are stored already, so they're answered even if the quota is used up.
+        let wait = self.quota().check(&origin.branch.name, now.boot).err();
+        let arrival = Arrival {
+            origin,
+            now,
+            only_repeats: wait.is_some(),
+        };
         let judging = Judging {
             rules: self.rules.clone(),
             people: Arc::clone(&self.people.read().unwrap_or_else(PoisonError::into_inner)),
@@ -142,19 +155,18 @@ impl Receiver {
             refused_messages(&body, &refused)
         };
         let kept = self.letters(origin, &refused, messages, now).await?;
-        let (taken, position) = match self
-            .store(origin, &judged, &refused, kept.clone(), now)
-            .await
-        {
-            Ok(stored) => stored,
-            Err(error) if is_of_all_calls(&error) => return Err(error.into()),
-            // One of the calls can't be stored. It must not hold up the others, so store each call
-            // separately.
-            Err(_) => {
-                self.store_each(origin, &judged, &mut refused, kept, now)
-                    .await?
+        let stored = match self.store(&arrival, &judged, &refused, kept.clone()).await {
+            Err(error) if !is_of_all_calls(&error) => {
+                // One of the calls can't be stored. It must not hold up the others, so store each
+                // call separately.
+                self.store_each(&arrival, &judged, &mut refused, kept).await
             }
+            stored => stored,
         };
+        let (taken, position) = stored.map_err(|error| match wait {
+            Some(wait) if error == Error::NewCalls => Refusal::Quota(wait),
+            _ => error.into(),
+        })?;
         refused.sort_by_key(|line| line.line);
         Ok(CallsAnswer {
             position,
@@ -212,23 +224,26 @@ impl Receiver {
 
     async fn store(
         &self,
-        origin: &Origin,
+        arrival: &Arrival<'_>,
         judged: &[JudgedLine],
         refused: &[RefusedLine],
         kept: Vec<Op>,
-        now: Now,
     ) -> Result<(Vec<CallUuid>, HubPosition), Error> {
+        let Arrival { origin, now, .. } = *arrival;
         let mut ops = vec![self.request(origin, judged.len(), refused, None, now)];
         ops.extend(kept);
+        let first_call = ops.len();
         let mut taken = Vec::with_capacity(judged.len());
         for line in judged {
             ops.push(Op::Finish(Box::new(line.finished.clone())));
             taken.push(line.uuid);
         }
+        if arrival.only_repeats {
+            ops.push(Op::OnlyRepeats);
+        }
         let done = self.spool.write(ops).await?;
-        // The first operation is the request itself.
-        let stored = judged.iter().zip(done.iter().skip(1));
-        let new = stored.filter(|(_, done)| matches!(done, Done::New(_)));
+        let stored = judged.iter().zip(done.iter().skip(first_call));
+        let new = stored.filter(|(_, done)| done.is_new_call());
         let bytes: usize = new.map(|(line, _)| line.bytes).sum();
         self.quota()
             .note_stored(&origin.branch.name, bytes as u64, now.boot);
@@ -237,16 +252,15 @@ impl Receiver {
 
     async fn store_each(
         &self,
-        origin: &Origin,
+        arrival: &Arrival<'_>,
         judged: &[JudgedLine],
         refused_lines: &mut Vec<RefusedLine>,
         kept: Vec<Op>,
-        now: Now,
     ) -> Result<(Vec<CallUuid>, HubPosition), Error> {
-        let (mut taken, mut last) = self.store(origin, &[], refused_lines, kept, now).await?;
+        let (mut taken, mut last) = self.store(arrival, &[], refused_lines, kept).await?;
         for line in judged {
             let call = std::slice::from_ref(line);
-            match self.store(origin, call, &[], Vec::new(), now).await {
+            match self.store(arrival, call, &[], Vec::new()).await {
                 Ok((uuids, position)) => {
                     taken.extend(uuids);
                     last = position;
@@ -255,7 +269,8 @@ impl Receiver {
                 Err(error) => {
                     let id = Some(line.id.clone());
                     let refused = refuse_line(line.line, id, &error.to_string());
-                    self.count_lines(&origin.branch.name, std::slice::from_ref(&refused), now);
+                    let branch = &arrival.origin.branch.name;
+                    self.count_lines(branch, std::slice::from_ref(&refused), arrival.now);
                     refused_lines.push(refused);
                 }
             }
@@ -396,7 +411,7 @@ fn refused_messages(body: &Bytes, refused: &[RefusedLine]) -> Vec<Bytes> {
 
 /// Returns `true` if the error isn't caused by an individual call.
 fn is_of_all_calls(error: &Error) -> bool {
-    let is_of_branch = matches!(error, Error::NoBranch(_) | Error::NoHub);
+    let is_of_branch = matches!(error, Error::NoBranch(_) | Error::NoHub | Error::NewCalls);
     error.is_retryable() || is_of_branch || *error == Error::Closed
 }
 

@@ -84,6 +84,24 @@ async fn only_new_calls_count_toward_the_daily_quota() {
     assert!(wait > Duration::from_secs(23 * 3600), "{wait:?}");
     let text = refusal.to_string();
     assert!(text.contains("branch rotate NAME --now"), "{text}");
+    let repeats = Bytes::from(format!(
+        "{first}
+{}
+no JSON
+",
+        message(2)
+    ));
+    let answer = receiver.calls(&origin, repeats, None).await.expect("taken");
+    assert_eq!((answer.taken.len(), answer.refused.len()), (2, 1));
+    let mixed = Bytes::from(format!(
+        "{first}
+{}",
+        message(3)
+    ));
+    let refused = receiver.calls(&origin, mixed, None).await;
+    assert!(matches!(refused, Err(Refusal::Quota(_))), "{refused:?}");
+    let read = receiver.spool.read(|store| Ok(store.books())).await;
+    assert_eq!(read.expect("readable").finished, 2);
     drop(receiver);
     let closing = tokio::task::spawn_blocking(move || guard.close());
     closing.await.expect("closed");

@@ -124,8 +124,16 @@ impl Store {
     }
 
     fn apply_all(&mut self, request: &[Op], intake: &mut Intake) -> Result<Vec<Done>, Error> {
-        let done = request.iter().map(|op| self.apply(op, intake));
-        done.collect()
+        let is_limited = request.iter().any(|op| matches!(op, Op::OnlyRepeats));
+        let mut all = Vec::with_capacity(request.len());
+        for op in request {
+            let done = self.apply(op, intake)?;
+            if is_limited && done.is_new_call() {
+                return Err(Error::NewCalls);
+            }
+            all.push(done);
+        }
+        Ok(all)
     }
 
     fn apply(&mut self, op: &Op, intake: &mut Intake) -> Result<Done, Error> {
@@ -174,6 +182,8 @@ impl Store {
             Op::Learn(news) => return look_ups::learn(self, news).map(Done::Learned),
             Op::BeginHub { incarnation, at } => hub::begin(self, incarnation, *at)?,
             Op::BranchRequest(request) => return hub::request(self, request, intake),
+            // `apply_all` checks the calls.
+            Op::OnlyRepeats => {}
             Op::AddBranch(branch) => return branches::add(self, branch).map(Done::Branch),
             Op::RotateToken(rotation) => return branches::rotate(self, rotation).map(Done::Branch),
             Op::RemoveBranch(name) => return branches::remove(self, name).map(Done::Branch),

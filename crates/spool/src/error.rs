@@ -126,6 +126,10 @@ pub enum Error {
     /// The state doesn't belong to a hub, so it has no branches.
     #[error("this state does not accept calls of branches: start `callbridge run` with --collect")]
     NoHub,
+    /// The request may only repeat calls ([`Op::OnlyRepeats`](crate::Op::OnlyRepeats)), and has
+    /// others.
+    #[error("the request has calls that are not stored yet")]
+    NewCalls,
     /// SQLite refused one of our statements, with its message.
     #[error("{0}: {1}")]
     Sql(PathBuf, String),
@@ -143,6 +147,7 @@ impl ExitCode for Error {
             | Self::NoRow(..)
             | Self::NoUuid(..)
             | Self::NoBranch(..)
+            | Self::NewCalls
             | Self::Unstorable(..) => Code::Input,
             Self::Missing(..) | Self::Closed | Self::SessionLost(..) | Self::NotLeader(..) => {
                 Code::Unreachable

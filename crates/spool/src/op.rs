@@ -186,6 +186,9 @@ pub enum Op {
     /// A branch's request, which comes before the operations that store its calls. If it reveals
     /// that this state has lost commits, a new incarnation begins. Results in [`Done::Hub`].
     BranchRequest(Box<BranchRequest>),
+    /// Stores the request only if all of its calls are repeats, because its branch must not store
+    /// new ones. Otherwise, the request is refused with [`super::Error::NewCalls`].
+    OnlyRepeats,
     /// Adds a branch, or PBXs to a branch. Results in [`Done::Branch`].
     AddBranch(NewBranch),
     /// Replaces a branch's token. Results in [`Done::Branch`].
@@ -234,7 +237,7 @@ impl Op {
         self.is_intake_in_order()
             || matches!(
                 self,
-                Self::Meta { .. } | Self::MetaGone(_) | Self::Count { .. }
+                Self::Meta { .. } | Self::MetaGone(_) | Self::Count { .. } | Self::OnlyRepeats
             )
     }
 
@@ -426,6 +429,13 @@ pub enum Done {
     Connection(bool),
     /// Any other operation, now stored.
     Stored,
+}
+
+impl Done {
+    /// Returns `true` if a call was stored or counted that isn't a repeat.
+    pub const fn is_new_call(&self) -> bool {
+        matches!(self, Self::New(_) | Self::Counted | Self::Conflict(_))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -40,7 +40,7 @@ pub(crate) fn finish(
     } else {
         count_only(store, new, seen)
     }?;
-    if matches!(done, Done::New(_) | Done::Counted | Done::Conflict(_)) {
+    if done.is_new_call() {
         missed::note(store, new)?;
         trunk_calls::note(store, new)?;
     }
