@@ -101,6 +101,25 @@ struct Arrival<'a> {
     only_repeats: bool,
 }
 
+/// A body's messages.
+struct Messages {
+    body: Bytes,
+    /// Whether the body can't be split into lines.
+    is_one: bool,
+}
+
+impl Messages {
+    /// Returns the bytes of the refused lines, which must be in ascending order.
+    fn of_lines(&self, refused: &[RefusedLine]) -> Vec<Bytes> {
+        if self.is_one {
+            return vec![self.body.clone()];
+        }
+        let numbers: Vec<usize> = refused.iter().map(|line| line.line).collect();
+        let lines = bytes_of_lines(&self.body, &numbers).into_iter();
+        lines.map(|line| self.body.slice_ref(line)).collect()
+    }
+}
+
 /// A call and its line number.
 struct JudgedLine {
     line: usize,
@@ -148,18 +167,14 @@ impl Receiver {
         });
         let ((judged, mut refused), is_one) = reading.await.map_err(|_| Error::Closed)??;
         refused.sort_by_key(|line| line.line);
-        self.count_lines(&origin.branch.name, &refused, now);
-        let messages = if is_one {
-            vec![body]
-        } else {
-            refused_messages(&body, &refused)
-        };
-        let kept = self.letters(origin, &refused, messages, now).await?;
-        let stored = match self.store(&arrival, &judged, &refused, kept.clone()).await {
+        let messages = Messages { body, is_one };
+        let stored = self.store(&arrival, &judged, &refused, &messages).await;
+        let stored = match stored {
             Err(error) if !is_of_all_calls(&error) => {
                 // One of the calls can't be stored. It must not hold up the others, so store each
                 // call separately.
-                self.store_each(&arrival, &judged, &mut refused, kept).await
+                self.store_each(&arrival, &judged, &mut refused, &messages)
+                    .await
             }
             stored => stored,
         };
@@ -167,7 +182,7 @@ impl Receiver {
             Some(wait) if error == Error::NewCalls => Refusal::Quota(wait),
             _ => error.into(),
         })?;
-        refused.sort_by_key(|line| line.line);
+        self.count_lines(&origin.branch.name, &refused, now);
         Ok(CallsAnswer {
             position,
             taken,
@@ -186,18 +201,19 @@ impl Receiver {
         }
     }
 
-    /// Returns the operations that keep the refused lines, whose bytes are `messages`, as the
-    /// branch's dead letters. There are none for a collector's lines, since it keeps its own.
+    /// Returns the operations that keep the refused lines as the branch's dead letters. There are
+    /// none for a collector's lines, since it keeps its own.
     async fn letters(
         &self,
         origin: &Origin,
         refused: &[RefusedLine],
-        messages: Vec<Bytes>,
+        messages: &Messages,
         now: Now,
     ) -> Result<Vec<Op>, Error> {
         if origin.sender.is_some() || refused.is_empty() {
             return Ok(Vec::new());
         }
+        let messages = messages.of_lines(refused);
         let source = format!("{BRANCH_SOURCE}{}", origin.branch.name);
         let (asked_source, asked) = (source.clone(), messages.clone());
         let read = self.spool.read(move |store| {
@@ -227,9 +243,10 @@ impl Receiver {
         arrival: &Arrival<'_>,
         judged: &[JudgedLine],
         refused: &[RefusedLine],
-        kept: Vec<Op>,
+        messages: &Messages,
     ) -> Result<(Vec<CallUuid>, HubPosition), Error> {
         let Arrival { origin, now, .. } = *arrival;
+        let kept = self.letters(origin, refused, messages, now).await?;
         let mut ops = vec![self.request(origin, judged.len(), refused, None, now)];
         ops.extend(kept);
         let first_call = ops.len();
@@ -250,32 +267,30 @@ impl Receiver {
         Ok((taken, self.position(origin, done)?))
     }
 
+    /// Stores each call separately, and then all refused lines, including those that the spool
+    /// refuses.
     async fn store_each(
         &self,
         arrival: &Arrival<'_>,
         judged: &[JudgedLine],
-        refused_lines: &mut Vec<RefusedLine>,
-        kept: Vec<Op>,
+        refused: &mut Vec<RefusedLine>,
+        messages: &Messages,
     ) -> Result<(Vec<CallUuid>, HubPosition), Error> {
-        let (mut taken, mut last) = self.store(arrival, &[], refused_lines, kept).await?;
+        let mut taken = Vec::with_capacity(judged.len());
         for line in judged {
             let call = std::slice::from_ref(line);
-            match self.store(arrival, call, &[], Vec::new()).await {
-                Ok((uuids, position)) => {
-                    taken.extend(uuids);
-                    last = position;
-                }
+            match self.store(arrival, call, &[], messages).await {
+                Ok((uuids, _)) => taken.extend(uuids),
                 Err(error) if is_of_all_calls(&error) => return Err(error),
                 Err(error) => {
                     let id = Some(line.id.clone());
-                    let refused = refuse_line(line.line, id, &error.to_string());
-                    let branch = &arrival.origin.branch.name;
-                    self.count_lines(branch, std::slice::from_ref(&refused), arrival.now);
-                    refused_lines.push(refused);
+                    refused.push(refuse_line(line.line, id, &error.to_string()));
                 }
             }
         }
-        Ok((taken, last))
+        refused.sort_by_key(|line| line.line);
+        let (_, position) = self.store(arrival, &[], refused, messages).await?;
+        Ok((taken, position))
     }
 
     /// Stores a branch's report.
@@ -400,13 +415,6 @@ impl Judging {
         }
         (judged, refused_lines)
     }
-}
-
-/// Returns the bytes of the refused lines, which must be in ascending order.
-fn refused_messages(body: &Bytes, refused: &[RefusedLine]) -> Vec<Bytes> {
-    let numbers: Vec<usize> = refused.iter().map(|line| line.line).collect();
-    let lines = bytes_of_lines(body, &numbers).into_iter();
-    lines.map(|line| body.slice_ref(line)).collect()
 }
 
 /// Returns `true` if the error isn't caused by an individual call.

@@ -106,3 +106,50 @@ no JSON
     let closing = tokio::task::spawn_blocking(move || guard.close());
     closing.await.expect("closed");
 }
+
+/// The database refuses one of a script's calls.
+#[tokio::test]
+async fn line_that_the_spool_refuses_is_a_dead_letter_like_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (receiver, origin, guard) = receiver(folder.path(), 1 << 20).await;
+    let file = folder.path().join("spool.db");
+    let spool = rusqlite::Connection::open(file).expect("the spool");
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON calls WHEN NEW.linkedid = '2'
+         BEGIN SELECT RAISE(ABORT, 'refused by the database'); END";
+    spool.execute_batch(refuse).expect("a trigger");
+    let body = format!(
+        "{}
+no JSON
+{}
+{}
+",
+        message(1),
+        message(2),
+        message(3)
+    );
+    for _ in 0..2 {
+        let body = Bytes::from(body.clone());
+        let answer = receiver.calls(&origin, body, None).await.expect("taken");
+        let lines: Vec<usize> = answer.refused.iter().map(|line| line.line).collect();
+        assert_eq!((answer.taken.len(), lines), (2, vec![2, 3]));
+    }
+    let read = receiver.spool.read(|store| {
+        let letters = tables::letters::letters(store, &Default::default())?;
+        let branches = tables::branches::branches(store)?;
+        Ok((store.books(), letters, branches))
+    });
+    let (books, letters, branches) = read.await.expect("readable");
+    assert_eq!((books.finished, books.unreadable), (2, 2));
+    let mut kept = letters.into_iter().filter_map(|letter| letter.bytes);
+    let second = message(2).into_bytes();
+    assert!(
+        kept.any(|message| message.bytes == second),
+        "the line is kept"
+    );
+    assert_eq!(branches[0].refused, 4);
+    let (_, refusal) = branches[0].refusal.clone().expect("a refusal");
+    assert!(refusal.contains("refused by the database"), "{refusal}");
+    drop(receiver);
+    let closing = tokio::task::spawn_blocking(move || guard.close());
+    closing.await.expect("closed");
+}
