@@ -30,6 +30,10 @@ const SENDS_MAX: u32 = 5;
 /// Jitter shortens a wait by up to a sixteenth of it.
 const JITTER_PART: u32 = 16;
 
+/// How long after its next send was due a call that hasn't been sent still counts as failing. It's
+/// probably gone by then, confirmed by a webhook or discarded by a person.
+const OVERDUE_MAX: Duration = MINUTE.saturating_mul(10);
+
 /// Maximum number of calls whose last failure is remembered.
 const REMEMBERED_MAX: usize = 10_000;
 
@@ -53,6 +57,8 @@ struct LastFailure {
     succeeded: u64,
     /// Number of failed sends so far, not counting those during which other requests failed too.
     sends: u32,
+    /// Time since boot at which the next send is due.
+    due: Duration,
 }
 
 /// The result of a failed send.
@@ -97,7 +103,7 @@ impl CallFailures {
     /// far. The first one always counts, and a later one only if another submission has succeeded
     /// since the call's previous failure. The waits grow only while other requests succeed and no
     /// other call fails, since all calls should be sent soon after an outage.
-    pub fn note_failure(&mut self, row: RowId, counted: u32) -> FailedSend {
+    pub fn note_failure(&mut self, now: Duration, row: RowId, counted: u32) -> FailedSend {
         if self.last.len() >= REMEMBERED_MAX && !self.last.contains_key(&row) {
             self.last.pop_first();
         }
@@ -113,15 +119,22 @@ impl CallFailures {
         };
         // If several calls have failed since the last success, none of them is the cause.
         let mut others = self.last.iter().filter(|(other, _)| **other != row);
-        let several_fail = others.any(|(_, failure)| failure.succeeded == self.succeeded);
+        let several_fail = others.any(|(_, failure)| {
+            failure.succeeded == self.succeeded && now <= failure.due + OVERDUE_MAX
+        });
         let grows = u32::from(self.works && !several_fail);
         self.works = false;
         let sends = last.map_or(1, |last| last.sends + grows).max(counted);
-        let succeeded = self.succeeded;
-        self.last.insert(row, LastFailure { succeeded, sends });
+        let wait = self.wait(sends);
+        let failure = LastFailure {
+            succeeded: self.succeeded,
+            sends,
+            due: now + wait,
+        };
+        self.last.insert(row, failure);
         FailedSend {
             counted,
-            wait: (counted < SENDS_MAX).then(|| self.wait(sends)),
+            wait: (counted < SENDS_MAX).then_some(wait),
         }
     }
 
@@ -146,14 +159,17 @@ mod tests {
             let mut failures = CallFailures::new(seed, false);
             let mut counted = 0;
             for minutes in [1, 4, 10, 20] {
-                let failed = failures.note_failure(ONE, counted);
+                let failed = failures.note_failure(Duration::ZERO, ONE, counted);
                 let wait = failed.wait.expect("it goes on");
                 let most = MINUTE * minutes;
                 assert!(wait <= most && wait > most - most / 16, "{wait:?}");
                 counted = failed.counted;
                 failures.note_success(OTHER);
             }
-            assert_eq!(failures.note_failure(ONE, counted).wait, None);
+            assert_eq!(
+                failures.note_failure(Duration::ZERO, ONE, counted).wait,
+                None
+            );
         }
     }
 
@@ -163,7 +179,7 @@ mod tests {
             let mut failures = CallFailures::new(seed, false);
             let mut counted = 0;
             for minutes in [1, 4, 10, 20, 25, 60, 60] {
-                let failed = failures.note_failure(ONE, counted);
+                let failed = failures.note_failure(Duration::ZERO, ONE, counted);
                 counted = failed.counted;
                 failures.note_works();
                 let wait = failed.wait.expect("it goes on");
@@ -176,8 +192,9 @@ mod tests {
     #[test]
     fn send_counts_only_after_another_submission_succeeded() {
         let mut failures = CallFailures::new(7, false);
-        let count =
-            |failures: &mut CallFailures, counted| failures.note_failure(ONE, counted).counted;
+        let count = |failures: &mut CallFailures, counted| {
+            failures.note_failure(Duration::ZERO, ONE, counted).counted
+        };
         assert_eq!(count(&mut failures, 0), 1, "the first one");
         assert_eq!(count(&mut failures, 1), 1, "no other call succeeded");
         failures.note_success(OTHER);
@@ -201,7 +218,10 @@ mod tests {
             if others_work {
                 failures.note_works();
             }
-            let wait = failures.note_failure(row, 1).wait.expect("another send");
+            let wait = failures
+                .note_failure(Duration::ZERO, row, 1)
+                .wait
+                .expect("another send");
             assert_eq!(wait.as_secs().div_ceil(60), minutes, "{row:?}");
         }
     }
@@ -209,12 +229,29 @@ mod tests {
     #[test]
     fn call_that_was_given_up_does_not_count_as_failing() {
         let mut failures = CallFailures::new(7, true);
-        failures.note_failure(ONE, 1);
+        failures.note_failure(Duration::ZERO, ONE, 1);
         failures.forget(ONE);
         for minutes in [1, 4, 10] {
             failures.note_works();
-            let wait = failures.note_failure(OTHER, 1).wait.expect("another send");
+            let wait = failures
+                .note_failure(Duration::ZERO, OTHER, 1)
+                .wait
+                .expect("another send");
             assert_eq!(wait.as_secs().div_ceil(60), minutes);
+        }
+    }
+
+    #[test]
+    fn call_that_is_not_sent_again_stops_counting_as_failing() {
+        for (minutes_later, wanted) in [(11, 1), (12, 4)] {
+            let mut failures = CallFailures::new(7, true);
+            failures.note_failure(Duration::ZERO, OTHER, 1);
+            failures.note_failure(Duration::ZERO, ONE, 1);
+            failures.note_works();
+            let later = MINUTE * minutes_later - MINUTE / 8;
+            let failed = failures.note_failure(later, ONE, 1);
+            let wait = failed.wait.expect("another send");
+            assert_eq!(wait.as_secs().div_ceil(60), wanted, "{minutes_later}");
         }
     }
 
@@ -230,7 +267,7 @@ mod tests {
             if succeeds {
                 failures.note_success(OTHER);
             }
-            let counted = failures.note_failure(ONE, 3).counted;
+            let counted = failures.note_failure(Duration::ZERO, ONE, 3).counted;
             assert_eq!(counted, wanted, "{failed_before} {succeeds}");
         }
     }
@@ -239,7 +276,7 @@ mod tests {
     fn failures_beyond_limit_forget_the_oldest_call() {
         let mut failures = CallFailures::new(7, true);
         for row in 0..=10_000 {
-            failures.note_failure(RowId(row), 0);
+            failures.note_failure(Duration::ZERO, RowId(row), 0);
         }
         assert_eq!(failures.last.len(), REMEMBERED_MAX);
         assert!(!failures.last.contains_key(&RowId(0)), "forgotten");

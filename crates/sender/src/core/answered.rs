@@ -370,7 +370,8 @@ impl Ended<'_> {
             return;
         };
         let failures = &mut self.core.failures;
-        let FailedSend { counted, wait } = failures.note_failure(row, self.in_flight.failures);
+        let FailedSend { counted, wait } =
+            failures.note_failure(self.now.boot, row, self.in_flight.failures);
         // The next wait depends on whether the CRM works otherwise, and there's no other call to
         // show it.
         if self.core.unsent <= 1 {

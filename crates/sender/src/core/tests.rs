@@ -433,7 +433,7 @@ fn call_failed_five_times_is_searched_on_pages_or_given_up() {
         if !pages {
             core.confirm.rest_pages(now_at(1).wall);
         }
-        core.failures.note_failure(RowId(1), 4);
+        core.failures.note_failure(now_at(0).boot, RowId(1), 4);
         core.failures.note_success(RowId(2));
         let Decision::Send(plan) = core.next(now_at(1), &live_queue(1)) else {
             panic!("sent");
