@@ -2,7 +2,7 @@
 //! determines which token a request needs and when `token/info` is due.
 
 use crate::breaker::pause::PROBE;
-use crate::confirm::REQUEST_ID_LIFE;
+use crate::confirm::RequestIdEnd;
 use crate::memory::{Memory, Refused};
 use crate::plan::Known;
 use crate::queue::Work;
@@ -13,13 +13,6 @@ use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
 use callbridge_model::{Grant, Now, TokenFingerprint};
 use callbridge_spool::{Binding, Fit, Op, SlotRow, Unconfirmed};
 use std::time::Duration;
-
-/// How long before a token's expiry its requestIds get priority over everything else, because no
-/// other token can read them (§4.6).
-const TOKEN_END: Duration = Duration::from_secs(15 * 60);
-
-/// How long before the end of its 24 hours a requestId gets priority over everything else (§4.6).
-pub(super) const REQUEST_ID_END: Duration = Duration::from_secs(15 * 60);
 
 /// Time after which `token/info` is read again.
 const HOURLY: Duration = Duration::from_secs(3600);
@@ -36,8 +29,6 @@ pub(super) struct KnownTokens {
     pub(super) current: Option<TokenFingerprint>,
     /// The previous token, with its expiry. It's used only to poll its own requestIds (§4.6).
     pub(super) before: Option<Before>,
-    /// How long before the current token's expiry its polls go before everything else.
-    ends_within: Duration,
     /// The current token's record.
     pub(super) info: Option<TokenInfo>,
     binding: Binding,
@@ -75,7 +66,6 @@ impl KnownTokens {
     /// Starts without a token, but with what was stored about the last one.
     pub(super) fn new(known: &Known, memory: &Memory, now: Now, late: Duration) -> Self {
         Self {
-            ends_within: TOKEN_END,
             binding: known.binding.clone(),
             last: memory.token.clone(),
             refused: refused_at(memory.refused.clone(), &known.slots, now, late),
@@ -129,20 +119,10 @@ impl KnownTokens {
         }
     }
 
-    /// Returns `true` if the requestId will soon be unreadable, because its 24 hours are nearly
-    /// over or its token is about to expire.
-    pub(super) fn request_id_ends_soon(&self, now: Now, call: &Unconfirmed) -> bool {
-        let is_old = call.age(now.wall) + REQUEST_ID_END >= REQUEST_ID_LIFE;
-        is_old || self.ends_soon(now, &call.token)
-    }
-
-    /// Returns when the requestId becomes unreadable.
-    pub(super) fn request_id_ends(&self, call: &Unconfirmed) -> EventTime {
-        let of_request = call.submitted_at.plus(REQUEST_ID_LIFE);
-        let of_token = self.expires_at(&call.token);
-        of_token.map_or(of_request, |at| {
-            of_request.min(EventTime::from_seconds(at.get()))
-        })
+    /// Returns when the call's requestId ceases to be readable.
+    pub(super) fn request_id_end(&self, call: &Unconfirmed) -> RequestIdEnd {
+        let token_ends = self.expires_at(&call.token);
+        RequestIdEnd::new(call, token_ends.map(|at| EventTime::from_seconds(at.get())))
     }
 
     /// Returns when the token expires, if known.
@@ -200,22 +180,6 @@ impl KnownTokens {
         self.is_verified && now <= self.record_read + 2 * HOURLY
     }
 
-    /// Returns `true` if the token is about to expire, after which its requestIds can't be polled.
-    pub(super) fn ends_soon(&self, now: Now, token: &TokenFingerprint) -> bool {
-        let is_former = self
-            .before
-            .as_ref()
-            .is_some_and(|(before, _)| before == token);
-        let soon = if is_former {
-            self.ends_within.min(PROBE)
-        } else {
-            self.ends_within
-        };
-        self.expires_at(token).is_some_and(|at| {
-            now.wall.plus(soon).floor_seconds() >= at && now.wall.floor_seconds() < at
-        })
-    }
-
     /// Returns `true` if the token's record doesn't rule out this grant.
     pub(super) fn may(&self, grant: Grant) -> bool {
         self.info.as_ref().is_none_or(|info| info.may(grant))
@@ -257,7 +221,6 @@ impl KnownTokens {
         }
         self.current = token;
         self.before = None;
-        self.ends_within = TOKEN_END;
         self.info = None;
         self.expires_in_days = None;
         self.is_verified = false;
@@ -310,10 +273,6 @@ impl KnownTokens {
         let fit = self.binding.fits_company(&company, &application);
         let named = self.company.filter(|named| *named != info.company);
         let whose = format!("it belongs to {} ({company})", info.company_name);
-        self.ends_within = info.expires_at.map_or(TOKEN_END, |at| {
-            let left = EventTime::from_seconds(at.get()).since(now.wall);
-            TOKEN_END.min(left / 4)
-        });
         // Once the token has expired, only this request shows whether the CRM still accepts it.
         let next_record = info.expires_at.map_or(HOURLY, |at| {
             let left = EventTime::from_seconds(at.get()).since(now.wall);

@@ -16,7 +16,9 @@ use callbridge_spool::{Unconfirmed, WebhookPace};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use step::{REQUEST_ID_LIFE, dead_step, found_step, give_up, next_poll};
+pub use step::{
+    ENDS_SOON, REQUEST_ID_LIFE, RequestIdEnd, dead_step, found_step, give_up, next_poll,
+};
 
 /// Age at which an accepted call should have reached the journal.
 pub const WRITTEN_WITHIN: Duration = Duration::from_secs(10);

@@ -24,30 +24,59 @@ const RESEND_AFTER: [Duration; 3] = [
 /// Shortest wait after a page that didn't show a call.
 const AFTER_PAGE: Duration = Duration::from_secs(15);
 
-/// How long before a requestId expires it's polled in any case. Each of these is capped at a
-/// quarter of the requestId's lifetime.
-const LAST_POLLS: [Duration; 2] = [Duration::from_secs(15 * 60), Duration::from_secs(60)];
+/// How long before the end of its 24 hours a requestId is polled in any case, ahead of everything
+/// else (§4.6).
+pub const ENDS_SOON: Duration = Duration::from_secs(15 * 60);
 
-/// Returns the time of the next poll. The first four polls are 2, 5, 15, and 60 s after the CRM
-/// accepted the call. After that, the wait doubles from two minutes to an hour, and there are two
-/// more polls just before the requestId expires (`ends`). `polls` is the number of polls so far.
-pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime, ends: EventTime) -> EventTime {
+/// How long before its end a requestId is polled for the last time.
+const LAST_POLL: Duration = Duration::from_secs(60);
+
+/// When a requestId ceases to be readable, and when it's polled before that in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestIdEnd {
+    /// The end of its 24 hours or of its token, whichever comes first.
+    pub at: EventTime,
+    /// The last two polls. Neither is earlier than a quarter of the requestId's life before its
+    /// end.
+    last_polls: [EventTime; 2],
+}
+
+impl RequestIdEnd {
+    /// `token_ends` is when the token expires, if known.
+    pub fn new(call: &Unconfirmed, token_ends: Option<EventTime>) -> Self {
+        let day_ends = call.submitted_at.plus(REQUEST_ID_LIFE);
+        let at = token_ends.map_or(day_ends, |token_ends| token_ends.min(day_ends));
+        let quarter = at.since(call.submitted_at) / 4;
+        Self {
+            at,
+            last_polls: [ENDS_SOON, LAST_POLL].map(|before| at.minus(before.min(quarter))),
+        }
+    }
+
+    /// Returns `true` between the first of the last two polls and the end.
+    pub fn is_soon(&self, now: EventTime) -> bool {
+        self.last_polls[0] <= now && now < self.at
+    }
+
+    /// Returns the planned time, or that of the next of the last two polls if it's earlier.
+    fn cap(&self, planned: EventTime, now: EventTime) -> EventTime {
+        let mut coming = self.last_polls.into_iter().filter(|at| *at > now);
+        coming.next().map_or(planned, |last| planned.min(last))
+    }
+}
+
+/// Returns the time of the next poll after this many. The second, third, and fourth polls are 5, 15,
+/// and 60 s after the CRM accepted the call. After that, the wait doubles from two minutes to an
+/// hour.
+pub fn next_poll(call: &Unconfirmed, polls: u32, now: EventTime, end: RequestIdEnd) -> EventTime {
     let planned = match polls {
-        0 => submitted.plus(Duration::from_secs(2)),
-        1 => submitted.plus(Duration::from_secs(5)),
-        2 => submitted.plus(Duration::from_secs(15)),
-        3 => submitted.plus(Duration::from_secs(60)),
+        ..=1 => call.submitted_at.plus(Duration::from_secs(5)),
+        2 => call.submitted_at.plus(Duration::from_secs(15)),
+        3 => call.submitted_at.plus(Duration::from_secs(60)),
         _ => now.plus(poll_backoff(polls - 4)),
     };
-    let quarter = ends.since(submitted) / 4;
-    let mut last_polls = LAST_POLLS
-        .map(|before| ends.minus(before.min(quarter)))
-        .into_iter();
-    let planned = last_polls
-        .find(|at| *at > now)
-        .map_or(planned, |last| planned.min(last));
     // Under load, a poll may be late. The next one shouldn't be due immediately.
-    planned.max(now.plus(Duration::from_secs(1)))
+    end.cap(planned, now).max(now.plus(Duration::from_secs(1)))
 }
 
 fn poll_backoff(times: u32) -> Duration {
@@ -111,7 +140,7 @@ impl Confirm {
 
     /// Returns the step for a call that a page should have shown but none did. The call is looked
     /// for again later, or polled.
-    pub fn absent_step(&self, call: &Unconfirmed, now: EventTime) -> Step {
+    pub fn absent_step(&self, call: &Unconfirmed, now: EventTime, end: RequestIdEnd) -> Step {
         let wait = call.age(now).clamp(AFTER_PAGE, WAIT_MAX);
         let mut absent = call.absent.saturating_add(1);
         if self.polls_refused.is_some() {
@@ -119,7 +148,7 @@ impl Confirm {
             absent = absent.min(1);
         }
         Step::NotYet {
-            next_check: now.plus(wait),
+            next_check: end.cap(now.plus(wait), now),
             absent: Some(absent),
         }
     }

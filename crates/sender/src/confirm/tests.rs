@@ -72,16 +72,20 @@ pub(super) fn next_check(step: Step) -> EventTime {
     }
 }
 
-fn day_later() -> EventTime {
-    T0.plus(24 * 60 * MINUTE)
+/// A call accepted at [`T0`] whose token outlives its requestId.
+fn polled_call() -> (Unconfirmed, RequestIdEnd) {
+    let call = submitted_call(1, now_at(0));
+    let end = RequestIdEnd::new(&call, None);
+    (call, end)
 }
 
 #[test]
 fn polls_come_after_2_5_15_60_s_and_then_double_to_an_hour() {
-    let mut now = T0;
-    let mut waits = Vec::new();
-    for polls in 0..13 {
-        let next = next_poll(T0, polls, now, day_later());
+    let (call, end) = polled_call();
+    let mut now = call.next_poll;
+    let mut waits = vec![now.since(T0).as_secs()];
+    for polls in 1..13 {
+        let next = next_poll(&call, polls, now, end);
         waits.push(next.since(now).as_secs());
         now = next;
     }
@@ -92,24 +96,43 @@ fn polls_come_after_2_5_15_60_s_and_then_double_to_an_hour() {
 
 #[test]
 fn late_poll_is_not_followed_by_another_at_once() {
-    let next = next_poll(T0, 1, wall_time(100), day_later());
+    let (call, end) = polled_call();
+    let next = next_poll(&call, 1, wall_time(100), end);
     assert_eq!(next, wall_time(101));
 }
 
 #[test]
 fn request_id_is_polled_twice_before_it_ends() {
-    let before_end = |seconds| day_later().minus(Duration::from_secs(seconds));
-    for (now, wanted) in [
-        (before_end(7200), before_end(3600)),
-        (before_end(4000), before_end(900)),
-        (before_end(900), before_end(60)),
-        (before_end(60), before_end(0).plus(59 * MINUTE)),
+    let (call, end) = polled_call();
+    let before_end = |seconds| {
+        T0.plus(24 * 60 * MINUTE)
+            .minus(Duration::from_secs(seconds))
+    };
+    for (now, wanted, is_soon) in [
+        (before_end(7200), before_end(3600), false),
+        (before_end(4000), before_end(900), false),
+        (before_end(900), before_end(60), true),
+        (before_end(60), before_end(0).plus(59 * MINUTE), true),
     ] {
-        assert_eq!(next_poll(T0, 12, now, day_later()), wanted);
+        assert_eq!(next_poll(&call, 12, now, end), wanted);
+        assert_eq!(end.is_soon(now), is_soon, "{now}");
     }
     // A token that expires after eight minutes.
-    let next = next_poll(T0, 5, wall_time(300), wall_time(480));
-    assert_eq!(next, wall_time(360));
+    let end = RequestIdEnd::new(&call, Some(wall_time(480)));
+    assert_eq!(next_poll(&call, 5, wall_time(300), end), wall_time(360));
+    assert_eq!(next_poll(&call, 5, wall_time(360), end), wall_time(420));
+    assert!(!end.is_soon(wall_time(359)) && end.is_soon(wall_time(360)));
+}
+
+#[test]
+fn absent_call_is_polled_before_its_request_id_ends() {
+    let (call, _) = polled_call();
+    let confirm = confirm();
+    let end = RequestIdEnd::new(&call, Some(wall_time(7_200)));
+    for (now, wanted) in [(4_000, 6_300), (6_300, 7_140)] {
+        let step = confirm.absent_step(&call, wall_time(now), end);
+        assert_eq!(next_check(step), wall_time(wanted));
+    }
 }
 
 #[test]
@@ -501,15 +524,16 @@ fn absent_call_is_checked_again_after_its_age() {
         absent: 1,
         ..submitted_call(1, now_at(0))
     };
+    let end = RequestIdEnd::new(&call, None);
     for (now, wait) in [(10, 15), (100, 100), (9_000, 3600)] {
-        let step = confirm.absent_step(&call, wall_time(now));
+        let step = confirm.absent_step(&call, wall_time(now), end);
         let Step::NotYet { next_check, absent } = step else {
             panic!("{step:?}");
         };
         assert_eq!((next_check, absent), (wall_time(now + wait), Some(2)));
     }
     confirm.refuse_polls(now_at(100), "403");
-    let step = confirm.absent_step(&call, wall_time(100));
+    let step = confirm.absent_step(&call, wall_time(100), end);
     assert!(
         matches!(
             step,

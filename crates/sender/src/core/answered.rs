@@ -429,9 +429,9 @@ impl Ended<'_> {
             },
             Work::Poll(call) => {
                 let polls = call.polls.saturating_add(1);
-                let ends = self.core.tokens.request_id_ends(call);
+                let end = self.core.tokens.request_id_end(call);
                 Step::NotYet {
-                    next_check: next_poll(call.submitted_at, polls, now, ends),
+                    next_check: next_poll(call, polls, now, end),
                     absent: None,
                 }
             }
@@ -452,7 +452,8 @@ impl Ended<'_> {
         }
         for call in findings.absent {
             let step = if self.core.tokens.can_read(now, &call.token) {
-                self.core.confirm.absent_step(&call, now.wall)
+                let end = self.core.tokens.request_id_end(&call);
+                self.core.confirm.absent_step(&call, now.wall, end)
             } else {
                 self.core
                     .confirm

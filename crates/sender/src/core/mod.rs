@@ -15,14 +15,14 @@ use crate::breaker::pause::{Pause, Paused, Probe};
 use crate::breaker::refusals::Refusals;
 use crate::breaker::retry::CallFailures;
 use crate::budget::Budget;
-use crate::confirm::{self, Confirm, REQUEST_ID_LIFE, WRITTEN_WITHIN};
+use crate::confirm::{self, Confirm, ENDS_SOON, REQUEST_ID_LIFE, WRITTEN_WITHIN};
 use crate::in_flight::{InFlight, InFlightRequests};
 use crate::lead_requests::LeadRequests;
 use crate::memory::{KEY, Memory};
 use crate::plan::{Decision, Known, Launch, Plan, RequestInputs, Settings};
 use crate::queue::{self, Lane, View, Work};
 use crate::status::{self, SenderStatus};
-use crate::tokens::{Before, KnownTokens, REQUEST_ID_END};
+use crate::tokens::{Before, KnownTokens};
 use callbridge_crm::{ApiResponse, PageSize, Request, request};
 use callbridge_model::status::Requests;
 use callbridge_model::{Now, Reason, TokenFingerprint};
@@ -142,7 +142,7 @@ impl Core {
             now: now.wall,
             tokens: self.tokens.valid_tokens(now).cloned().collect(),
             confirmable_before: self.confirm.written_before(now.wall),
-            ending_before: now.wall.minus(REQUEST_ID_LIFE - REQUEST_ID_END),
+            ending_before: now.wall.minus(REQUEST_ID_LIFE - ENDS_SOON),
             untried_first: self.breakers.is_any_open(),
             suspended: self
                 .refusals

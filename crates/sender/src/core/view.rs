@@ -157,14 +157,13 @@ fn first_ending(core: &Core, now: Now, head: &WorkQueue) -> Option<Unconfirmed> 
     for call in head.ending.iter().chain(&head.polls) {
         let is_free = call.request_id.is_some() && !core.in_flight.has_call(call.row);
         let is_due = call.next_poll <= now.wall && !core.is_expired(now, call);
-        if is_free && is_due && core.tokens.request_id_ends_soon(now, call) {
-            ending.push(call);
+        let end = core.tokens.request_id_end(call);
+        if is_free && is_due && end.is_soon(now.wall) {
+            ending.push((end.at, call));
         }
     }
-    let first = ending
-        .into_iter()
-        .min_by_key(|call| core.tokens.request_id_ends(call));
-    first.cloned()
+    let first = ending.into_iter().min_by_key(|(end, _)| *end);
+    first.map(|(_, call)| call.clone())
 }
 
 /// Returns the first call that can be polled and isn't left to webhooks, with its age.

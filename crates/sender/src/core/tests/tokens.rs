@@ -66,15 +66,15 @@ fn poll_uses_submitting_token_until_token_expires() {
 }
 
 #[test]
-fn previous_token_polls_go_first_in_last_minute() {
+fn previous_token_polls_go_first_in_their_last_quarter() {
     let mut core = core_with_two_tokens();
     let head = WorkQueue {
         live: Some(due_call(1)),
         polls: vec![submitted_call(3, now_at(90))],
         ..WorkQueue::default()
     };
-    assert_eq!(lane(&mut core, now_at(339), &head), Some(Lane::Live));
-    assert_eq!(lane(&mut core, now_at(340), &head), Some(Lane::Deadline));
+    assert_eq!(lane(&mut core, now_at(322), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, now_at(323), &head), Some(Lane::Deadline));
     assert_eq!(lane(&mut core, now_at(400), &head), Some(Lane::Live));
 }
 
@@ -96,7 +96,7 @@ fn poll_401_for_previous_token_ends_only_that_token() {
 }
 
 #[test]
-fn short_lived_token_polls_go_first_in_its_last_quarter() {
+fn short_lived_request_id_is_polled_first_in_its_last_quarter() {
     let mut core = ready_core(Settings::default());
     core.token(now_at(100), Some(second_token()));
     let until = now_at(120).wall.floor_seconds();
@@ -114,8 +114,8 @@ fn short_lived_token_polls_go_first_in_its_last_quarter() {
         polls: vec![call],
         ..WorkQueue::default()
     };
-    assert_eq!(lane(&mut core, now_at(114), &head), Some(Lane::Live));
-    assert_eq!(lane(&mut core, now_at(115), &head), Some(Lane::Deadline));
+    assert_eq!(lane(&mut core, now_at(115), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, now_at(116), &head), Some(Lane::Deadline));
 }
 
 #[test]
@@ -196,8 +196,12 @@ fn poll_with_an_expiring_token_precedes_live_calls() {
         expires_at: Some(now_at(3000).wall.floor_seconds()),
         ..info()
     });
+    let call = Unconfirmed {
+        submitted_at: now_at(0).wall.minus(Duration::from_secs(600)),
+        ..submitted_call(3, now_at(0))
+    };
     let head = WorkQueue {
-        polls: vec![submitted_call(3, now_at(0))],
+        polls: vec![call],
         ..live_queue(1)
     };
     assert_eq!(lane(&mut core, now_at(3000 - 901), &head), Some(Lane::Live));
@@ -277,7 +281,7 @@ fn deadline_poll_does_not_wait_for_webhooks() {
         }),
         ..queue_with_call(now_at(0))
     };
-    assert_eq!(lane(&mut core, now_at(2), &head), Some(Lane::Deadline));
+    assert_eq!(lane(&mut core, now_at(675), &head), Some(Lane::Deadline));
 }
 
 #[test]
