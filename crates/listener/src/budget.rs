@@ -42,11 +42,6 @@ impl ByteBudget {
         ByteShare { budget, bytes: 0 }
     }
 
-    /// Returns how many bytes aren't taken by any share.
-    pub fn left(&self) -> usize {
-        self.left.load(Ordering::Relaxed)
-    }
-
     /// Returns `true` if this budget has no shares or parts.
     pub fn is_unused(&self) -> bool {
         Arc::strong_count(&self.left) == 1
@@ -106,14 +101,14 @@ mod tests {
         let budget = ByteBudget::new(100);
         let (mut one, mut other) = (budget.share(), budget.share());
         assert!(one.grow_to(60) && one.grow_to(50) && other.grow_to(40));
-        assert_eq!(budget.left(), 0);
         assert!(!other.grow_to(41));
         drop(one);
-        assert!(other.grow_to(41));
+        assert!(other.grow_to(100) && !budget.share().grow_to(1));
         other.give_back();
-        assert_eq!(budget.left(), 100);
+        assert!(budget.share().grow_to(100), "it returns its bytes at once");
+        assert!(!budget.share().grow_to(101), "and only once");
         drop(other);
-        assert_eq!(budget.left(), 100);
+        assert!(!budget.share().grow_to(101), "nothing is returned twice");
     }
 
     #[test]
@@ -124,11 +119,11 @@ mod tests {
         assert!(!first.grow_to(61));
         assert!(first.grow_to(60) && second.grow_to(40));
         assert!(!second.grow_to(41), "the whole is used up");
-        assert_eq!((other.left(), whole.left()), (20, 0));
         assert!(!one.is_unused());
         drop(first);
         assert!(one.is_unused());
-        assert_eq!((one.left(), whole.left()), (60, 60));
-        assert!(second.grow_to(60));
+        assert!(!second.grow_to(61) && second.grow_to(60));
+        let mut third = one.share();
+        assert!(!third.grow_to(41) && third.grow_to(40), "the other has 60");
     }
 }
