@@ -57,7 +57,7 @@ use callbridge_model::status::{SourceStatus, Status, findings};
 use callbridge_model::{Code, Heartbeat};
 use callbridge_ops::{http, metrics::Durations, systemd};
 use callbridge_page::{Sessions, page::Page, server};
-use callbridge_source::{self as source, FilesAgain, Limits, Ring, Source};
+use callbridge_source::{self as source, FilesAgain, Limits, RingEnds, Source};
 use callbridge_spool::{Error, Guard, Handle, Integrity, StatePlace};
 use inputs::InputFiles;
 use lists::Lists;
@@ -128,15 +128,17 @@ impl Daemon {
         let leads = &opened.directory;
         let lists = Lists::load(rules, leads.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
-        let (ring, ring_end) = source::ring(Limits::default());
+        let live = opened.sources.iter().filter(|source| source.is_live());
+        let live = u32::try_from(live.count()).unwrap_or(u32::MAX);
+        let (ring_ends, ring) = source::ring(Limits::default(), live);
         let urls = config.sources.iter().map(|flag| flag.url.public());
         let again = opened.sources.iter().map(Source::files_again);
         let files_again = urls.zip(again).collect();
         let counts = opened.sources.iter().map(Source::counts).collect();
-        let verdicts = start_sources(opened.sources, ring, &mut intake);
+        let verdicts = start_sources(opened.sources, &ring_ends, &mut intake);
         let shell = Shell {
             intake: opened.intake,
-            ring: ring_end,
+            ring,
             verdicts,
             counts,
             spool: spool.clone(),
@@ -360,14 +362,16 @@ impl Daemon {
     }
 }
 
-fn start_sources(sources: Vec<Source>, ring: Ring, tasks: &mut Tasks) -> Vec<source::Verdicts> {
-    let live = sources.iter().filter(|source| source.is_live()).count();
-    let live = u32::try_from(live).unwrap_or(u32::MAX);
+fn start_sources(
+    sources: Vec<Source>,
+    ring_ends: &RingEnds,
+    tasks: &mut Tasks,
+) -> Vec<source::Verdicts> {
     let mut ways_back = Vec::new();
     for source in sources {
         let (verdicts, reader) = source::verdicts();
         ways_back.push(verdicts);
-        tasks.start(source.run(ring.for_one_of(live), reader, tasks.stop()));
+        tasks.start(source.run(ring_ends.open(), reader, tasks.stop()));
     }
     ways_back
 }

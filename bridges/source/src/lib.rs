@@ -42,7 +42,7 @@ pub use callbridge_call::EventTime;
 pub use error::{Error, Fix, LineError};
 pub use file::{FilesAgain, sample};
 pub use item::{FilePosition, Frame, Item, Outage, RECORD_IN_FILE, RecordDetails, SourceId};
-pub use ring::{Gone, Intake, Limits, Ring, ring};
+pub use ring::{Gone, Intake, Limits, Ring, RingEnds, ring};
 pub use session::{Counts, CountsNow};
 pub use settings::{Clock, Secret, Settings};
 pub use source::Source;

@@ -89,11 +89,20 @@ type Permits = [OwnedSemaphorePermit; 2];
 /// An item from a source, along with the permits for its room in the ring if it's a frame.
 type Entry = (SourceId, Item, Option<Permits>);
 
-/// The sending end of the ring, used by the sources. It's cheap to clone.
-#[derive(Clone, Debug)]
+/// The sending ends of the ring, one for each source.
+#[derive(Debug)]
+pub struct RingEnds {
+    sender: mpsc::Sender<Entry>,
+    /// Frames and bytes of each live connection.
+    live: (u32, u32),
+    patient: RingShare,
+}
+
+/// The sending end of the ring for one source, with its own live share. It can't be cloned, so two
+/// sources never use the same share.
+#[derive(Debug)]
 pub struct Ring {
     sender: mpsc::Sender<Entry>,
-    limits: Limits,
     live: RingShare,
     patient: RingShare,
 }
@@ -103,23 +112,19 @@ pub struct Ring {
 #[error("the intake has ended")]
 pub struct Gone;
 
-impl Ring {
-    /// Returns the ring for one of `sources` live connections. The live share is split equally
-    /// among them, but each one has room for at least one frame.
-    #[must_use]
-    pub fn for_one_of(&self, sources: u32) -> Self {
-        let Limits {
-            live_frames,
-            live_bytes,
-            ..
-        } = self.limits;
-        let part = |whole: u32| (whole / sources.max(1)).max(1);
-        Self {
-            live: RingShare::new(part(live_frames), part(live_bytes)),
-            ..self.clone()
+impl RingEnds {
+    /// Returns the end for another source.
+    pub fn open(&self) -> Ring {
+        let (frames, bytes) = self.live;
+        Ring {
+            sender: self.sender.clone(),
+            live: RingShare::new(frames, bytes),
+            patient: self.patient.clone(),
         }
     }
+}
 
+impl Ring {
     /// Passes on a live connection's frame if there's room, or else returns `false`.
     pub(crate) fn offer(&self, source: SourceId, frame: Frame) -> Result<bool, Gone> {
         let Some(permits) = self.live.try_take(&frame) else {
@@ -187,15 +192,19 @@ impl Intake {
     }
 }
 
-/// Creates a process's ring, and returns both ends.
-pub fn ring(limits: Limits) -> (Ring, Intake) {
+/// Makes the ring of a process, with both ends. The live share is split equally among the live
+/// connections, but each has room for at least one frame.
+pub fn ring(limits: Limits, live_connections: u32) -> (RingEnds, Intake) {
     let places = limits.live_frames as usize + limits.patient_frames as usize + STATES;
     let (sender, receiver) = mpsc::channel(places);
-    let ring = Ring {
+    let connections = live_connections.max(1);
+    let ends = RingEnds {
         sender,
-        limits,
-        live: RingShare::new(limits.live_frames, limits.live_bytes),
+        live: (
+            (limits.live_frames / connections).max(1),
+            (limits.live_bytes / connections).max(1),
+        ),
         patient: RingShare::new(limits.patient_frames, limits.patient_bytes),
     };
-    (ring, Intake { receiver })
+    (ends, Intake { receiver })
 }

@@ -118,7 +118,7 @@ impl Source {
         let line = SourceFeed {
             id: self.id,
             shown: self.url.public(),
-            ring: ring.clone(),
+            ring,
             clock: self.clock,
             counts: self.counts,
             seq: 0,
@@ -135,18 +135,20 @@ impl Source {
             calls: verdicts.calls(),
         };
         let transport = &self.url.transport;
-        let work = work(&mut context, transport, self.start, self.again, verdicts);
-        let mut work = std::pin::pin!(work);
-        let ended = tokio::select! {
-            ended = &mut work => ended,
-            () = shutdown => {
-                stop_sender.send_replace(true);
-                work.await
+        let ended = {
+            let work = work(&mut context, transport, self.start, self.again, verdicts);
+            let mut work = std::pin::pin!(work);
+            tokio::select! {
+                ended = &mut work => ended,
+                () = shutdown => {
+                    stop_sender.send_replace(true);
+                    work.await
+                }
             }
         };
         // If the intake has ended, there's no one to receive this.
         if ended.is_ok() {
-            let _ = ring.report(self.id, Item::Done).await;
+            let _ = context.line.ring.report(self.id, Item::Done).await;
         }
     }
 }

@@ -74,10 +74,10 @@ impl Stage {
         let source = Source::new(SourceId(0), url, secret, None, settings, || {
             EventTime::from_seconds(1_795_151_317)
         });
-        let (ring, intake) = ring(Limits::default());
+        let (ends, intake) = ring(Limits::default(), 1);
         let (verdicts, reader) = verdicts();
         let (stop, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(source.run(ring, reader, async {
+        let task = tokio::spawn(source.run(ends.open(), reader, async {
             let _ = stopped.await;
         }));
         Self {

@@ -55,11 +55,12 @@ async fn live_connection_never_waits_and_dropped_frames_are_one_gap() {
 /// Nothing is taken from the ring until both have sent their events.
 #[tokio::test]
 async fn flood_of_one_live_source_leaves_room_for_another() {
-    let (ring, mut intake) = callbridge_source::ring(Limits {
+    let limits = Limits {
         live_frames: 8,
         live_bytes: 2 << 20,
         ..small_limits()
-    });
+    };
+    let (ends, mut intake) = callbridge_source::ring(limits, 2);
     let mut counts = Vec::new();
     let mut lines = Vec::new();
     for id in 0..2 {
@@ -77,7 +78,7 @@ async fn flood_of_one_live_source_leaves_room_for_another() {
         counts.push(source.counts());
         let (_verdicts, reader) = verdicts();
         let never = std::future::pending();
-        tokio::spawn(source.run(ring.for_one_of(2), reader, never));
+        tokio::spawn(source.run(ends.open(), reader, never));
         lines.push(listener.accept_ami().await);
     }
     send(&mut lines[0], events(0..100).as_bytes()).await;
@@ -138,7 +139,7 @@ async fn dropped_intake_ends_the_source() {
     let path = folder.path().join("ami.raw");
     std::fs::write(&path, events(0..500)).expect("written");
     let url = format!("file://{}?format=ami&from=start", path.display());
-    let (ring, intake) = callbridge_source::ring(small_limits());
+    let (ends, intake) = callbridge_source::ring(small_limits(), 1);
     let (_verdicts, reader) = callbridge_source::verdicts();
     let source = callbridge_source::Source::new(
         callbridge_source::SourceId(0),
@@ -150,5 +151,5 @@ async fn dropped_intake_ends_the_source() {
     );
     drop(intake);
     let never = std::future::pending();
-    crate::stage::within_deadline("the end", source.run(ring, reader, never)).await;
+    crate::stage::within_deadline("the end", source.run(ends.open(), reader, never)).await;
 }

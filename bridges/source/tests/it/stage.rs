@@ -89,11 +89,11 @@ impl Stage {
             None => Secret::Value("bridgesecret".into()),
         };
         let source = Source::new(SourceId(7), url, secret, start, settings, clock);
-        let (ring, intake) = ring(limits);
+        let (ends, intake) = ring(limits, 1);
         let (verdicts, reader) = verdicts();
         let (stop, stopped) = oneshot::channel::<()>();
         let counts = source.counts();
-        let task = tokio::spawn(source.run(ring, reader, async {
+        let task = tokio::spawn(source.run(ends.open(), reader, async {
             // A dropped stage stops its source as well.
             let _ = stopped.await;
         }));
