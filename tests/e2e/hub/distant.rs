@@ -136,7 +136,7 @@ const LINES: u32 = 100;
 /// Minimum number of calls per second in a full run.
 const RATE_MIN: f64 = 1_000.0;
 /// How long any branch may have to wait for a response in a full run.
-const WAIT_MAX: Duration = Duration::from_secs(2);
+pub const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Sends a branch's requests one after the other, and returns the longest wait for a response.
 async fn send_all(hub: SocketAddr, branch: &str, token: &str, requests: u32) -> Duration {
