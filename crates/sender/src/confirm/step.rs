@@ -65,9 +65,9 @@ impl RequestIdEnd {
     }
 }
 
-/// Returns the time of the next poll after this many. The second, third, and fourth polls are 5, 15,
-/// and 60 s after the CRM accepted the call. After that, the wait doubles from two minutes to an
-/// hour.
+/// Returns the time of the next poll after this many. The second, third, and fourth polls are 5,
+/// 15, and 60 s after the CRM accepted the call. After that, the wait doubles from two minutes to
+/// an hour.
 pub fn next_poll(call: &Unconfirmed, polls: u32, now: EventTime, end: RequestIdEnd) -> EventTime {
     let planned = match polls {
         ..=1 => call.submitted_at.plus(Duration::from_secs(5)),
