@@ -3,7 +3,7 @@
 //! tests the numbers that depend on the machine.
 
 use super::pair::{FULL_RATE, PATIENCE, Pair, source_address, submissions};
-use super::points::{is_full_run, report};
+use super::runs::{is_full_run, report};
 use super::stage::{
     add_branch, free_address, message, messages, post, post_within, start_hub_with,
     wait_until_serving,

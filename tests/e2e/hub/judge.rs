@@ -4,6 +4,7 @@
 //! `tests/run hub` runs the test for half an hour with 20 collectors and 5,000 calls.
 
 use super::lossy::LossyProxy;
+use super::runs::is_long_run;
 use super::stage::{add_branch, free_address, message, start_collector, start_hub};
 use crate::support::crm;
 use crate::support::program::{Place, Program};
@@ -26,7 +27,7 @@ struct Length {
 }
 
 fn chosen_length() -> Length {
-    if std::env::var("CALLBRIDGE_HUB").as_deref() == Ok("long") {
+    if is_long_run() {
         Length {
             collectors: 20,
             calls: 5_000,

@@ -2,8 +2,10 @@
 //! then.
 
 mod audit;
+mod busy;
 mod collectors;
 mod distant;
+mod drill;
 mod flood;
 mod full_disk;
 mod going_back;
@@ -15,6 +17,7 @@ mod pair_faults;
 mod points;
 mod refused;
 mod requests;
+mod runs;
 mod secured;
 mod split;
 mod stage;

@@ -7,6 +7,7 @@
 //!          PostgreSQL
 //! ```
 
+use super::runs::{report, seconds};
 use super::stage::{Answer, add_branch, free_address, message, messages, post, post_within};
 use crate::support::crm;
 use crate::support::judge::seen::{Purpose, Seen};
@@ -218,6 +219,7 @@ pub struct Pair {
     pub judge: Judge,
     pub hubs: [Hub; 2],
     pub token: String,
+    rate: Rate,
 }
 
 impl Pair {
@@ -239,6 +241,7 @@ impl Pair {
             judge,
             hubs,
             token,
+            rate,
         }
     }
 
@@ -357,7 +360,8 @@ impl Pair {
             lost,
             doubled,
             invented: records.len(),
-            fullest: max_requests_in_window(&seen),
+            fullest: self.fullest(&seen),
+            rate: self.rate,
             pause: shortest_pause(&seen),
             senders: seen
                 .iter()
@@ -366,6 +370,13 @@ impl Pair {
                 .len(),
             violations: self.violations(),
         }
+    }
+
+    /// Returns the highest number of requests in any span as long as the window, when the judge got
+    /// them and when the CRM counted them.
+    fn fullest(&self, seen: &[Seen]) -> usize {
+        let counted = self.crm.admin(|core, _| core.fullest().in_any_span);
+        max_requests_in_window(seen, self.rate.window).max(counted as usize)
     }
 
     fn violations(&self) -> BTreeSet<ViolationKind> {
@@ -380,8 +391,9 @@ pub struct Findings {
     pub lost: usize,
     pub doubled: usize,
     pub invented: usize,
-    /// The highest number of requests in any 60 s.
+    /// The highest number of requests in any span as long as the window.
     pub fullest: usize,
+    rate: Rate,
     /// Shortest time between a request from one hub and a later one from the other, or `None` if
     /// only one hub sent requests.
     pub pause: Option<Duration>,
@@ -404,8 +416,11 @@ impl Findings {
                 broken.push(format!("{what}: {count}"));
             }
         }
-        if self.fullest > LIMIT {
-            broken.push(format!("{} requests in 60 s", self.fullest));
+        if self.fullest > self.rate.requests as usize {
+            broken.push(format!(
+                "{} requests in {:?}",
+                self.fullest, self.rate.window
+            ));
         }
         for kind in &self.violations {
             broken.push(format!("{kind:?}"));
@@ -417,6 +432,21 @@ impl Findings {
     pub fn assert_sound(&self) {
         assert_eq!(self.broken_rules(), [""; 0], "{self:?}");
         assert!(!self.has_two_senders(), "{self:?}");
+    }
+
+    /// Prints a row of the drill's table. `pause` is the longest time in which a collector got no
+    /// call confirmed.
+    pub fn report(&self, fault: &str, pause: Duration) {
+        report(&format!(
+            "{fault:45} lost {}, duplicated {}, at most {} of {} requests in {} s, longest pause \
+             of a collector {}\n",
+            self.lost,
+            self.doubled,
+            self.fullest,
+            self.rate.requests,
+            self.rate.window.as_secs(),
+            seconds(Some(&pause)),
+        ));
     }
 
     /// Returns `true` if both hubs sent requests within the same window.
@@ -448,9 +478,9 @@ fn requests_in_order(seen: &[Seen]) -> Vec<&Seen> {
     order
 }
 
-/// Returns the highest number of requests in any window.
-fn max_requests_in_window(seen: &[Seen]) -> usize {
-    rules::fullest(&requests_in_order(seen), WINDOW)
+/// Returns the highest number of requests in any span of this length.
+fn max_requests_in_window(seen: &[Seen], window: Duration) -> usize {
+    rules::fullest(&requests_in_order(seen), window)
 }
 
 fn shortest_pause(seen: &[Seen]) -> Option<Duration> {
@@ -479,5 +509,5 @@ fn pause_is_shortest_time_between_requests_of_two_hubs() {
     }
     assert_eq!(shortest_pause(&seen[..2]), None);
     assert_eq!(shortest_pause(&seen), Some(Duration::from_secs(65)));
-    assert_eq!(max_requests_in_window(&seen), 2);
+    assert_eq!(max_requests_in_window(&seen, WINDOW), 2);
 }

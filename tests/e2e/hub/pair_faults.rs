@@ -3,7 +3,7 @@
 use super::pair::{
     BRANCH, FULL_RATE, Hub, PATIENCE, Pair, TAKEOVER, WINDOW, source_address, submissions,
 };
-use super::points::{is_full_run, report};
+use super::runs::{is_full_run, report};
 use super::stage::{messages, start_collector};
 use crate::support::crm;
 use crate::support::judge::Port;

@@ -7,6 +7,7 @@
 use super::pair::{
     Condition, FULL_RATE, Findings, PATIENCE, Pair, TAKEOVER, WINDOW, source_address, submissions,
 };
+use super::runs::{is_full_run, report, seconds};
 use crate::support::program::Place;
 use callbridge_model::status::Role;
 use callbridge_testbed::commit_proxy::CommitProxy;
@@ -16,7 +17,6 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use rustix::process::Signal;
 use std::cell::{Cell, OnceCell};
-use std::io::Write as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -402,26 +402,6 @@ impl Summary {
             seconds(self.takeovers.last()),
         )
     }
-}
-
-/// Returns how long a takeover took as text, or `-` if no hub was replaced.
-fn seconds(takeover: Option<&Duration>) -> String {
-    let Some(takeover) = takeover else {
-        return "-".to_owned();
-    };
-    format!("{:.1} s", takeover.as_secs_f64())
-}
-
-/// Prints a line directly to stderr, because the test harness hides the output of successful tests.
-pub fn report(line: &str) {
-    std::io::stderr()
-        .write_all(line.as_bytes())
-        .expect("stderr");
-}
-
-/// Returns `true` in `tests/run hub --points`.
-pub fn is_full_run() -> bool {
-    std::env::var("CALLBRIDGE_HUB").as_deref() == Ok("points")
 }
 
 /// Returns the distance between two points, which is N in `tests/run hub --points N`, and otherwise

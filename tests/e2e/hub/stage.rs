@@ -95,11 +95,17 @@ pub async fn add_branch(hub: &Place, name: &str, pbx: &str) -> String {
 
 /// Starts a collector that reads call messages from `calls.jsonl`.
 pub fn start_collector(place: &Place, hub: SocketAddr, token: &str) -> Program {
+    start_collector_with(place, &[hub], token)
+}
+
+/// Starts a collector with the addresses of these hubs.
+pub fn start_collector_with(place: &Place, hubs: &[SocketAddr], token: &str) -> Program {
     let token_file = place.write("hub-token", token);
+    let hubs: Vec<String> = hubs.iter().map(|hub| format!("http://{hub}")).collect();
     let arguments = [
         "run".to_owned(),
         place.file("calls.jsonl", "call"),
-        format!("--forward=http://{hub}"),
+        format!("--forward={}", hubs.join(",")),
         format!("--forward-token-file={token_file}"),
         format!("--state={}", place.path("state")),
         "--country=UZ".to_owned(),

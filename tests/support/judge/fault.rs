@@ -41,6 +41,8 @@ pub enum Fault {
     Torn,
     /// The CRM does not get the request. The connection ends after this time without an answer.
     Hang(Duration),
+    /// The CRM gets the request after this time, even if the client has left by then.
+    Stalled(Duration),
 }
 
 /// The faults of bad weather. Each fault is over before a person would stop waiting.

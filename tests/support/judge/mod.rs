@@ -361,6 +361,9 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         reset(stream);
         return shared.end(at, None);
     }
+    if let Some(Fault::Stalled(time)) = fault {
+        pass(time).await;
+    }
     let response = shared.pass_on(&seen).await;
     let (Some(response), false) = (response, fault == Some(Fault::Lost)) else {
         shared.mark_as_known(at);
@@ -423,6 +426,7 @@ async fn finish(
         fault,
         None | Some(
             Fault::Late(_)
+                | Fault::Stalled(_)
                 | Fault::Drip(_)
                 | Fault::Status(_)
                 | Fault::Page(_)
