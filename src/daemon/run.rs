@@ -86,7 +86,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
             () = &mut shutdown => return Ok(()),
         };
         let mut daemon = match started {
-            Err(_) if spool.has_lost_leadership().await => continue,
+            Err(_) if has_lost_leadership(&config, &spool).await => continue,
             started => started?,
         };
         warn_of_open_secrets(&config);
@@ -106,7 +106,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
             () = spool.leadership_ended() => Ok(()),
             failed = daemon.wait_for_failure() => Err(failed),
         };
-        if !stops && spool.has_lost_leadership().await {
+        if !stops && has_lost_leadership(&config, &spool).await {
             storing = daemon.abandon().await;
             continue;
         }
@@ -121,6 +121,16 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
 async fn close(mut storing: Tasks, spool: Handle, guard: Guard) {
     timeout(STORED_WITHIN, storing.join_all()).await.ok();
     state_access::close(spool, guard).await;
+}
+
+/// Returns `true` if this process no longer leads. This takes seconds if the database is frozen.
+/// A process whose state is in a folder always leads.
+async fn has_lost_leadership(config: &Config, spool: &Handle) -> bool {
+    if config.state_place().database().is_none() {
+        return false;
+    }
+    let asking = spool.has_lost_leadership();
+    systemd::alive_until(asking, "finding out which process leads").await
 }
 
 /// Waits as a standby if another process is leading.

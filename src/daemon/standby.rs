@@ -71,6 +71,7 @@ impl Standby {
             files: InputFiles::from_config(config),
             difference: watch::Sender::default(),
         });
+        tasks.start_until_stop(Arc::clone(&view).ping());
         view.read().await?;
         listen(config, &view, &mut tasks).await?;
         tasks.start_until_stop(Arc::clone(&view).keep());
@@ -202,17 +203,25 @@ struct StandbyView {
 }
 
 impl StandbyView {
+    /// Feeds systemd's watchdog until the standby ends. It's a separate task, since a read of a
+    /// frozen database takes seconds to fail.
+    async fn ping(self: Arc<Self>) -> anyhow::Result<()> {
+        let mut tick = tokio::time::interval(systemd::interval());
+        loop {
+            tick.tick().await;
+            systemd::alive_as_standby(&self.sentence());
+        }
+    }
+
     /// Keeps checking who's leading and comparing the inputs, until the standby ends.
     async fn keep(self: Arc<Self>) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
-        let mut alive = tokio::time::interval(systemd::interval());
         let mut comparisons = tokio::time::interval(COMPARE_EVERY);
         let mut leader = String::new();
         loop {
             tokio::select! {
                 _ = ticks.tick() => self.read().await?,
                 _ = comparisons.tick() => self.compare().await,
-                _ = alive.tick() => systemd::alive_as_standby(&self.sentence()),
             }
             let sentence = self.sentence();
             if sentence != leader {

@@ -114,13 +114,13 @@ pub fn alive(status: &Status) {
 }
 
 /// Feeds the watchdog until `work`, which `message` describes, has ended.
-pub async fn alive_until(work: impl Future<Output = ()>, message: &str) {
+pub async fn alive_until<T>(work: impl Future<Output = T>, message: &str) -> T {
     let mut work = std::pin::pin!(work);
     let mut tick = tokio::time::interval(interval());
     loop {
         tokio::select! {
             biased;
-            () = &mut work => return,
+            result = &mut work => return result,
             _ = tick.tick() => notify(Kind::Status, format!("WATCHDOG=1\nSTATUS={message}")),
         }
     }

@@ -22,4 +22,5 @@ mod secured;
 mod split;
 mod stage;
 mod standby;
+mod watchdog;
 mod windows;
