@@ -118,12 +118,15 @@ async fn script_hides_no_lost_calls_from_a_restored_hub() {
     fs::copy(place.at("state/spool.db"), place.at("copy.db")).expect("copied");
     let mut hub = start_hub(&place, &crm.url(), address);
     collector_place.append("calls.jsonl", messages("samarkand", 3..7).as_bytes());
-    let status = collector
+    collector
         .until("more calls are forwarded", has_forwarded(7))
         .await;
-    let seen = status.forward.expect("a collector").seq;
     wait_until_finished(&mut hub, 7).await;
+    // The collector's last report can raise the position that it has seen.
     collector.terminate().await;
+    let body = messages("samarkand", 100..101);
+    let (_, answer) = post(address, "/v1/calls", &token, body).await;
+    let seen = answer["seq"].as_u64().expect("a number");
     hub.terminate().await;
     fs::copy(place.at("copy.db"), place.at("state/spool.db")).expect("restored");
     let mut hub = start_hub(&place, &crm.url(), address);
@@ -134,7 +137,7 @@ async fn script_hides_no_lost_calls_from_a_restored_hub() {
         let (status, answer) = post(address, "/v1/calls", &token, body).await;
         assert_eq!(status, 200);
         posted += 1;
-        if answer["seq"].as_u64().expect("a number") > seen + 2 {
+        if answer["seq"].as_u64().expect("a number") > seen {
             break;
         }
     }
