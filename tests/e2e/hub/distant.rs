@@ -2,14 +2,16 @@
 //! to the CRM, and many collectors must be able to store their calls quickly. The full run also
 //! tests the numbers that depend on the machine.
 
+use super::busy::BusyCollector;
 use super::pair::{FULL_RATE, PATIENCE, Pair, source_address, submissions};
-use super::runs::{is_full_run, report};
+use super::runs::{is_full_run, report, seconds};
 use super::stage::{
     add_branch, free_address, message, messages, post, post_within, start_hub_with,
     wait_until_serving,
 };
 use crate::support::crm::{self, RATE_FLAG};
-use crate::support::program::Place;
+use crate::support::program::{Place, Program};
+use callbridge_sandbox::Server;
 use callbridge_sandbox::window::Rate;
 use callbridge_testbed::postgres::{Durability, Postgres};
 use callbridge_testbed::proxy::Proxy;
@@ -162,31 +164,99 @@ async fn send_all(hub: SocketAddr, branch: &str, token: &str, requests: u32) -> 
     longest
 }
 
+/// A hub whose database is far away, and its branches with their tokens.
+struct DistantHub {
+    _server: Postgres,
+    _proxy: Proxy,
+    _crm: Server,
+    _place: Place,
+    address: SocketAddr,
+    program: Program,
+    branches: Vec<(String, String)>,
+}
+
+impl DistantHub {
+    async fn start() -> Self {
+        let server = Postgres::start(Durability::Synced, "");
+        let proxy = Proxy::start_delayed(server.port(), FAR).await;
+        let schema = Postgres::new_schema();
+        let near = Place::in_database(&server.url(&schema));
+        let mut branches = Vec::new();
+        for n in 0..BRANCHES {
+            let name = format!("branch{n}");
+            let token = add_branch(&near, &name, &name).await;
+            branches.push((name, token));
+        }
+        let place = Place::in_database(&server.url_at(proxy.port(), &schema));
+        let crm = crm::start().await;
+        let address = free_address();
+        let flags = [RATE_FLAG, "--lead=directory", "--lead-directory"];
+        let mut program = start_hub_with(&flags, &place, &crm.url(), address);
+        wait_until_serving(&mut program).await;
+        Self {
+            _server: server,
+            _proxy: proxy,
+            _crm: crm,
+            _place: place,
+            address,
+            program,
+            branches,
+        }
+    }
+}
+
+/// A collector has at most this many calls in one request.
+const BACKLOG: u32 = 500;
+/// A collector sends a request every 1.1 s, in addition to its wait for the answer.
+const PAUSE_MAX: Duration = Duration::from_millis(3_100);
+
+/// Collectors whose hub was away have a backlog. None of them waits for the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn collectors_with_backlog_do_not_wait_for_each_other() {
+    let requests = if is_full_run() { 8 } else { 2 };
+    let mut hub = DistantHub::start().await;
+    let began = Instant::now();
+    let collectors = hub.branches.iter().map(async |(name, token)| {
+        let backlog = requests * BACKLOG;
+        let mut collector = BusyCollector::start(&[hub.address], name, token, backlog);
+        collector.wait_until_all_confirmed().await;
+        let pause = collector.longest_pause;
+        collector.terminate().await;
+        pause
+    });
+    let longest = join_all(collectors).await.into_iter().max();
+    let took = began.elapsed();
+    let calls = BRANCHES * requests * BACKLOG;
+    report(&format!(
+        "{BRANCHES} collectors with a backlog, {} ms to the database: {:.0} calls per second, \
+         longest pause of a collector {}\n",
+        2 * FAR.as_millis(),
+        f64::from(calls) / took.as_secs_f64(),
+        seconds(longest.as_ref())
+    ));
+    let what = "every call is stored once";
+    let status = hub
+        .program
+        .until(what, |status| status.books.finished >= u64::from(calls));
+    assert_eq!(status.await.books.finished, u64::from(calls));
+    assert!(took < calls * 2 * FAR, "{calls} calls took {took:?}");
+    if is_full_run() {
+        assert!(longest <= Some(PAUSE_MAX), "{longest:?}");
+    }
+    hub.program.terminate().await;
+}
+
 /// If the hub asked the database once per call, this would take a round trip for each of them,
 /// since all branches share the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn distant_database_is_asked_once_per_request_body() {
     let requests = if is_full_run() { 40 } else { 3 };
-    let server = Postgres::start(Durability::Synced, "");
-    let proxy = Proxy::start_delayed(server.port(), FAR).await;
-    let schema = Postgres::new_schema();
-    let near = Place::in_database(&server.url(&schema));
-    let mut branches = Vec::new();
-    for n in 0..BRANCHES {
-        let name = format!("branch{n}");
-        let token = add_branch(&near, &name, &name).await;
-        branches.push((name, token));
-    }
-    let place = Place::in_database(&server.url_at(proxy.port(), &schema));
-    let crm = crm::start().await;
-    let address = free_address();
-    let flags = [RATE_FLAG, "--lead=directory", "--lead-directory"];
-    let mut hub = start_hub_with(&flags, &place, &crm.url(), address);
-    wait_until_serving(&mut hub).await;
+    let mut hub = DistantHub::start().await;
     let began = Instant::now();
-    let sending = branches
+    let sending = hub
+        .branches
         .iter()
-        .map(|(name, token)| send_all(address, name, token, requests));
+        .map(|(name, token)| send_all(hub.address, name, token, requests));
     let longest = join_all(sending).await.into_iter().max().expect("branches");
     let took = began.elapsed();
     let calls = BRANCHES * requests * LINES;
@@ -203,12 +273,12 @@ async fn distant_database_is_asked_once_per_request_body() {
         assert!(longest <= WAIT_MAX, "a branch waited {longest:?}");
     }
     let what = "the database's round trip is shown";
-    let status = hub.until(what, |status| {
+    let status = hub.program.until(what, |status| {
         let leadership = status.leadership.as_ref();
         leadership.is_some_and(|leadership| leadership.round_trip_us.is_some())
     });
     let leadership = status.await.leadership.expect("a database");
     let round_trip = Duration::from_micros(leadership.round_trip_us.expect("measured"));
     assert!(round_trip >= 2 * FAR, "{round_trip:?}");
-    hub.terminate().await;
+    hub.program.terminate().await;
 }
