@@ -1,5 +1,6 @@
 //! A private PgBouncer in front of a PostgreSQL server, on its own port of loopback. It ends when
-//! its value is dropped, and with the test's process.
+//! its value is dropped, and with the test's process. It's Debian's, unless `CALLBRIDGE_PGBOUNCER`
+//! names another one, such as a newer version.
 
 use crate::keeper::Keeper;
 use crate::port::free_port;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const SCRIPT: &str = r#"
-run() { exec $AS /usr/sbin/pgbouncer -q "$FOLDER/pgbouncer.ini"; }
+run() { exec $AS "${CALLBRIDGE_PGBOUNCER:-/usr/sbin/pgbouncer}" -q "$FOLDER/pgbouncer.ini"; }
 processes() { echo "$main"; }
 "#;
 

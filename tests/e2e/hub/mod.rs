@@ -15,6 +15,7 @@ mod outages;
 mod pair;
 mod pair_faults;
 mod points;
+mod pooled;
 mod refused;
 mod requests;
 mod runs;
