@@ -6,6 +6,11 @@
 //! are counted for both, and an attempt that exceeds a limit merely has to wait. Addresses below
 //! their limit are hashed first.
 //!
+//! Each wait delays an attempt but doesn't limit how many of them an address makes, since they wait
+//! side by side. Hashing fewer would also keep out the address's correct passwords, which only
+//! hashing can tell from wrong ones. With 40 attempts waiting, a correct password gets in within
+//! 10 s only if more than four are hashed per second, and at most ten can be.
+//!
 //! When all places are taken, a new attempt replaces a random waiting one from the address with the
 //! most waiting attempts. This way, a flood from a single address can only displace its own
 //! attempts.
