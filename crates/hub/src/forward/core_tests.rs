@@ -188,6 +188,30 @@ fn next_hub_is_tried_after_a_failing_hub() {
 }
 
 #[test]
+fn standby_that_responds_is_asked_before_a_frozen_hub() {
+    let mut core = core(2);
+    core.calls_answered(
+        time_at(12),
+        &[call(1)],
+        Reply::TimedOut("does not answer".to_owned()),
+    );
+    core.calls_answered(time_at(12), &[call(1)], status(503));
+    assert!(matches!(
+        core.next(time_at(14), true),
+        Next::Calls { hub: 1, .. }
+    ));
+    // Without a response from either, they're asked in turn.
+    for _ in 0..2 {
+        let lost = Reply::Lost("the connection was refused".to_owned());
+        core.calls_answered(time_at(14), &[call(1)], lost);
+    }
+    assert!(matches!(
+        core.next(time_at(20), true),
+        Next::Calls { hub: 1, .. }
+    ));
+}
+
+#[test]
 fn backoff_grows_to_a_minute_and_follows_retry_after() {
     let mut core = core(1);
     let mut now = time_at(5);
