@@ -2,7 +2,7 @@
 //! token, or while clients are slow.
 
 use super::distant::WAIT_MAX;
-use super::points::{is_full_run, report};
+use super::runs::{is_full_run, report};
 use super::stage::{Hub, messages};
 use crate::e2e::security::flood::peak;
 use crate::support::program::Place;
