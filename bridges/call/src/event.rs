@@ -294,8 +294,6 @@ pub struct ChannelTraits<'a> {
     /// How long the command that dialed the channel waits before redialing, or zero if it doesn't
     /// redial.
     pub pause: Duration,
-    /// Maximum number of times that command dials the number, if it redials.
-    pub attempts: Option<u32>,
     /// Whether it's certain that no earlier events of the channel were missed.
     pub fresh: bool,
     /// Whether the channel is over and was only ever linked with one other channel, which is given

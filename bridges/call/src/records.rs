@@ -13,9 +13,10 @@
 //! - If the PBX writes in batches (its calls repeatedly arrive late), a call waits until records
 //!   that ended later have arrived, or until 10 minutes after its end.
 //! - If a record is missing (that of the linkedid's own channel or of one half of a Local channel),
-//!   the call waits for it, or for `--max-call`. So does an unanswered call that an API command may
-//!   still redial (`originate_retries`), since the next line's record arrives when that line ends,
-//!   and a call without a trunk, because its records may be the start of a customer's call.
+//!   the call waits for it, or for `--max-call`. So does a call without a trunk, because its
+//!   records may be the start of a customer's call.
+//! - An unanswered call whose number an API command may redial (`originate_retries`) waits for ten
+//!   minutes, because the next line's record doesn't arrive until that line has ended.
 //! - Once a file has been read to its end, no more records will arrive for calls that ended before
 //!   the last batch.
 //!
@@ -43,7 +44,7 @@ mod record;
 
 use crate::assemble::index::{FinishedIds, Schedule, in_order};
 use crate::facts::OpenCall;
-use crate::resolve::{EndReason, resolve};
+use crate::resolve::{EndReason, MAY_BE_REDIALED, resolve};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::{Cdr, Direction, EventTime, FinishedCall, Reception, Settings};
 use channels::Channels;
@@ -59,9 +60,11 @@ const BATCH: Duration = Duration::from_secs(600);
 /// batch arrive at once.
 const BATCHES_APART: Duration = Duration::from_secs(30);
 
+/// How long an unanswered call waits for the record of the next line that its command dials.
+const REDIALED: Duration = Duration::from_secs(600);
+
 /// Why a call is incomplete if its records were dropped, or if it was folded before they arrived.
 const DROPPED: &str = "the call had more records than callbridge keeps of one call";
-const TOO_MANY: &str = "a record was not received, and --max-open-calls were open";
 
 /// Folds the records of one PBX. The caller supplies the time.
 #[derive(Debug, Default)]
@@ -121,8 +124,8 @@ impl Folder {
         while self.groups.by_key.len() > self.settings.max_open_calls.max(1)
             && let Some(key) = self.groups.longest_silent()
         {
-            let awaits_more = self.groups.by_key[&key].awaits_more();
-            self.finish(key, awaits_more.then_some(TOO_MANY));
+            let may_be_redialed = self.groups.by_key[&key].may_be_redialed();
+            self.finish(key, may_be_redialed.then_some(MAY_BE_REDIALED));
         }
         true
     }
@@ -225,6 +228,9 @@ impl Folder {
             return group.arrived.plus(self.settings.max_call);
         }
         let wait = self.wait();
+        if group.may_be_redialed() {
+            return group.arrived.plus(wait.max(REDIALED));
+        }
         let later_ones_arrived = self.stream >= Some(group.end().plus(wait));
         let waited = group.arrived.plus(wait);
         if group.is_live() || self.batches && later_ones_arrived {
@@ -298,7 +304,7 @@ impl Folder {
             call.estimate = true;
             let dropped = (group.dropped > 0).then_some(DROPPED);
             if let Some(reason) = doubt.or(dropped) {
-                call.incomplete = Some(reason.to_owned());
+                call.incomplete.get_or_insert_with(|| reason.to_owned());
             }
         }
         self.facts_dropped += u64::from(group.dropped);

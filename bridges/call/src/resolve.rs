@@ -54,7 +54,6 @@ use view::View;
 pub(crate) use attempts::command_patience;
 pub(crate) use number::is_number;
 pub(crate) use sets::Sets;
-pub(crate) use view::AT_ONCE;
 
 /// Why a call is incomplete if some of its events come from a file and have no timestamps. When
 /// such events arrive doesn't show when they happened.
@@ -78,6 +77,10 @@ pub(crate) enum EndReason {
     Missed,
 }
 
+/// Why a call is incomplete that ended before its command had stopped redialing.
+pub(crate) const MAY_BE_REDIALED: &str =
+    "its number might have been redialed, but more than --max-open-calls calls were open";
+
 impl EndReason {
     fn incomplete(self, call: &OpenCall, settings: &Settings) -> Option<String> {
         let message = match self {
@@ -88,10 +91,10 @@ impl EndReason {
             Self::Unheard => "a hang-up was not received",
             Self::TooLong => "no hang-up was received within --max-call",
             Self::TooLarge => "it was closed before its end: it had more events than memory allows",
-            Self::TooMany if call.is_over() => {
-                "its number may have been redialed, and --max-open-calls were open"
+            Self::TooMany if call.is_over() => MAY_BE_REDIALED,
+            Self::TooMany => {
+                "no hang-up was received before more than --max-open-calls calls were open"
             }
-            Self::TooMany => "no hang-up was received, and --max-open-calls were open",
             Self::Missed => match doubt::doubt(call, settings.caught_up) {
                 Some(doubt) => return Some(format!("its end was not received: {doubt}")),
                 None => "its end was not received",

@@ -392,7 +392,6 @@ fn traits<'a>(
         extension,
         dialed: dialed_number(rule, inbound, fields),
         pause: pause(fields),
-        attempts: attempts(fields),
         fresh: is_fresh(rule, fields) || sole,
         sole: sole && rule == EventRule::Hangup,
         unlinked: is_unlinked(rule, fields),
@@ -404,20 +403,16 @@ fn traits<'a>(
     }
 }
 
-/// Returns how long the command that dialed the channel waits before redialing. The switch waits
-/// for one second unless the dial string says otherwise.
+/// Returns how long the command that dialed the channel waits before redialing, or zero if it
+/// doesn't redial. The switch waits for one second unless the dial string says otherwise, and
+/// ignores values outside these ranges.
 fn pause(fields: &EventFields<'_>) -> Duration {
-    if attempts(fields).is_none() {
+    if !number(fields, Header::Retries).is_some_and(|retries| (2..=100).contains(&retries)) {
         return Duration::ZERO;
     }
-    let longest = number(fields, Header::RetrySleep).max(number(fields, Header::RetryPeriod));
+    let sleep = number(fields, Header::RetrySleep).filter(|sleep| (500..=60_000).contains(sleep));
+    let longest = sleep.max(number(fields, Header::RetryPeriod));
     Duration::from_millis(longest.map_or(1000, u64::from))
-}
-
-/// Returns how many times the command that dialed the channel dials at most, or `None` if it
-/// doesn't redial.
-fn attempts(fields: &EventFields<'_>) -> Option<u32> {
-    number(fields, Header::Retries).filter(|&attempts| attempts > 1)
 }
 
 fn number(fields: &EventFields<'_>, header: Header) -> Option<u32> {

@@ -454,13 +454,6 @@ impl Leg {
         traits.map_or(Duration::ZERO, |traits| traits.pause)
     }
 
-    /// Returns how many times the command that dialed this channel dials its number at most, or
-    /// zero if it doesn't redial.
-    pub(crate) fn attempts(&self) -> u32 {
-        let traits = self.traits.as_ref();
-        traits.and_then(|traits| traits.attempts).unwrap_or(0)
-    }
-
     /// Returns `true` if an API command dialed the channel and keeps redialing its number.
     pub(crate) fn is_dialed_repeatedly(&self) -> bool {
         !self.pause().is_zero() && self.commanded_number().is_some()

@@ -35,9 +35,6 @@ pub(crate) struct LegTraits {
     /// How long the command that dialed the channel waits before redialing.
     #[serde(default, skip_serializing_if = "Duration::is_zero")]
     pub(crate) pause: Duration,
-    /// How many times that command dials the number at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) attempts: Option<u32>,
     /// Whether the channel's final event showed that it was never linked to another channel.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unlinked: bool,
@@ -87,7 +84,6 @@ impl LegTraits {
         self.sole |= reported.sole;
         self.unlinked |= reported.unlinked;
         self.pause = self.pause.max(reported.pause.min(PAUSE_MAX));
-        self.attempts = self.attempts.max(reported.attempts);
         self.recovered |= reported.recovered;
         self.created = self.created.into_iter().chain(reported.created).min();
         self.answered = self.answered.into_iter().chain(reported.answered).min();

@@ -3,7 +3,6 @@
 
 use super::record::Record;
 use crate::assemble::index::{Keys, Schedule};
-use crate::resolve::AT_ONCE;
 use crate::trunk;
 use crate::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
@@ -61,8 +60,8 @@ impl Group {
     }
 
     /// Returns `true` if a record is still missing, whether it's for the channel that started the
-    /// call, the one that dialed a Local half, the calling party, someone else in a conference
-    /// room, or the next line of a command that redials.
+    /// call, the one that dialed a Local half, the calling party, or someone else in a conference
+    /// room.
     ///
     /// Since a record is written when its channel ends, a channel that outlives the others is
     /// recorded later.
@@ -83,28 +82,16 @@ impl Group {
             }
         }
         self.records.iter().any(|record| self.is_alone(record))
-            || self.is_redialed()
             || self.records.iter().all(Record::is_dialed_side)
     }
 
-    /// Returns `true` if an API command hasn't reached anyone yet, nor dialed as often as it may.
-    /// The next line's record won't arrive until that line ends. Several carriers tried at once are
-    /// one attempt.
-    fn is_redialed(&self) -> bool {
+    /// Returns `true` if an API command may redial the call's number, since the line that it dialed
+    /// last wasn't answered.
+    pub(super) fn may_be_redialed(&self) -> bool {
         let lines = self.records.iter();
-        let mut lines: Vec<&Record> = lines
-            .filter(|record| record.commanded_number().is_some())
-            .collect();
-        lines.sort_by_key(|record| record.start);
-        let most = lines.iter().map(|line| line.attempts()).max();
-        let mut attempts = 0;
-        let mut until: Option<EventTime> = None;
-        for line in &lines {
-            let is_next = until.is_none_or(|until| line.start.since(until) > AT_ONCE);
-            attempts += u32::from(is_next);
-            until = until.max(Some(line.end));
-        }
-        Some(attempts) < most && !lines.iter().any(|line| line.answered)
+        let lines = lines.filter(|record| record.commanded_number().is_some());
+        let last = lines.max_by_key(|record| record.end);
+        last.is_some_and(Record::may_be_redialed)
     }
 
     /// Returns `true` if the record's channel was in a conference room and no record shows who else
@@ -209,7 +196,7 @@ fn same_attempt(a: &Record, b: &Record) -> bool {
 
 /// Returns `true` if two records share an ID that makes them part of the same call. If two channels
 /// have the same unique ID but are far apart in time, the PBX used that ID for two calls.
-fn same_id(a: &Record, b: &Record) -> bool {
+pub(super) fn same_id(a: &Record, b: &Record) -> bool {
     if a.uniqueid == b.uniqueid && a.channel != b.channel && !are_near(a, b, FAR_APART) {
         return false;
     }
@@ -255,7 +242,7 @@ fn can_be_id(text: &str) -> bool {
 ///
 /// Since the PBX may reuse a name, the channel's records must have the same unique ID. If its name
 /// has no unique suffix, they must also overlap.
-fn same_channel(a: &Record, b: &Record) -> bool {
+pub(super) fn same_channel(a: &Record, b: &Record) -> bool {
     let lacks_id = a.uniqueid.is_empty() || b.uniqueid.is_empty();
     if a.channel == b.channel && (lacks_id || a.uniqueid == b.uniqueid) {
         let is_exact = lacks_id && (a.end == b.start || b.end == a.start);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Reports of the same moment, such as those of AMI and CEL, or the end of one link and the start
 /// of the next, are at most this far apart.
-pub(crate) const AT_ONCE: Duration = Duration::from_millis(100);
+pub(super) const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// Separates the two channels in the name of a bridge that represents a link.
 pub(super) const LINKED: &str = " + ";
