@@ -3,7 +3,7 @@
 //! talk time was longer, the corrected values are returned as a revised call.
 
 use super::Folder;
-use super::group::RECORDS_MAX;
+use super::group::{RECORDS_MAX, same_channel, same_id};
 use super::record::Record;
 use crate::{EventTime, FinishedCall};
 use std::collections::VecDeque;
@@ -39,8 +39,14 @@ impl FoldedGroups {
     pub(super) fn revise(&mut self, late: Record, mut folder: Folder) -> Vec<FinishedCall> {
         // Old Asterisks reuse channel names, such as `DAHDI/1-1`, so the IDs come first.
         let groups = self.0.iter().rev();
-        let known = groups.clone().position(|group| group.has_id_of(&late));
-        let known = known.or_else(|| groups.clone().position(|group| group.has_channel_of(&late)));
+        let known = groups
+            .clone()
+            .position(|group| group.is_tied(&late, same_id));
+        let known = known.or_else(|| {
+            groups
+                .clone()
+                .position(|group| group.is_tied(&late, same_channel))
+        });
         let Some(group) = known.and_then(|place| self.0.iter_mut().rev().nth(place)) else {
             return Vec::new();
         };
@@ -68,23 +74,8 @@ impl FoldedGroups {
 }
 
 impl FoldedGroup {
-    /// Returns `true` if the record has the unique ID or the linkedid of one of these records.
-    fn has_id_of(&self, late: &Record) -> bool {
-        let ids = [&late.uniqueid, &late.linkedid];
-        let mut known = self
-            .records
-            .iter()
-            .flat_map(|known| [&known.uniqueid, &known.linkedid]);
-        known.any(|id| !id.is_empty() && ids.contains(&id))
-    }
-
-    /// Returns `true` if the record's channel is one of these records' channels.
-    fn has_channel_of(&self, late: &Record) -> bool {
-        let mut known = self
-            .records
-            .iter()
-            .flat_map(|known| [&known.channel, &known.dest]);
-        known.any(|channel| *channel == late.channel)
+    fn is_tied(&self, late: &Record, tie: fn(&Record, &Record) -> bool) -> bool {
+        self.records.iter().any(|known| tie(known, late))
     }
 }
 
