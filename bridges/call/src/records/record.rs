@@ -278,10 +278,11 @@ impl Record {
         self.legs.first()?.commanded_number()
     }
 
-    /// Returns how many times the API command that dialed the record's channel dials its number at
-    /// most, or zero if it doesn't redial.
-    pub(super) fn attempts(&self) -> u32 {
-        self.legs.first().map_or(0, Leg::attempts)
+    /// Returns `true` if the API command that dialed the record's channel in vain may redial its
+    /// number.
+    pub(super) fn may_be_redialed(&self) -> bool {
+        let mut line = self.legs.first().into_iter();
+        !self.answered && line.any(Leg::is_dialed_repeatedly)
     }
 
     /// Returns how long after the record's end the API command that dialed its channel may dial
@@ -345,7 +346,8 @@ impl Record {
                  known no, although the record has billed seconds or an answer time"
             ));
         }
-        if self.lacks_answer {
+        let connects_no_one = self.dest.is_empty() || is_one_of(&CONNECTS_NO_ONE, &self.app);
+        if self.lacks_answer && !(self.answered && connects_no_one) {
             let reason = "a record that isn't marked as unanswered has neither billed seconds nor \
                           an answer time, so the talk time is unknown: log billsec";
             return Some(reason.to_owned());
