@@ -270,16 +270,22 @@ fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error>
     let (key, _) = uuid::Uuid::new_v4().as_u64_pair();
     let key = key.cast_signed();
     row::<1>(session, &format!("SELECT pg_try_advisory_lock({key})"))?;
-    let mut is_kept = are_backends_separate(&others, &backend);
-    let is_own_kept = is_backend_kept(session, &backend, key);
+    let are_separate = are_backends_separate(&others, &backend);
+    let is_own_kept = match are_separate {
+        Ok(false) => Ok(true),
+        Ok(true) | Err(_) => is_backend_kept(session, &backend, key),
+    };
     let unlock = format!("SELECT pg_advisory_unlock({key}) {}", own_lock(key));
     for session in others.iter().chain([session]) {
         // If this fails, the lock is released along with its backend.
         session.simple_rows(&unlock).ok();
     }
-    if is_kept == Ok(true) {
-        is_kept = Ok(is_own_kept?);
-    }
+    // If our own session has moved, that's proof, whatever the others found.
+    let is_kept = if is_own_kept? {
+        are_separate
+    } else {
+        Ok(false)
+    };
     Ok(judge_pooling(is_kept))
 }
 
@@ -288,17 +294,17 @@ fn judge_pooling(is_kept: Result<bool, Error>) -> ServerFinding {
     let part = "pooling";
     match is_kept {
         Ok(true) => {
-            let message = "the session stays on one backend, so it keeps the lock of the leader";
+            let message = "each session keeps its own backend, so a leader keeps its lock";
             ServerFinding::ok(part, message)
         }
         Ok(false) => {
-            let message = "a connection pooler pools transactions: the leader would lose its lock";
+            let message = "a connection pooler pools transactions, so a leader would lose its lock";
             let fix = "connect to the server directly, or set pool_mode = session in the pooler";
             ServerFinding::failed(part, message, fix)
         }
         Err(error) => {
             let message = format!("the test for a connection pooler failed: {error}");
-            let fix = "if there is a pooler before the server, set pool_mode = session in it";
+            let fix = "if there's a pooler in front of the server, set pool_mode = session in it";
             ServerFinding::new(part, Grade::Unknown, message, fix)
         }
     }
