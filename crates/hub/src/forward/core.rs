@@ -367,6 +367,8 @@ impl ForwardCore {
 
     fn pause_with(&mut self, now: Duration, problem: ForwardProblem) {
         self.problem = Some(problem);
+        self.failed = 0;
+        self.responding = None;
         self.not_before = now + PAUSE;
         self.next_hub();
     }

@@ -280,7 +280,8 @@ impl LeadershipStatus {
             let reason = safe(&last.reason);
             let _ = writeln!(
                 text,
-                "         {sessions} lost, the last one {at}: {reason}"
+                "         this process lost {sessions} with the database, the last one {at}: \
+                 {reason}"
             );
         }
         for standby in &self.standbys {
