@@ -201,6 +201,8 @@ impl Budget {
         } else if silence.boot_id.is_empty() && !self.boot_id.is_empty() {
             self.pacer
                 .await_unknown(now.boot, None, silence.why.clone());
+            // The row has no end yet, even if the current silence ends later and was stored before.
+            self.forget_stored();
             return self.store_silence(now);
         }
         None

@@ -316,9 +316,10 @@ pub fn fix(pause: &Pause, place: &TokenPlace) -> String {
                 .to_owned()
         }
         Pause::SplitDatabase(branches) => format!(
-            "two hubs use different databases: the collectors of {branches} got answers from both. \
-             Stop the hub whose database you won't keep, and run `callbridge sending resume` at \
-             the other one"
+            "two hubs use different databases: collectors of {branches} received responses from \
+             both. Stop the hub whose database you won't keep, and run `callbridge sending resume` \
+             at the other one. If there's only one hub, a collector was cloned or its token is used \
+             elsewhere: run `callbridge branch rotate NAME --now` first"
         ),
         Pause::DryRun => {
             "with --dry-run nothing is submitted: to submit calls, start without it".to_owned()

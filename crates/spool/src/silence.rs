@@ -34,6 +34,8 @@ pub enum SilenceReason {
     TakenOver(String),
     /// A branch has seen a commit that the database lost.
     LostCommits,
+    /// Another hub was sending from a second database.
+    SecondDatabase,
     /// The stored slots can't be relied on, for example after a reboot.
     UncertainSlots,
 }
@@ -47,6 +49,7 @@ impl SilenceReason {
             Self::Copied => "copied".to_owned(),
             Self::TakenOver(name) => format!("{TAKEN_OVER}{name}"),
             Self::LostCommits => "lost_commits".to_owned(),
+            Self::SecondDatabase => "second_database".to_owned(),
             Self::UncertainSlots => "uncertain_slots".to_owned(),
         }
     }
@@ -56,6 +59,7 @@ impl SilenceReason {
         match text {
             "copied" => Self::Copied,
             "lost_commits" => Self::LostCommits,
+            "second_database" => Self::SecondDatabase,
             _ => match text.strip_prefix(TAKEN_OVER) {
                 Some(name) => Self::TakenOver(name.to_owned()),
                 None => Self::UncertainSlots,
@@ -74,6 +78,7 @@ mod tests {
             SilenceReason::Copied,
             SilenceReason::TakenOver("hub 1".to_owned()),
             SilenceReason::LostCommits,
+            SilenceReason::SecondDatabase,
             SilenceReason::UncertainSlots,
         ] {
             assert_eq!(SilenceReason::parse(&why.text()), why);

@@ -72,6 +72,6 @@ async fn hubs_with_split_database_pause_until_sending_is_resumed() {
         .until("the end of the pause", |status| !is_split(status))
         .await;
     let seen = status.hub.expect("a hub");
-    assert!(seen.silent_until.is_some(), "{seen:?}");
+    assert_eq!(seen.silent_until, None, "no calls were lost");
     hub.terminate().await;
 }

@@ -72,10 +72,15 @@ pub(crate) fn request(
         store.tally.count(CLAIMS_IGNORED, 1);
         lost_commits = false;
     }
-    if let Some(hub) = &store.hub
-        && senders.has_strayed(request, &hub.position.incarnation)
+    if let (Some(seen), Some(hub)) = (&request.seen, &store.hub)
+        && seen.incarnation != hub.position.incarnation
     {
-        note_sighting(store, request)?;
+        let has_strayed = senders.has_strayed(request, &hub.position.incarnation);
+        if has_strayed && !is_past_position(store, seen)? {
+            note_sighting(store, request)?;
+        } else {
+            note_past_position(store, seen)?;
+        }
     }
     if lost_commits {
         begin_again(store, request)?;
@@ -111,13 +116,27 @@ fn has_lost_commits(store: &Store, seen: &HubPosition, answered: u64) -> Result<
     Ok(!store.exists(text, [&seen.incarnation])?)
 }
 
+/// Returns `true` if a sender had already seen this position of a past incarnation, which therefore
+/// needn't have answered since. A collector whose machine was set back to a snapshot, or that was
+/// cloned, sends such a position.
+fn is_past_position(store: &Store, seen: &HubPosition) -> Result<bool, Error> {
+    let text = "SELECT 1 FROM past_incarnations WHERE incarnation = ?1 AND seq >= ?2";
+    store.exists(text, (&seen.incarnation, seen.seq))
+}
+
+fn note_past_position(store: &Store, seen: &HubPosition) -> Result<(), Error> {
+    let text = "UPDATE past_incarnations SET seq = ?2 WHERE incarnation = ?1 AND seq < ?2";
+    store.run(text, (&seen.incarnation, seen.seq))
+}
+
 fn begin_again(store: &mut Store, request: &BranchRequest) -> Result<(), Error> {
     let hub = store.hub.as_ref().ok_or(Error::NoHub)?;
-    let before = hub.position.incarnation.clone();
-    let seen = request.seen.iter().map(|seen| seen.incarnation.clone());
-    for past in seen.chain([before]) {
-        let text = "INSERT INTO past_incarnations (incarnation) VALUES (?1) ON CONFLICT DO NOTHING";
-        store.run(text, [past])?;
+    let before = hub.position.clone();
+    for past in request.seen.iter().chain([&before]) {
+        let text = "INSERT INTO past_incarnations (incarnation, seq) VALUES (?1, ?2)
+             ON CONFLICT DO NOTHING";
+        store.run(text, (&past.incarnation, past.seq))?;
+        note_past_position(store, past)?;
     }
     let text = "UPDATE hub SET incarnation = ?1, began = ?2, revealed_by = ?3";
     let values = (
@@ -158,13 +177,14 @@ fn note_sighting(store: &mut Store, request: &BranchRequest) -> Result<(), Error
 /// database's hub can still count.
 pub(crate) fn resume_sending(store: &mut Store) -> Result<Done, Error> {
     let hub = store.hub.as_mut().ok_or(Error::NoHub)?;
-    hub.sighting = None;
     if hub.split_by.take().is_none() {
         return Ok(Done::Resumed(false));
     }
+    hub.sighting = None;
+    senders::forget_answers(store)?;
     let text = "UPDATE hub SET sighted_by = NULL, sighted_at = NULL, split_by = NULL";
     store.run(text, ())?;
-    slots::begin_silence(store, &Silence::to_begin(SilenceReason::LostCommits))?;
+    slots::begin_silence(store, &Silence::to_begin(SilenceReason::SecondDatabase))?;
     Ok(Done::Resumed(true))
 }
 

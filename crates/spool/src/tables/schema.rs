@@ -334,7 +334,10 @@ CREATE TABLE hub (
     sighted_at INTEGER,                 -- when
     split_by TEXT                       -- nothing is sent: branches that showed that database
 ) STRICT;
-CREATE TABLE past_incarnations (incarnation TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+CREATE TABLE past_incarnations (
+    incarnation TEXT PRIMARY KEY,
+    seq INTEGER NOT NULL                -- the highest that a sender has seen of it
+) STRICT, WITHOUT ROWID;
 CREATE TABLE branches (
     name TEXT PRIMARY KEY,
     token TEXT NOT NULL,                -- SHA-256, hexadecimal

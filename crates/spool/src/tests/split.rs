@@ -183,7 +183,7 @@ fn second_database_is_forgotten_when_sending_resumes() {
     let silence = one.store.silence().expect("a silence");
     assert_eq!(
         *silence,
-        Silence::to_begin(SilenceReason::LostCommits),
+        Silence::to_begin(SilenceReason::SecondDatabase),
         "the other hub's requests can still count"
     );
     only.send(&mut one, 5);
@@ -191,6 +191,50 @@ fn second_database_is_forgotten_when_sending_resumes() {
     assert_eq!(one.split_by(), None, "the other hub was stopped");
     let done = one.store.write(vec![Op::ResumeSending]);
     assert_eq!(done, Ok(vec![Done::Resumed(false)]));
+}
+
+/// The collectors that the other hub answered last come back after it has been stopped.
+#[test]
+fn collectors_of_the_stopped_hub_do_not_pause_sending_again() {
+    let ([mut one, mut other], mut collectors) = split_database(["a", "b"]);
+    for second in 0..4 {
+        for collector in &mut collectors {
+            collector.send(&mut one, second);
+            collector.send(&mut other, second);
+        }
+    }
+    assert!(one.split_by().is_some());
+    one.store.write(vec![Op::ResumeSending]).expect("stored");
+    for second in 5..8 {
+        for collector in &mut collectors {
+            collector.send(&mut one, second);
+        }
+    }
+    assert_eq!(one.split_by(), None);
+}
+
+/// After a restore, the machines of two collectors are set back to snapshots from before it.
+#[test]
+fn collectors_set_back_to_a_snapshot_are_no_second_database() {
+    let (mut hub, collectors) = Hub::new("restored", ["a", "b"]);
+    let snapshots = collectors
+        .each_ref()
+        .map(|collector| collector.seen.clone());
+    let mut collectors = collectors;
+    collectors[0].seen = lost_position(40);
+    for second in 10..13 {
+        for collector in &mut collectors {
+            collector.send(&mut hub, second);
+        }
+    }
+    let began = hub.store.hub().expect("a hub").revealed_by.clone();
+    assert_eq!(began.as_deref(), Some("a"), "the restore");
+    for (collector, snapshot) in collectors.iter_mut().zip(snapshots) {
+        collector.seen = snapshot;
+        collector.send(&mut hub, 20);
+        collector.send(&mut hub, 21);
+    }
+    assert_eq!(hub.split_by(), None);
 }
 
 #[test]
