@@ -401,8 +401,8 @@ async fn source(
     Ok(source_of(at, &flag, position))
 }
 
-/// Returns a secret for sources and the broker, which is either its text or the file to read each
-/// time.
+/// Returns a secret for sources and the broker, either as text or as the path of a file that's
+/// reread on each use.
 pub(crate) fn source_secret(place: Option<&SecretPlace>) -> Secret {
     match place.map(|place| (place.fixed(), place.file())) {
         Some((Some(secret), _)) => Secret::Value(secret),

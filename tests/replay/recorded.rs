@@ -269,7 +269,8 @@ pub fn expected(path: &Path) -> Expected {
     serde_json::from_slice(&fs::read(path).expect("what is expected")).expect("its shape")
 }
 
-/// Checks `file` in all recordings, reporting all errors together. `arrange` changes the arrivals.
+/// Checks `file` in all recordings and reports all errors together. `arrange` changes the order and
+/// the times at which messages arrive.
 pub fn check_all(
     format: Format,
     file: &str,

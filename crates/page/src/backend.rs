@@ -36,7 +36,7 @@ pub trait Backend: Send + Sync + 'static {
     async fn letters(&self, query: LetterQuery) -> Answer<LetterPage>;
     /// Returns the causes of the newest 5,000 dead letters, most frequent first.
     async fn causes(&self) -> Answer<Vec<CauseGroup>>;
-    /// Returns the IDs of all dead letters that match a query, for an action on all of them.
+    /// Returns the IDs of all dead letters that match a query, for use in bulk actions.
     async fn letter_ids(&self, query: LetterQuery) -> Answer<Vec<RowId>>;
     /// Applies an action to up to 100 dead letters, and returns the result for each.
     async fn act(

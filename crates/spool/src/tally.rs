@@ -34,7 +34,7 @@ pub(crate) enum Book {
     Internal,
     Skipped,
     Unreadable,
-    /// Rows deleted by the purge. Their calls are still counted in the book for their state.
+    /// Rows deleted by the purge. The books still count their calls under the state they were in.
     PurgedJournaled,
     PurgedDiscarded,
     PurgedForwarded,

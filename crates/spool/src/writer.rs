@@ -26,8 +26,8 @@ const GROUP_OPS_MAX: usize = 4096;
 /// ms. Larger requests get a group of their own. A branch sends at most 500 calls per request.
 const ROUND_TRIP_OPS_MAX: usize = 501;
 
-/// How long no request may have been refused before an empty write proves that the disk is healthy,
-/// since its one row may fit where a whole request didn't. Refused callers retry sooner.
+/// How long the disk must have refused nothing before an empty write proves that it's healthy. An
+/// empty write is only one row, which may fit where a request didn't. Refused callers retry sooner.
 const BELIEVED_AFTER: Duration = Duration::from_secs(3);
 /// The row written to test whether the disk accepts writes again.
 const PROBE: &str = "spool.probe";

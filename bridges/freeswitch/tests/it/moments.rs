@@ -1,5 +1,5 @@
-//! Tests of special situations involving a switch or its connections. Each call must be either
-//! correct or marked as incomplete.
+//! Tests edge cases of a switch and its connections. Each call must be either correct or marked as
+//! incomplete.
 
 use crate::expected::{Ended, bodies, finished_calls_when, special_recording, split};
 use crate::switch::line;

@@ -212,8 +212,7 @@ impl RecordFolder {
         Ok(())
     }
 
-    /// Adds unfinished files, files that couldn't be read, and files that someone asked for to the
-    /// waiting files.
+    /// Queues files that are unfinished, couldn't be read, or were requested again.
     fn notice_again(&mut self) {
         let unfinished = self.unfinished.keys().chain(&self.failed);
         for name in unfinished.cloned().collect::<Vec<_>>() {
