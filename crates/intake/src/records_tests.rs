@@ -255,7 +255,7 @@ fn row_of_reused_channel(born: u32, dest: &str, from: u32, to: u32) -> String {
 }
 
 #[test]
-fn late_row_revises_the_call_with_its_id_rather_than_its_channel() {
+fn late_row_revises_the_call_with_its_id_not_its_channel() {
     let mut intake = intake(&[Format::CdrAmqp]);
     send_body(
         &mut intake,

@@ -39,14 +39,11 @@ impl FoldedGroups {
     pub(super) fn revise(&mut self, late: Record, mut folder: Folder) -> Vec<FinishedCall> {
         // Old Asterisks reuse channel names, such as `DAHDI/1-1`, so the IDs come first.
         let groups = self.0.iter().rev();
-        let known = groups
-            .clone()
-            .position(|group| group.is_tied(&late, same_id));
-        let known = known.or_else(|| {
-            groups
-                .clone()
-                .position(|group| group.is_tied(&late, same_channel))
-        });
+        let mut known = None;
+        for tie in [same_channel_id, same_id, same_channel] {
+            let mut tied = groups.clone();
+            known = known.or_else(|| tied.position(|group| group.is_tied(&late, tie)));
+        }
         let Some(group) = known.and_then(|place| self.0.iter_mut().rev().nth(place)) else {
             return Vec::new();
         };
@@ -71,6 +68,10 @@ impl FoldedGroups {
         }
         revised
     }
+}
+
+fn same_channel_id(known: &Record, late: &Record) -> bool {
+    !late.uniqueid.is_empty() && known.uniqueid == late.uniqueid
 }
 
 impl FoldedGroup {
