@@ -92,10 +92,11 @@ fn count_repeat(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
 /// Stores a call whose UUID is already in use as a `uuid_conflict` dead letter, unless it repeats
 /// an existing one. Beyond [`CONFLICTS_MAX`], only counts it.
 fn conflict(store: &mut Store, new: &Finished, message: &str) -> Result<Done, Error> {
-    for known in same_conflicting_uuid(store, new)? {
-        if known.conflict_with(new).is_none() {
-            return count_repeat(store, Some(known.id));
-        }
+    let known = same_conflicting_uuid(store, new)?.into_iter();
+    let repeated = known.filter(|known| known.conflict_with(new).is_none());
+    // The order of the rows is up to the database.
+    if let Some(first) = repeated.map(|known| known.id).min() {
+        return count_repeat(store, Some(first));
     }
     if has_too_many_conflicts(store, new)? {
         store.tally.count(NOT_KEPT, 1);
