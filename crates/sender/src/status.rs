@@ -34,8 +34,7 @@ pub struct SenderStatus {
     pub backlog: Backlog,
     /// Days until the token expires, if the CRM warned about it (§5.5).
     pub expires_in_days: Option<u32>,
-    /// Whether another program uses the token, as shown by 429s that we got despite staying below
-    /// our cap.
+    /// Whether another program uses the token, as shown by 429s that arrived below our cap.
     pub token_shared: bool,
     /// Fingerprint of the token that this status refers to.
     pub token_print: Option<TokenFingerprint>,
@@ -318,8 +317,8 @@ pub fn fix(pause: &Pause, place: &TokenPlace) -> String {
         Pause::SplitDatabase(branches) => format!(
             "two hubs use different databases: collectors of {branches} received responses from \
              both. Stop the hub whose database you won't keep, and run `callbridge sending resume` \
-             at the other one. If there's only one hub, a collector was cloned or its token is used \
-             elsewhere: run `callbridge branch rotate NAME --now` first"
+             at the other one. If there's only one hub, a collector was cloned or its token is \
+             used elsewhere: run `callbridge branch rotate NAME --now` first"
         ),
         Pause::DryRun => {
             "with --dry-run nothing is submitted: to submit calls, start without it".to_owned()
@@ -519,9 +518,10 @@ mod tests {
          an hour is tried. When one is accepted, the refused calls are sent again
         clock: this machine's clock shows a time before this program was built: set it
          (timedatectl, NTP). Calls are kept until then
-        split_database: two hubs use different databases: the collectors of a, b got answers from
-         both. Stop the hub whose database you won't keep, and run `callbridge sending resume` at
-         the other one
+        split_database: two hubs use different databases: collectors of a, b received responses
+         from both. Stop the hub whose database you won't keep, and run `callbridge sending
+         resume` at the other one. If there's only one hub, a collector was cloned or its token
+         is used elsewhere: run `callbridge branch rotate NAME --now` first
         dry_run: with --dry-run nothing is submitted: to submit calls, start without it
         takeover: took over from hub2; no request until 2026-11-20T05:10:00Z, because requests of
          hub2 can still count. Sending continues automatically

@@ -26,7 +26,7 @@ async fn new_database_passes_check_and_remains_empty() {
     for (name, words) in [
         ("database server", "PostgreSQL 1"),
         ("database rights", "can create the schema hub"),
-        ("database pooling", "stays on one backend"),
+        ("database pooling", "keeps its own backend"),
         ("database timeouts", "accepted"),
         ("database replication", "disk of this server"),
         ("state", "`run` creates it"),

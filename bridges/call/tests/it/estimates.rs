@@ -247,7 +247,7 @@ fn unknown_disposition_with_an_answer_is_incomplete_and_named() {
 
 /// A table without the column `billsec` has an answer time that can be NULL.
 #[test]
-fn record_without_billed_seconds_and_answer_time_is_incomplete_unless_it_is_a_no() {
+fn record_without_billed_seconds_or_answer_time_is_incomplete() {
     for (disposition, is_incomplete) in [
         ("ANSWERED", true),
         ("8", true),

@@ -158,7 +158,7 @@ fn customer_alone_in_a_bridge_while_a_phone_is_up_is_incomplete() {
 
 /// CEL doesn't report who else is in a conference of these applications.
 #[test]
-fn customer_who_ends_in_a_conference_of_any_application_is_incomplete_in_cel() {
+fn customer_in_an_unreported_conference_is_incomplete_in_cel() {
     for application in [
         "ConfBridge",
         "MeetMe",

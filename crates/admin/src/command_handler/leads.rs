@@ -131,7 +131,7 @@ impl CommandHandler {
         Ok(read.await?)
     }
 
-    /// Returns up to [`RESENT_MAX`] of the number's newest dead letters that the CRM refused, since
+    /// Returns up to 20 of the number's newest dead letters that the CRM refused, since
     /// another lead may be all they need. Returns `true` too if there are more.
     ///
     /// # Errors

@@ -32,7 +32,8 @@ pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duratio
     Ok(delays.collect())
 }
 
-/// A call with a customer, reduced to the values that [`WorkSums`](crate::WorkSums) needs.
+/// A call with a customer, reduced to the values that
+/// [`WorkSums`](crate::employee_work::WorkSums) needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CustomerCall {
     /// Epoch seconds.

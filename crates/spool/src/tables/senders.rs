@@ -171,8 +171,8 @@ pub(super) fn begin_again(db: &Db) -> Result<(), Error> {
     db.run("UPDATE branch_senders SET seen = 0", ())
 }
 
-/// Forgets which incarnation last answered each sender. The other database may have answered many of
-/// them since, which proves nothing once its hub has been stopped.
+/// Forgets which incarnation last answered each sender. The other database may have answered many
+/// of them since, which proves nothing once its hub has been stopped.
 pub(super) fn forget_answers(db: &Db) -> Result<(), Error> {
     db.run("UPDATE branch_senders SET incarnation = ''", ())
 }
